@@ -1,0 +1,56 @@
+# leasefs. `make` or `make help` lists what can be made.
+# Every target first runs scripts/setup, which installs only what is missing.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+PKGS      ?= ./...
+RACE_PKGS ?= ./leasemanager/... ./journal/... ./namenode/... ./client/...
+FUZZTIME  ?= 10s
+BENCH     ?= .
+
+.PHONY: help build demo test race lint fuzz bench generate clean
+
+help: ## show this list
+	@echo "make TARGET, one of:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH."
+
+build: ## build bin/leasefs
+	@scripts/setup build
+	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/leasefs ./cmd/leasefs
+
+demo: build ## build, then show writer leases at work on this machine (20 s)
+	@scripts/demo
+
+test: ## run all tests (go vet is part of lint)
+	@scripts/setup test
+	go test -vet=off $(PKGS)
+
+race: ## run the tests of the concurrent packages under the race detector
+	@scripts/setup race
+	CGO_ENABLED=1 go test -vet=off -race $(RACE_PKGS)
+
+lint: ## check style, layers and common mistakes (.golangci.yml)
+	@scripts/setup lint
+	.cache/bin/golangci-lint run ./...
+
+fuzz: ## run each fuzz test for FUZZTIME
+	@scripts/setup test
+	scripts/fuzz $(FUZZTIME)
+
+bench: ## run the Go benchmarks that match BENCH
+	@scripts/setup test
+	go test -vet=off -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
+
+generate: ## generate Go from proto/**/*.proto
+	@scripts/setup generate
+	cd proto && PATH="$(CURDIR)/.cache/bin:$$PATH" protoc -I . \
+		--go_out=. --go_opt=paths=source_relative \
+		--go-grpc_out=. --go-grpc_opt=paths=source_relative \
+		$$(find . -name '*.proto' -printf '%P\n' | LC_ALL=C sort)
+
+clean: ## remove what was built, the tools in .cache included
+	rm -rf bin .cache
