@@ -1,0 +1,100 @@
+// Package leasemanager knows who holds which file open for write, since when,
+// when each was last heard of, and whose time is over.
+//
+// # What it is, and what it is not
+//
+// The truth about who holds a file is on the file's inode, in the namespace:
+// holder, epoch, token. The Manager is an index over that, rebuilt from the
+// tree when a namenode becomes active ([Manager.Rebuild]). It decides nothing
+// durable: it says who may take a file ([Manager.MayTake]) and whose lease is
+// over ([Manager.Expire]); the caller writes the record, applies it, and tells
+// the Manager ([Manager.Open], [Manager.Close]).
+//
+// A session (one client process) has one lease over all the files that it has
+// open, as in HDFS: renewing it is one stamp, whatever the number of files. A
+// file that its session lists no more and did not close is moved to a lease of
+// its own (kind [KindLapsing]) that the session's renewals do not reach.
+//
+// # Limits
+//
+// Only [clock.Clock.Mono] counts; the time of day may be moved at will.
+// Strictly later than a limit is past it, equal is not. A stamp has room for 36
+// years since the clock's beginning.
+//
+//   - Soft limit (60 s): past it another client that asks gets the file.
+//   - Hard limit (20 min): past it the monitor ends the lease unasked.
+//   - Renewal period: half of the smaller limit, less jitter. A lease missed a
+//     renewal when it is idle for more than 1.5 periods: then a new session of
+//     the same user and client name need not wait for the soft limit.
+//
+// The stamp that counts is the later of the last renewal and the last
+// activation or end of safe mode. In safe mode ([Manager.Suspend]) nothing is
+// past a limit, nothing is takeable, and renewals go on. The holder's own
+// deadline counts from before it sent, so it is always the earlier one.
+//
+// # Renewal
+//
+// A renewal never creates a lease. It carries the version of the client's set
+// of open files; the set itself only when it changed. A version that was
+// confirmed and nothing to tell: the fast path. It is one look-up in a sharded
+// map and one compare-and-swap, takes no lock that expiry or opening holds,
+// writes to no tree, allocates nothing. A set is compared with what the session
+// has, 1,024 files at a time, the lock released between:
+//
+//   - A loss is told in each answer until a set comes without it. A thousand an
+//     answer, 4,096 remembered; of what goes beyond that, a session hears when
+//     its next set lists it (as lost to whoever has it now, or as unknown).
+//   - A version is confirmed when its set held nothing unknown.
+//   - A file that no set has listed and that was granted more than one renewal
+//     period ago (grants and renewals pass each other on the way) becomes a
+//     lease of its own, with the stamp from before this renewal. A file that
+//     was listed and is not any more: the same, but one granted within the
+//     last period gets a period more. A call of its writer ([Manager.Touch]) or
+//     a set that lists it brings it back.
+//   - A set older than one that was taken is not taken.
+//
+// An answer with Lost or Unknown tells of changes that the caller may not have
+// made durable yet: it is for the caller to wait for them before it sends it.
+//
+// # Order and expiry
+//
+// Leases are ordered in a B-tree by (stamp, id). A lease's true stamp is one
+// atomic word, which holds its flags too; the key in the tree is a lower bound.
+// When the monitor comes to a lease that was renewed meanwhile, it puts it back
+// under its true stamp: one tree write a lease and hard limit, instead of two a
+// renewal (see BenchmarkRenew and BenchmarkRenewDeleteInsert).
+//
+// One call of [Manager.Expire] holds the lock for at most the slice (25 ms) and
+// looks at no more than a small multiple of the leases it may return. It goes on
+// behind a cursor, so that in a walk through the order each lease is tried once
+// and a record that cannot be written does not hold up the others. It sets the
+// lease's ending bit with a compare-and-swap: renewal and expiry of one lease
+// exclude each other. From then on the lease is out of reach: it is handed out
+// in portions of at most 1,000 files until [Manager.Ended] has left it none, or
+// put back by [Manager.NotEnded]. While it is ending its files can be taken by
+// others and closed; its session can open others under a new lease.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use. The caller must call Open and Close
+// in the order in which the records were applied; with no lock of its own held
+// it may call the rest at any time. The Manager calls nobody but its clock,
+// its jitter, and the sequence given to Rebuild (which must not call back).
+//
+// # Memory
+//
+// About 540 bytes a lease with one file, 130 bytes each file more (the files
+// index included). Nothing is kept of a session that has neither a stream nor a
+// file.
+//
+// # Not here yet
+//
+// Granted leases with limits of their own, attached files, the journalled age
+// of idle leases, and cache leases. Their places: [Kind], the limits method of
+// a lease, [Info].Attached, and Rebuild.
+//
+// Sources: HDFS LeaseManager (the two limits, one lease a holder, the bounded
+// monitor), Chubby (sessions, jeopardy, a grantor's end later than a holder's),
+// etcd lessor (lazy order, rate-limited expiry, extension after a change of
+// leader).
+package leasemanager

@@ -1,0 +1,5 @@
+//go:build !race
+
+package leasemanager
+
+const underRace = false

@@ -1,0 +1,260 @@
+package leasemanager
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/clock"
+)
+
+// raceRuns is how often scenario 5 is run; fewer under -race or -short.
+func raceRuns() int {
+	if testing.Short() || underRace {
+		return 20_000
+	}
+	return 1_000_000
+}
+
+// Renewal and expiry of one lease at the same instant.
+func TestScenario05(t *testing.T) {
+	c := new(clock.Fake)
+	m := New(Config{Clock: c, Soft: soft, Hard: 2 * soft}) // a stamp holds 36 years
+	a := client("a", 1)
+	m.Connect(a)
+	var done, stopped sync.WaitGroup
+	var round atomic.Uint64 // that the renewal is to run in
+	const over = 1 << 62
+	var result RenewResult
+	var touched bool
+	stopped.Go(func() {
+		for last, spins := uint64(0), 0; ; spins++ { // a channel would come too late
+			switch now := round.Load(); {
+			case now == over:
+				return
+			case now != last:
+				result = m.Renew(Renewal{Session: a.Session, Version: 1})
+				last = now
+				done.Done()
+			case spins%64 == 63:
+				runtime.Gosched()
+			}
+		}
+	})
+	touches := make(chan struct{}, 1)
+	stopped.Go(func() {
+		for range touches {
+			touched = m.Touch(a.Session, 1)
+			done.Done()
+		}
+	})
+	defer stopped.Wait()
+	defer close(touches)
+	defer round.Store(over)
+	lived, ended := 0, 0
+	m.Open(a, 1, 1)
+	for epoch := uint64(1); epoch <= uint64(raceRuns()); epoch++ { //nolint:gosec // positive
+		confirm(t, m, a, epoch, Ref{1, epoch})
+		m.main(a).version.Store(1) // so that the same request is the fast path
+		c.Advance(2*soft + 1)
+		two := epoch%8 == 0
+		done.Add(1)
+		if two {
+			done.Add(1)
+			touches <- struct{}{}
+		}
+		round.Store(epoch)
+		for range epoch * 37 % 1500 { // meet at different points
+			round.Load()
+		}
+		ends := m.Expire(1)
+		done.Wait()
+		renewed := !result.Ending && len(result.Lost) == 0
+		st, _ := m.State(1)
+		switch {
+		case len(ends) == 1 && !renewed && (!two || !touched):
+			if !st.Ending {
+				t.Fatalf("ended, and %+v", st)
+			}
+			ended++
+			endAll(m, ends)
+			if r := m.Renew(Renewal{Session: a.Session, Version: 1}); len(r.Lost) != 1 {
+				t.Fatalf("ended, and told %+v", r)
+			}
+			m.Renew(Renewal{Session: a.Session, Version: epoch, HasSet: true})
+			m.Open(a, 1, epoch+1)
+		case len(ends) == 0 && renewed && (!two || touched):
+			if st.Ending || st.Idle != 0 || st.Files != 1 {
+				t.Fatalf("renewed, and %+v", st)
+			}
+			lived++
+			m.Close(1, epoch, ReasonClosed, nil)
+			m.Open(a, 1, epoch+1)
+		default:
+			t.Fatalf("both: ended %v, renewal %+v, touched %v of %v", ends, result, touched, two)
+		}
+	}
+	t.Logf("lived %d, ended %d", lived, ended)
+}
+
+// A million leases expire at once: other operations wait no longer than the lock
+// budget, and what is late can be seen. Times are the machine's: the bound is
+// generous, the figure is logged.
+func TestScenario06(t *testing.T) {
+	n := uint64(1_000_000)
+	if testing.Short() || underRace {
+		n = 20_000
+	}
+	m, c := fresh(t)
+	m.cfg.Slice = time.Hour // the fake clock does not move: the number bounds the pass
+	for i := range n {
+		m.Open(client("", i), i, i)
+	}
+	c.Advance(hard + time.Minute)
+	if st := m.Stats(); st.WouldExpire == 0 || st.OldestOverdue != time.Minute {
+		t.Errorf("%+v", st)
+	}
+	var stop atomic.Bool
+	var took []time.Duration
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := n; !stop.Load(); i++ {
+			begin := time.Now()
+			h := client("", i)
+			m.Open(h, i, i)
+			m.MayTake(i, h)
+			m.Touch(h.Session, i)
+			m.Close(i, i, ReasonClosed, nil)
+			took = append(took, time.Since(begin))
+		}
+	})
+	begin := time.Now()
+	ended := uint64(0)
+	for ended < n {
+		ends := m.Expire(1000)
+		if len(ends) == 0 {
+			t.Fatalf("%d ended", ended)
+		}
+		ended += uint64(len(ends))
+		endAll(m, ends)
+	}
+	all := time.Since(begin)
+	stop.Store(true)
+	wg.Wait()
+	if st := m.Stats(); st.Expired != n || st.OldestOverdue != 0 || st.Leases != 0 {
+		t.Errorf("%+v", st)
+	}
+	slices.Sort(took)
+	p99 := took[len(took)*99/100]
+	t.Logf("%d leases ended in %v (%.0f/s); others meanwhile: %d, p99 %v, worst %v",
+		n, all, float64(n)/all.Seconds(), len(took), p99, took[len(took)-1])
+	if p99 > 10*DefaultSlice {
+		t.Errorf("p99 of other operations is %v", p99)
+	}
+}
+
+// All methods at once, then everything is checked.
+func TestConcurrent(t *testing.T) {
+	m, c := fresh(t)
+	m.cfg.Jitter = func() float64 { return 0.5 }
+	var epoch atomic.Uint64
+	var wg sync.WaitGroup
+	const actors, steps, files = 4, 3000, 64
+	for a := range actors {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, uint64(a))) //nolint:gosec // a test
+			h := client("c", uint64(a%3))              //nolint:gosec // small
+			version := uint64(0)
+			for range steps {
+				inode := rnd.Uint64N(files)
+				switch rnd.IntN(12) {
+				case 0:
+					m.Connect(h)
+				case 1:
+					m.Disconnect(h.Session)
+				case 2, 3, 4:
+					m.Open(h, inode, epoch.Add(1))
+				case 5:
+					if st, ok := m.State(inode); ok {
+						m.Close(inode, st.Epoch, "deleted", nil)
+					}
+				case 6, 7:
+					m.Touch(h.Session, inode)
+				case 8:
+					version++
+					var set []Ref
+					for i := range uint64(files) {
+						if st, ok := m.State(i); ok && st.Holder.Session == h.Session && rnd.IntN(8) > 0 {
+							set = append(set, Ref{i, st.Epoch})
+						}
+					}
+					m.Renew(Renewal{Session: h.Session, Version: version, HasSet: true, Open: set})
+				case 9:
+					m.Renew(Renewal{Session: h.Session, Version: version})
+				case 10:
+					m.MayTake(inode, h)
+					m.List(Filter{Limit: 3, MaxFiles: 2})
+					m.Stats()
+				case 11:
+					c.Advance(time.Duration(rnd.Int64N(int64(soft))))
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range steps {
+			ends := m.Expire(3)
+			m.Sleep()
+			if i%5 == 0 {
+				for _, e := range ends {
+					m.NotEnded(e.LeaseID)
+				}
+				m.Suspend()
+				m.Resume()
+				continue
+			}
+			endAll(m, ends)
+		}
+	})
+	wg.Wait()
+	sound(t, m)
+}
+
+// Sets of many files of one session at once: the lock is released between, and
+// the one that is overtaken gives up.
+func TestConcurrentSets(t *testing.T) {
+	m, c := fresh(t)
+	a, b := client("a", 1), client("b", 2)
+	const n = 4 * portion
+	var all []Ref
+	for i := range uint64(n) {
+		m.Open(a, i, i)
+		all = append(all, Ref{i, i})
+	}
+	var wg sync.WaitGroup
+	var version atomic.Uint64
+	for w := range 2 {
+		wg.Go(func() {
+			for range 20 {
+				m.Renew(Renewal{Session: a.Session, Version: version.Add(1), HasSet: true, Open: all[w*portion:]})
+				c.Advance(every / 3)
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range uint64(200) {
+			m.Open(b, i*7%n, n+i)
+			m.Touch(a.Session, i)
+		}
+	})
+	wg.Wait()
+	sound(t, m)
+	r := m.Renew(Renewal{Session: a.Session, Version: 1000, HasSet: true, Open: all})
+	if len(r.Lost) != 200 || len(r.Unknown) != 0 {
+		t.Errorf("%d lost, %d unknown", len(r.Lost), len(r.Unknown))
+	}
+}

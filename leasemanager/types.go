@@ -1,0 +1,227 @@
+package leasemanager
+
+import (
+	"time"
+
+	"github.com/leasefs/leasefs/clock"
+)
+
+// SessionID is one connected client process; random, chosen by the process.
+type SessionID [16]byte
+
+// InodeID is the number of a file in the namespace.
+type InodeID = uint64
+
+// Holder is who a lease belongs to: a user, a client name within that user, and
+// the one process (session) that has it now. Host and PID are for people.
+type Holder struct {
+	User    string
+	Client  string // may be empty: then no other session counts as the same client
+	Session SessionID
+	Host    string
+	PID     int64
+}
+
+// sameClient reports whether o is another process of the same client: the same
+// user and the same, non-empty, name.
+func (h Holder) sameClient(o Holder) bool {
+	return h.Client != "" && h.Client == o.Client && h.User == o.User && h.Session != o.Session
+}
+
+// The defaults of Config, and HDFS's limits.
+const (
+	DefaultSoft  = 60 * time.Second
+	DefaultHard  = 20 * time.Minute
+	DefaultSlice = 25 * time.Millisecond
+)
+
+// Config is what a Manager is made of. Clock is required.
+type Config struct {
+	Clock clock.Clock
+	// Soft is how long a lease may go without renewal before another client
+	// can take one of its files by asking; Hard, before the monitor ends it.
+	// Zero means the default.
+	Soft, Hard time.Duration
+	// Jitter returns numbers from 0 to 1 that spread renewals. It must be safe
+	// for concurrent use and must not block. Nil means no jitter.
+	Jitter func() float64
+	// Slice is how long one call of Expire may hold the lock. Zero means the
+	// default.
+	Slice time.Duration
+}
+
+// Ref names one grant of a file: the inode, and the epoch it was granted under.
+type Ref struct{ Inode, Epoch uint64 }
+
+// Renewal is what a client sends to renew all its open files in one call.
+type Renewal struct {
+	Session SessionID
+	// Version is a number that the client raises with each change of its set
+	// of open files.
+	Version uint64
+	// HasSet tells that Open is the whole set of that version.
+	HasSet bool
+	Open   []Ref
+	// Holder is who says so. It is not used to make anything: a session that
+	// is not known is told so. That it owns the session is the caller's check.
+	Holder Holder
+}
+
+// The reasons of Lost that this package gives or knows itself; the caller of
+// Close gives others ("recovered", "deleted", "expired", …).
+const (
+	ReasonClosed    = "closed"     // by its own writer: nobody needs to be told
+	ReasonTakenOver = "taken over" // another holder opened it
+)
+
+// Lost is a file that the session has no more.
+type Lost struct {
+	Ref
+	Reason string
+	By     *Holder // who has it or ended it, if somebody did; not to be changed
+}
+
+// RenewResult is the answer to a Renewal.
+type RenewResult struct {
+	// Lost are files that the session does not have any more, the oldest loss
+	// first, at most 1,000 an answer. Each is told again until a set comes
+	// without it.
+	Lost []Lost
+	// Unknown are files that the session listed and that it does not have, at
+	// most 50,000 an answer; why is not known (any more).
+	Unknown []Ref
+	// UnknownSession: nothing is known of the session, neither a stream nor a
+	// file. Nothing was renewed and nothing was made.
+	UnknownSession bool
+	// WantSet: send the whole set in the next renewal, at once.
+	WantSet bool
+	// Ending: a lease of the session is past its hard limit and is being
+	// ended: its files were not renewed. They follow as lost when that is
+	// durable; until then the outcome is open, so this is no confirmation.
+	// Answer it as something to be retried soon.
+	Ending bool
+	// Next is when to renew next: half the soft limit, less up to a fifth of
+	// that by jitter; sooner if there is more to tell.
+	Next time.Duration
+}
+
+// Kind is what a lease is.
+type Kind uint8
+
+// The kinds of leases. Leases that are granted with limits of their own and
+// that files are attached to, and cache leases, will be more kinds.
+const (
+	// KindSession is the lease that a session has by itself over all files it
+	// has open.
+	KindSession Kind = iota
+	// KindLapsing is the lease of a file that its session lists no more and did
+	// not close: the session's renewals do not reach it.
+	KindLapsing
+)
+
+// State is how a lease stands, as seen from one of its files.
+type State struct {
+	LeaseID uint64
+	Kind    Kind
+	Holder  Holder
+	Epoch   uint64 // of the file asked for; 0 where none was
+	// Since is how long the holder has had the file (of a lease: how long the
+	// lease has existed), counted from the activation at most.
+	Since time.Duration
+	// Idle is how long ago the lease was renewed.
+	Idle time.Duration
+	// Connected tells that the session has a stream.
+	Connected bool
+	// MissedRenewal tells that Idle is more than 1.5 renewal periods.
+	MissedRenewal bool
+	// SoftExpired and HardExpired tell that Idle is strictly more than the
+	// limit; never in safe mode.
+	SoftExpired, HardExpired bool
+	// Ending tells that the lease is being ended; it cannot be renewed.
+	Ending bool
+	// TakeableIn is how long until the soft limit will have passed if no
+	// renewal comes; 0 if it has.
+	TakeableIn time.Duration
+	// Files is how many files the lease has.
+	Files int
+}
+
+// Verdict says whether a file may be opened for write by somebody.
+type Verdict uint8
+
+// The verdicts of MayTake.
+const (
+	// Free: nobody has it.
+	Free Verdict = iota
+	// Takeable: its holder is past the soft limit, or is an older session of
+	// the same user and client name that is gone or missed a renewal.
+	Takeable
+	// SameSession: the asker has it open itself; refused, also past the limit.
+	SameSession
+	// Held: somebody else has it.
+	Held
+)
+
+// String is the verdict in words.
+func (v Verdict) String() string {
+	switch v {
+	case Free:
+		return "free"
+	case Takeable:
+		return "takeable"
+	case SameSession:
+		return "same session"
+	}
+	return "held"
+}
+
+// Ending is a lease that the caller of Expire has to end: write the records
+// that close Files, Close each, then call Ended; or NotEnded.
+type Ending struct {
+	LeaseID uint64
+	Holder  Holder
+	// Files are at most 1,000 of the lease's files. If it has more, the lease
+	// comes again after Ended with the next of them.
+	Files []Ref
+}
+
+// Filter chooses what List lists. Zero values do not restrict.
+type Filter struct {
+	After       uint64     // only ids greater than this: the next of the page before
+	Limit       int        // of one page; 0 means 100, at most 1,000
+	Client      string     // only this client name
+	Session     *SessionID // only this session
+	SoftExpired bool       // only those past the soft limit
+	LeaseID     uint64     // only this lease
+	MaxFiles    int        // how many Refs each Info may carry; 0 means none
+}
+
+// Info is one lease in a list.
+type Info struct {
+	State
+	ID   uint64
+	Refs []Ref // at most Filter.MaxFiles, in no order
+	// Attached will be the inodes attached to a granted lease.
+	Attached []uint64
+}
+
+// Stats are figures for metrics and status pages.
+type Stats struct {
+	Leases    int // that have files, those that are ending included
+	Ending    int // of them, being ended
+	Lapsing   int // of them, files that their session lists no more
+	Sessions  int // known: connected or with files
+	Connected int // sessions that have a stream
+	Files     int // open for write
+	// OldestOverdue is how long the oldest lease that is past its hard limit
+	// has been so; 0 if none is.
+	OldestOverdue time.Duration
+	Expired       uint64 // leases ended by the hard limit, in all
+	NotEnded      uint64 // tries to end one whose record could not be written
+	Renewals      uint64 // calls of Renew, in all
+	// WouldExpire is how many leases are past the hard limit and not yet being
+	// ended, because of safe mode or because the monitor is behind; counted up
+	// to 1,000.
+	WouldExpire int
+	Suspended   bool // in safe mode
+}
