@@ -1,0 +1,247 @@
+package namespace
+
+import (
+	"fmt"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// Result is what an applied record did.
+type Result struct {
+	TxID         uint64
+	Inode        InodeID // made, changed or deleted; 0 if the record is about none
+	Length       int64   // of the file now, in bytes
+	BlocksLength int64   // where its tail begins, in bytes
+	// Opened is the file that is now open under a new epoch.
+	Opened *OpenFile
+	// Closed are the files that are no longer open under the epoch given.
+	Closed []ClosedFile
+}
+
+// OpenFile is a file open for write, and who has it.
+type OpenFile struct {
+	Inode  InodeID
+	Epoch  uint64 // the number of the record that granted it
+	Token  Token
+	Holder Holder
+	Since  int64 // Unix milliseconds by the journal
+}
+
+// ClosedFile is a file that is no longer open under an epoch.
+type ClosedFile struct {
+	Inode   InodeID
+	Epoch   uint64
+	Session SessionID
+	Reason  string // one of the Reason constants
+}
+
+// Why a file is no longer open under an epoch.
+const (
+	ReasonClosed    = "closed"
+	ReasonRecovered = "recovered"
+	ReasonTakenOver = "taken over"
+	ReasonDeleted   = "deleted"
+	ReasonReplaced  = "replaced"
+)
+
+func closedFile(n *inode, reason string) ClosedFile {
+	g := n.ext.open.grant
+	return ClosedFile{Inode: n.id, Epoch: g.epoch, Session: g.holder.Session, Reason: reason}
+}
+
+// Apply changes the state as a journal record says. It is the one way to change
+// it, and a function of the state and the record alone. Records are numbered
+// without gaps and their times never go back; the first after New may have any
+// number. If record and state do not fit it returns an error of kind Internal
+// and has changed nothing.
+//
+// Strings and bytes of the entry are copied as far as they are kept.
+func (t *Tree) Apply(e Entry) (Result, error) {
+	r, err := t.apply(&e)
+	if err != nil {
+		err := fserror.Wrap(fserror.Internal, "apply", "", err)
+		err.Message = fmt.Sprintf("record %d (%s) does not fit the state after record %d", e.TxID, opName(e.Op), t.txid)
+		return Result{}, err
+	}
+	r.TxID = e.TxID
+	t.txid, t.time = e.TxID, e.Time
+	t.remember(&e, &r)
+	t.expireSessions()
+	return r, nil
+}
+
+// misfit is why a record does not fit the state.
+type misfit string
+
+func (m misfit) Error() string { return string(m) }
+
+func misfitf(format string, args ...any) error { return misfit(fmt.Sprintf(format, args...)) }
+
+// apply checks what holds for all records and calls the kind's own function,
+// which checks all the rest before it changes anything.
+func (t *Tree) apply(e *Entry) (Result, error) {
+	_, activate := e.Op.(*OpActivate)
+	switch {
+	case t.frozen:
+		return Result{}, misfit("a clone cannot be changed")
+	case e.TxID == 0 || (t.txid != 0 && e.TxID != t.txid+1):
+		return Result{}, misfit("its number is not the next")
+	case e.Time < t.time:
+		return Result{}, misfitf("its time %d is before %d, that of the last", e.Time, t.time)
+	case t.term == 0 && !activate:
+		return Result{}, misfit("the first record of a namespace must be an activation")
+	case t.repeated(e.Call):
+		return Result{}, misfitf("call %d of its session was carried out already", e.Call.Seq)
+	}
+	switch op := e.Op.(type) {
+	case *OpActivate:
+		return t.activate(op, e)
+	case *OpMkdir:
+		return t.mkdir(op, e)
+	case *OpCreate:
+		return t.create(op, e)
+	case *OpOpen:
+		return t.openForAppend(op, e)
+	case *OpAppendTail:
+		return t.appendTail(op, e)
+	case *OpCommit:
+		return t.commit(op, e)
+	case *OpClose:
+		return t.closeFile(op, e)
+	case *OpRecover:
+		return t.recover(op, e)
+	case *OpRename:
+		return t.rename(op, e)
+	case *OpDelete:
+		return t.remove(op, e)
+	case *OpReclaim:
+		return t.reclaim(op, e)
+	case *OpSetAttr:
+		return t.setAttr(op, e)
+	case *OpSymlink:
+		return t.symlink(op, e)
+	case *OpTruncate:
+		return t.truncate(op, e)
+	case *OpConcat:
+		return t.concat(op, e)
+	case *OpTombstone:
+		return t.tombstone(op, e)
+	case *OpCollected:
+		return t.collected(op)
+	case *OpImage:
+		return t.image(op)
+	case *OpSafeMode:
+		t.safeMode = op.On
+		return Result{}, nil
+	}
+	return Result{}, misfitf("unknown kind of record %T", e.Op)
+}
+
+func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
+	first := t.term == 0
+	switch {
+	case op.Term <= t.term:
+		return Result{}, misfitf("its term %d is not above %d", op.Term, t.term)
+	case !first && op.NamespaceID != [16]byte{} && op.NamespaceID != t.namespace:
+		return Result{}, misfitf("it is of another namespace, %x", op.NamespaceID)
+	}
+	if err := t.checkOwners("", "", op.User, op.Group); err != nil {
+		return Result{}, err
+	}
+	t.term = op.Term
+	if op.User != "" {
+		t.superUser = cloneString(op.User)
+	}
+	if op.Group != "" {
+		t.superGroup = cloneString(op.Group)
+	}
+	if first {
+		t.namespace = op.NamespaceID
+		root := t.get(RootID).edit()
+		root.user, root.group = t.users.add(op.User, t.gen), t.groups.add(op.Group, t.gen)
+		root.mtime = e.Time
+		t.replace(root)
+		t.touch(e.TxID, change{kind: changeAttr, id: RootID})
+	}
+	return Result{}, nil
+}
+
+func (t *Tree) tombstone(op *OpTombstone, e *Entry) (Result, error) {
+	for _, k := range op.Keys {
+		if t.HasBlock(k) {
+			return Result{}, misfitf("block %d.%d is part of a file", k.Term, k.Seq)
+		}
+	}
+	for _, k := range op.Keys {
+		t.addGarbage(k, e.Time)
+	}
+	return Result{}, nil
+}
+
+// collected forgets garbage; keys that are none are nothing to forget.
+func (t *Tree) collected(op *OpCollected) (Result, error) {
+	for _, k := range op.Keys {
+		t.removeGarbage(k)
+	}
+	return Result{}, nil
+}
+
+func (t *Tree) image(op *OpImage) (Result, error) {
+	if op.TxID > t.txid {
+		return Result{}, misfitf("it publishes an image of record %d, which is yet to come", op.TxID)
+	}
+	images := append(t.Images(), *op)
+	images[len(images)-1].Name = cloneString(op.Name)
+	t.images = images[max(0, len(images)-2):]
+	return Result{}, nil
+}
+
+// reachableDir returns a directory in which something can be made.
+func (t *Tree) reachableDir(id InodeID) (*inode, error) {
+	n := t.get(id)
+	switch {
+	case n == nil:
+		return nil, misfitf("there is no inode %d", id)
+	case n.typ != TypeDir:
+		return nil, misfitf("inode %d is no directory", id)
+	case !t.reachable(n, nil):
+		return nil, misfitf("directory %d is deleted", id)
+	}
+	return n, nil
+}
+
+// file returns a file that is there.
+func (t *Tree) file(id InodeID) (*inode, error) {
+	n := t.get(id)
+	switch {
+	case n == nil:
+		return nil, misfitf("there is no inode %d", id)
+	case n.typ != TypeFile:
+		return nil, misfitf("inode %d is no file", id)
+	}
+	return n, nil
+}
+
+// entry returns the entry of a directory, which must be the inode id.
+func (t *Tree) entry(dir InodeID, name string, id InodeID) (*inode, error) {
+	n := t.lookup(dir, name)
+	switch {
+	case n == nil && id == 0:
+		return nil, nil
+	case n == nil:
+		return nil, misfitf("directory %d has no entry %q", dir, name)
+	case n.id != id:
+		return nil, misfitf("entry %q of directory %d is inode %d, not %d", name, dir, n.id, id)
+	}
+	return n, nil
+}
+
+func checkNames(dirs []string, name string) error {
+	for _, d := range dirs {
+		if err := fspath.CheckName(d); err != nil {
+			return err
+		}
+	}
+	return fspath.CheckName(name)
+}

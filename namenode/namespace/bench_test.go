@@ -1,0 +1,206 @@
+package namespace
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// fill makes n empty closed files with names of 13 bytes, 1,000 a directory.
+func fill(b testing.TB, n int) *rig {
+	b.Helper()
+	r := &rig{tree: New(), now: testStart}
+	tree := r.tree
+	apply := func(op Op) Result {
+		last, _ := tree.Last()
+		res, err := tree.Apply(Entry{TxID: last + 1, Time: testStart, Op: op})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return res
+	}
+	apply(&OpActivate{Term: 1, User: "hdfs", Group: "supergroup"})
+	var dir InodeID
+	op := OpCreate{Mode: 0o644, User: "alice", Group: "staff", Closed: true}
+	for i := range n {
+		if i%1000 == 0 {
+			dir = apply(&OpMkdir{Parent: RootID, Names: []string{fmt.Sprintf("dir%07d", i/1000)}, Mode: 0o755, User: "alice", Group: "staff"}).Inode
+		}
+		op.Parent, op.Name = dir, fmt.Sprintf("file%09d", i)
+		apply(&op)
+	}
+	return r
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkHeap reports how many bytes of heap one empty file takes, as made by
+// records and as read from an image.
+func BenchmarkHeap(b *testing.B) {
+	const files = 1_000_000
+	for b.Loop() {
+		before := heap()
+		r := fill(b, files)
+		b.ReportMetric(float64(heap()-before)/files, "B/file")
+		var image bytes.Buffer
+		start := time.Now()
+		if err := r.tree.WriteImage(&image); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(start).Seconds(), "s/write")
+		b.ReportMetric(float64(image.Len())/files, "imageB/file")
+		runtime.KeepAlive(r)
+		r = nil
+		before = heap()
+		start = time.Now()
+		back, err := ReadImage(bytes.NewReader(image.Bytes()))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(start).Seconds(), "s/read")
+		b.ReportMetric(float64(heap()-before)/files, "B/file-read")
+		runtime.KeepAlive(back)
+	}
+}
+
+// BenchmarkReplay decodes and applies the journal of 330,000 creates.
+func BenchmarkReplay(b *testing.B) {
+	const files = 330_000
+	r := newRig(b)
+	dirs := make([]InodeID, files/1000)
+	for i := range dirs {
+		dirs[i] = r.must(b, &OpMkdir{Parent: RootID, Names: []string{fmt.Sprintf("dir%07d", i)}, Mode: 0o755, User: "alice", Group: "staff"}).Inode
+	}
+	for i := range files {
+		call := CallID{Session: SessionID{1, byte(i % 32)}, Seq: uint64(i/32 + 1), Acked: uint64(i / 32), Hash: 7}
+		op := &OpCreate{Parent: dirs[i/1000], Name: fmt.Sprintf("file%09d", i), Mode: 0o644, User: "alice", Group: "staff", Closed: true}
+		if _, err := r.apply(call, op); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		tree := New()
+		for _, rec := range r.journal {
+			call, op, err := DecodeOp(rec.typ, rec.body)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := tree.Apply(Entry{TxID: rec.txid, Time: rec.time, Call: call, Op: op}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/files*1e9, "ns/create")
+}
+
+// benchTree is shared by the benchmarks that change nothing or little.
+var benchTree *rig
+
+func benchRig(b *testing.B) *rig {
+	b.Helper()
+	if benchTree == nil {
+		benchTree = fill(b, 1_000_000)
+		benchTree.tree.Track(true)
+	}
+	b.ReportAllocs()
+	return benchTree
+}
+
+func (r *rig) applyDirect(b *testing.B, op Op) Result {
+	last, _ := r.tree.Last()
+	res, err := r.tree.Apply(Entry{TxID: last + 1, Time: testStart, Op: op})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.tree.SetDurable(last - 1)
+	return res
+}
+
+func BenchmarkStat(b *testing.B) {
+	r := benchRig(b)
+	paths := make([]string, 4096)
+	for i := range paths {
+		n := (i * 7919 * 31) % 1_000_000
+		paths[i] = fmt.Sprintf("/dir%07d/file%09d", n/1000, n)
+	}
+	c := &Call{User: "alice", Groups: []string{"staff"}}
+	i := 0
+	for b.Loop() {
+		if _, err := r.tree.Stat(c, paths[i%len(paths)], true); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
+
+func BenchmarkList100(b *testing.B) {
+	r := benchRig(b)
+	c := &Call{User: "alice", Groups: []string{"staff"}}
+	for b.Loop() {
+		if _, _, _, err := r.tree.List(c, "/dir0000500", "", 100); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkCreate(b *testing.B) {
+	r := benchRig(b)
+	c := &Call{User: "alice", Groups: []string{"staff"}}
+	i := 0
+	r.applyDirect(b, &OpMkdir{Parent: RootID, Names: []string{fmt.Sprintf("new%d", r.tree.txid)}, Mode: 0o755, User: "alice", Group: "staff"})
+	dir := fmt.Sprintf("/new%d/", r.tree.txid-1)
+	for b.Loop() {
+		op, err := r.tree.PlanCreate(c, CreateRequest{Path: dir + fmt.Sprintf("file%09d", i), Mode: 0o644, Close: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.applyDirect(b, op)
+		i++
+	}
+}
+
+func BenchmarkRename(b *testing.B) {
+	r := benchRig(b)
+	c := &Call{User: "alice", Groups: []string{"staff"}}
+	names := [2]string{"/dir0000001/file000001001", "/dir0000001/renamed"}
+	i := 0
+	for b.Loop() {
+		op, err := r.tree.PlanRename(c, names[i%2], names[1-i%2], false)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.applyDirect(b, op)
+		i++
+	}
+}
+
+func BenchmarkAppendTail(b *testing.B) {
+	r := benchRig(b)
+	a, _ := r.tree.Stat(nil, "/dir0000002/file000002002", false)
+	res := r.applyDirect(b, &OpOpen{Inode: a.ID, Holder: Holder{User: "alice", Client: "c", Session: SessionID{1}}, Token: Token{1}})
+	w := Writer{Inode: a.ID, Epoch: res.Opened.Epoch, Token: Token{1}}
+	c := &Call{User: "alice"}
+	data := make([]byte, 100)
+	for b.Loop() {
+		op, _, err := r.tree.PlanAppendTail(c, w, res.Length, data, 1<<20)
+		if err != nil {
+			op := &OpCommit{Inode: a.ID, Offset: res.BlocksLength, TailCovered: res.Length - res.BlocksLength}
+			op.Block.Key.Term, op.Block.Key.Seq = 1, r.tree.txid
+			op.Block.Used = uint32(op.TailCovered)
+			op.Block.Stored = op.Block.Used
+			res = r.applyDirect(b, op)
+			continue
+		}
+		res = r.applyDirect(b, op)
+	}
+	r.applyDirect(b, &OpRecover{Inode: a.ID})
+}

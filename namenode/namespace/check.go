@@ -1,0 +1,249 @@
+package namespace
+
+import (
+	"fmt"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// maxProblems is how many problems Check lists.
+const maxProblems = 1000
+
+// checker collects what a tree's parts disagree about.
+type checker struct {
+	t        *Tree
+	problems []string
+	keys     map[blockstore.Key]InodeID
+	counts   Counts
+	hangs    map[InodeID]bool // directories that are known to hang from a top
+}
+
+func (c *checker) problem(format string, args ...any) {
+	if len(c.problems) < maxProblems {
+		c.problems = append(c.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// Check compares all parts of the tree with each other and returns what does
+// not fit, one line each, at most 1,000; nil for a sound tree. It looks at
+// everything and takes memory for each block, so it is meant for clones.
+func (t *Tree) Check() []string {
+	c := &checker{t: t, keys: make(map[blockstore.Key]InodeID), hangs: make(map[InodeID]bool)}
+	t.eachInode(func(n *inode) bool {
+		c.inode(n)
+		return len(c.problems) < maxProblems
+	})
+	if len(c.problems) < maxProblems {
+		c.entries()
+		c.indexes()
+		c.garbage()
+		c.sessions()
+	}
+	return c.problems
+}
+
+func (c *checker) inode(n *inode) {
+	t := c.t
+	c.counts.Inodes++
+	switch n.typ {
+	case TypeFile:
+		c.counts.Files++
+		c.file(n)
+	case TypeDir:
+		c.counts.Dirs++
+		if n.ext != nil && (len(n.ext.blocks) > 0 || len(n.ext.tail) > 0 || n.ext.open != nil || n.ext.n < 0) {
+			c.problem("directory %d has the content of a file", n.id)
+		}
+	case TypeSymlink:
+		c.counts.Symlinks++
+		if n.ext == nil || len(n.ext.tail) == 0 || len(n.ext.blocks) > 0 || n.ext.open != nil || n.ext.n != 0 {
+			c.problem("link %d has no target, or the content of a file", n.id)
+		}
+	default:
+		c.problem("inode %d has the type %d", n.id, n.typ)
+	}
+	if x := n.ext; x != nil {
+		bare := *n
+		if bare.dropEmptyExt(); bare.ext == nil {
+			c.problem("inode %d has an empty extension", n.id)
+		}
+		if (x.name != "") != (n.nameLen > inlineName) {
+			c.problem("inode %d has a name in its extension that does not belong there", n.id)
+		}
+	}
+	switch {
+	case t.get(n.id) != n:
+		c.problem("inode %d is not where its number says", n.id)
+	case n.id >= t.nextInode:
+		c.problem("inode %d is not below the next number %d", n.id, t.nextInode)
+	case int(n.user) >= len(t.users.names) || int(n.group) >= len(t.groups.names):
+		c.problem("inode %d has an unknown owner or group", n.id)
+	case n.parent == 0:
+		if n.typ != TypeDir || (n.id != RootID && !t.detached.Has(n.id)) || n.nameLen != 0 {
+			c.problem("inode %d has no parent", n.id)
+		}
+	default:
+		c.entry(n)
+	}
+}
+
+// entry checks an inode that has a parent.
+func (c *checker) entry(n *inode) {
+	name := n.nameString()
+	if err := fspath.CheckName(name); err != nil {
+		c.problem("inode %d: %v", n.id, err)
+	}
+	dir := c.t.get(n.parent)
+	switch {
+	case dir == nil || dir.typ != TypeDir:
+		c.problem("inode %d is in %d, which is no directory", n.id, n.parent)
+	case c.t.lookup(n.parent, name) != n:
+		c.problem("inode %d is not the entry %q of its directory %d", n.id, name, n.parent)
+	case !c.hang(dir):
+		c.problem("inode %d hangs neither from the root nor from a deleted directory", n.id)
+	}
+	if n.id == RootID || c.t.detached.Has(n.id) {
+		c.problem("inode %d has a parent and should not", n.id)
+	}
+}
+
+// hang reports whether going up from a directory ends.
+func (c *checker) hang(dir *inode) bool {
+	var way []InodeID
+	seen := map[InodeID]bool{}
+	for !c.hangs[dir.id] && dir.parent != 0 {
+		if seen[dir.id] {
+			return false
+		}
+		seen[dir.id] = true
+		way = append(way, dir.id)
+		if dir = c.t.get(dir.parent); dir == nil {
+			return false
+		}
+	}
+	for _, id := range way {
+		c.hangs[id] = true
+	}
+	return true
+}
+
+func (c *checker) file(n *inode) {
+	t := c.t
+	sum := int64(0)
+	for _, b := range n.blocks() {
+		sum += int64(b.Used)
+		c.counts.StoredBytes += int64(b.Stored)
+		if b.Used == 0 || b.Used > b.Stored || b.Key.Seq == 0 {
+			c.problem("file %d has block %d.%d with %d bytes used of %d", n.id, b.Key.Term, b.Key.Seq, b.Used, b.Stored)
+		}
+		if other, twice := c.keys[b.Key]; twice {
+			c.problem("block %d.%d is in file %d and in file %d", b.Key.Term, b.Key.Seq, other, n.id)
+		}
+		c.keys[b.Key] = n.id
+		if !t.blocks.Has(b.Key) {
+			c.problem("block %d.%d of file %d is not in the index", b.Key.Term, b.Key.Seq, n.id)
+		}
+		if t.IsGarbage(b.Key) {
+			c.problem("block %d.%d of file %d is garbage", b.Key.Term, b.Key.Seq, n.id)
+		}
+	}
+	if sum != n.blocksLength() {
+		c.problem("file %d has blocks of %d bytes, but counts %d", n.id, sum, n.blocksLength())
+	}
+	c.counts.TailBytes += n.tailMemory()
+	o := n.open()
+	if o == nil {
+		return
+	}
+	c.counts.Open++
+	switch {
+	case !t.open.Has(n.id):
+		c.problem("file %d is open but not in the index", n.id)
+	case !t.reachable(n, nil):
+		c.problem("file %d is open but deleted", n.id)
+	case o.grant == nil || o.grant.holder == nil || o.grant.epoch == 0 || o.grant.epoch > t.txid:
+		c.problem("file %d is open with a wrong epoch", n.id)
+	case o.lastLen != 0 && o.lastOff+int64(o.lastLen) > n.length():
+		c.problem("file %d is shorter than what was last appended", n.id)
+	}
+}
+
+// entries counts the entries of each directory.
+func (c *checker) entries() {
+	t := c.t
+	count := make(map[InodeID]int64)
+	t.dentries.Ascend(func(n *inode) bool {
+		count[n.parent]++
+		if t.get(n.id) != n {
+			c.problem("entry %q of directory %d is not the inode %d", n.nameString(), n.parent, n.id)
+		}
+		return true
+	})
+	t.eachInode(func(n *inode) bool {
+		if n.typ == TypeDir && n.entries() != count[n.id] {
+			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], n.entries())
+		}
+		return true
+	})
+	if root := t.get(RootID); root == nil || root.typ != TypeDir || root.parent != 0 {
+		c.problem("there is no root directory")
+	}
+}
+
+// indexes compares counts with what was seen.
+func (c *checker) indexes() {
+	t, have := c.t, c.t.Counts()
+	c.counts.Blocks, c.counts.Garbage, c.counts.Detached, c.counts.Sessions = len(c.keys), have.Garbage, have.Detached, have.Sessions
+	if have != c.counts {
+		c.problem("counts are %+v, but should be %+v", have, c.counts)
+	}
+	if n := t.dentries.Len() + 1 + t.detached.Len(); n != have.Inodes {
+		c.problem("%d inodes have a place, %d are there", n, have.Inodes)
+	}
+	t.open.Ascend(func(id InodeID) bool {
+		if n := t.get(id); n == nil || n.open() == nil {
+			c.problem("file %d is in the index of open files but is not open", id)
+		}
+		return true
+	})
+	t.detached.Ascend(func(id InodeID) bool {
+		if n := t.get(id); n == nil || n.parent != 0 || n.typ != TypeDir || id == RootID {
+			c.problem("inode %d is no deleted directory", id)
+		}
+		return true
+	})
+}
+
+func (c *checker) garbage() {
+	t := c.t
+	if t.garbage.Len() != t.garbageKeys.Len() {
+		c.problem("garbage is %d blocks by time, %d by key", t.garbage.Len(), t.garbageKeys.Len())
+	}
+	t.garbage.Ascend(func(g garbageItem) bool {
+		if k, ok := t.garbageKeys.Get(g); !ok || k != g || t.blocks.Has(g.key) {
+			c.problem("garbage block %d.%d is not indexed, or part of a file", g.key.Term, g.key.Seq)
+		}
+		return true
+	})
+}
+
+func (c *checker) sessions() {
+	t := c.t
+	if t.sessions.Len() != t.idle.Len() {
+		c.problem("there are %d sessions, %d by age", t.sessions.Len(), t.idle.Len())
+	}
+	t.sessions.Ascend(func(s sessionItem) bool {
+		if !t.idle.Has(idleItem{bucket: s.last >> idleShift, id: s.id}) {
+			c.problem("session %x is not in the order of age", s.id)
+		}
+		seq := s.acked
+		for _, r := range s.results {
+			if r.seq <= seq {
+				c.problem("session %x has results out of order", s.id)
+			}
+			seq = r.seq
+		}
+		return true
+	})
+}

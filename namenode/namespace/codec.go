@@ -1,0 +1,463 @@
+package namespace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// The numbers of the kinds of records. They are in journals: never reused.
+const (
+	typeActivate uint8 = iota + 1
+	typeMkdir
+	typeCreate
+	typeOpen
+	typeAppendTail
+	typeCommit
+	typeClose
+	typeRecover
+	typeRename
+	typeDelete
+	typeReclaim
+	typeSetAttr
+	typeSymlink
+	typeTruncate
+	typeConcat
+	typeTombstone
+	typeCollected
+	typeImage
+	typeSafeMode
+)
+
+func (*OpActivate) opType() uint8   { return typeActivate }
+func (*OpMkdir) opType() uint8      { return typeMkdir }
+func (*OpCreate) opType() uint8     { return typeCreate }
+func (*OpOpen) opType() uint8       { return typeOpen }
+func (*OpAppendTail) opType() uint8 { return typeAppendTail }
+func (*OpCommit) opType() uint8     { return typeCommit }
+func (*OpClose) opType() uint8      { return typeClose }
+func (*OpRecover) opType() uint8    { return typeRecover }
+func (*OpRename) opType() uint8     { return typeRename }
+func (*OpDelete) opType() uint8     { return typeDelete }
+func (*OpReclaim) opType() uint8    { return typeReclaim }
+func (*OpSetAttr) opType() uint8    { return typeSetAttr }
+func (*OpSymlink) opType() uint8    { return typeSymlink }
+func (*OpTruncate) opType() uint8   { return typeTruncate }
+func (*OpConcat) opType() uint8     { return typeConcat }
+func (*OpTombstone) opType() uint8  { return typeTombstone }
+func (*OpCollected) opType() uint8  { return typeCollected }
+func (*OpImage) opType() uint8      { return typeImage }
+func (*OpSafeMode) opType() uint8   { return typeSafeMode }
+
+// fielded is a record that can list its fields to a coder. All kinds are.
+type fielded interface {
+	Op
+	fields(c *coder)
+}
+
+// newOp returns an empty record of the kind, nil if there is none such.
+func newOp(typ uint8) fielded {
+	switch typ {
+	case typeActivate:
+		return new(OpActivate)
+	case typeMkdir:
+		return new(OpMkdir)
+	case typeCreate:
+		return new(OpCreate)
+	case typeOpen:
+		return new(OpOpen)
+	case typeAppendTail:
+		return new(OpAppendTail)
+	case typeCommit:
+		return new(OpCommit)
+	case typeClose:
+		return new(OpClose)
+	case typeRecover:
+		return new(OpRecover)
+	case typeRename:
+		return new(OpRename)
+	case typeDelete:
+		return new(OpDelete)
+	case typeReclaim:
+		return new(OpReclaim)
+	case typeSetAttr:
+		return new(OpSetAttr)
+	case typeSymlink:
+		return new(OpSymlink)
+	case typeTruncate:
+		return new(OpTruncate)
+	case typeConcat:
+		return new(OpConcat)
+	case typeTombstone:
+		return new(OpTombstone)
+	case typeCollected:
+		return new(OpCollected)
+	case typeImage:
+		return new(OpImage)
+	case typeSafeMode:
+		return new(OpSafeMode)
+	}
+	return nil
+}
+
+// opName is the kind of a record in words, such as "Create".
+func opName(op Op) string {
+	if op == nil {
+		return "nil"
+	}
+	return fmt.Sprintf("%T", op)[len("*namespace.Op"):]
+}
+
+// EncodeOp appends a record's body to dst. The layout is in
+// docs/design/records-and-image.md. The op is not changed.
+func EncodeOp(dst []byte, call CallID, op Op) (typ uint8, body []byte) {
+	c := coder{buf: dst, encode: true}
+	c.call(&call)
+	op.(fielded).fields(&c)
+	return op.opType(), c.buf
+}
+
+// DecodeOp is the inverse of EncodeOp. It accepts only what EncodeOp writes:
+// an unknown kind, missing or trailing bytes, a length or count that the body
+// cannot hold, a number that is not in its shortest form are errors of kind
+// Damaged. It takes no more memory than a small multiple of the body. Data in
+// the op are a part of body, not a copy.
+func DecodeOp(typ uint8, body []byte) (CallID, Op, error) {
+	op := newOp(typ)
+	if op == nil {
+		return CallID{}, nil, fserror.New(fserror.Damaged, "decode", "", "unknown kind of record %d; it was written by a newer leasefs or is damaged", typ)
+	}
+	c := coder{buf: body}
+	var call CallID
+	c.call(&call)
+	op.fields(&c)
+	if c.bad == "" && len(c.buf) > 0 {
+		c.fail("bytes after the end")
+	}
+	if c.bad != "" {
+		return CallID{}, nil, fserror.New(fserror.Damaged, "decode", "", "record of kind %s: %s at byte %d of %d", opName(op), c.bad, len(body)-len(c.buf), len(body))
+	}
+	return call, op, nil
+}
+
+// coder writes or reads fields one after the other, so that each layout is
+// written down once, for both directions.
+type coder struct {
+	encode bool
+	buf    []byte // encode: what was written; decode: what is left
+	bad    string // decode: what was wrong first; all is zero from there on
+}
+
+func (c *coder) fail(why string) {
+	if c.bad == "" {
+		c.bad = why
+	}
+}
+
+// take returns the next n bytes of what is read, nil if there are not so many.
+func (c *coder) take(n uint64) []byte {
+	if c.bad != "" {
+		return nil
+	}
+	if n > uint64(len(c.buf)) {
+		c.fail("bytes are missing")
+		return nil
+	}
+	b := c.buf[:n:n]
+	c.buf = c.buf[n:]
+	return b
+}
+
+// put writes an unsigned varint.
+func (c *coder) put(v uint64) { c.buf = binary.AppendUvarint(c.buf, v) }
+
+// number reads an unsigned varint in its shortest form, of at most size bits.
+func (c *coder) number(size int) uint64 {
+	if c.bad != "" {
+		return 0
+	}
+	v, n := binary.Uvarint(c.buf)
+	switch {
+	case n <= 0:
+		c.fail("a number is cut off or too large")
+		return 0
+	case n > 1 && c.buf[n-1] == 0:
+		c.fail("a number is not in its shortest form")
+		return 0
+	case bits.Len64(v) > size:
+		c.fail("a number is too large")
+		return 0
+	}
+	c.buf = c.buf[n:]
+	return v
+}
+
+func (c *coder) u64(v *uint64) {
+	if c.encode {
+		c.put(*v)
+	} else {
+		*v = c.number(64)
+	}
+}
+
+func (c *coder) u32(v *uint32) {
+	if c.encode {
+		c.put(uint64(*v))
+	} else {
+		*v = uint32(c.number(32)) //nolint:gosec // number checks the size
+	}
+}
+
+func (c *coder) u16(v *uint16) {
+	if c.encode {
+		c.put(uint64(*v))
+	} else {
+		*v = uint16(c.number(16)) //nolint:gosec // number checks the size
+	}
+}
+
+func (c *coder) inode(v *InodeID) { c.u64((*uint64)(v)) }
+
+// i64 is a signed number, its sign in the lowest bit.
+func (c *coder) i64(v *int64) {
+	if c.encode {
+		c.put(uint64(*v)<<1 ^ uint64(*v>>63)) //nolint:gosec // zigzag
+	} else {
+		u := c.number(64)
+		*v = int64(u>>1) ^ -int64(u&1) //nolint:gosec // zigzag
+	}
+}
+
+func (c *coder) bool(v *bool) {
+	switch {
+	case !c.encode:
+		*v = c.number(1) == 1
+	case *v:
+		c.put(1)
+	default:
+		c.put(0)
+	}
+}
+
+// sum is a checksum or hash: eight bytes, little endian.
+func (c *coder) sum64(v *uint64) {
+	if c.encode {
+		c.buf = binary.LittleEndian.AppendUint64(c.buf, *v)
+	} else if b := c.take(8); b != nil {
+		*v = binary.LittleEndian.Uint64(b)
+	}
+}
+
+func (c *coder) sum32(v *uint32) {
+	if c.encode {
+		c.buf = binary.LittleEndian.AppendUint32(c.buf, *v)
+	} else if b := c.take(4); b != nil {
+		*v = binary.LittleEndian.Uint32(b)
+	}
+}
+
+// raw is sixteen bytes as they are.
+func (c *coder) raw(v *[16]byte) {
+	if c.encode {
+		c.buf = append(c.buf, v[:]...)
+	} else if b := c.take(16); b != nil {
+		copy(v[:], b)
+	}
+}
+
+func (c *coder) string(v *string) {
+	if c.encode {
+		c.put(uint64(len(*v)))
+		c.buf = append(c.buf, *v...)
+	} else {
+		*v = string(c.take(c.number(64)))
+	}
+}
+
+func (c *coder) bytes(v *[]byte) {
+	if c.encode {
+		c.put(uint64(len(*v)))
+		c.buf = append(c.buf, *v...)
+	} else if b := c.take(c.number(64)); len(b) > 0 {
+		*v = b
+	}
+}
+
+// list codes a list item by item. Each takes at least size bytes in the record,
+// which bounds what is allocated.
+func list[T any](c *coder, v *[]T, size int, item func(*T)) {
+	if c.encode {
+		c.put(uint64(len(*v)))
+	} else {
+		n := c.number(64)
+		if n > uint64(len(c.buf)/size) { //nolint:gosec // a length
+			c.fail("a list is longer than the record")
+		}
+		if n == 0 || c.bad != "" {
+			return
+		}
+		*v = make([]T, n)
+	}
+	for i := range *v {
+		item(&(*v)[i])
+	}
+}
+
+func (c *coder) strings(v *[]string)         { list(c, v, 2, c.string) } // names: never empty
+func (c *coder) inodes(v *[]InodeID)         { list(c, v, 1, c.inode) }
+func (c *coder) keys(v *[]blockstore.Key)    { list(c, v, 2, c.key) }
+func (c *coder) key(v *blockstore.Key)       { c.u64(&v.Term); c.u64(&v.Seq) }
+func (c *coder) block(v *Block)              { c.key(&v.Key); c.u32(&v.Stored); c.u32(&v.Used); c.sum32(&v.CRC) }
+func (c *coder) id16(v *[16]byte)            { c.raw(v) }
+func (c *coder) owner(user, group *string)   { c.string(user); c.string(group) }
+func (c *coder) entry(d *InodeID, n *string) { c.inode(d); c.string(n) }
+
+func (c *coder) holder(v *Holder) {
+	c.string(&v.User)
+	c.string(&v.Client)
+	c.raw((*[16]byte)(&v.Session))
+	c.string(&v.Host)
+	c.i64(&v.PID)
+}
+
+// call is one byte 0 for a record without a call.
+func (c *coder) call(v *CallID) {
+	has := !v.none()
+	c.bool(&has)
+	if !has {
+		return
+	}
+	c.raw((*[16]byte)(&v.Session))
+	c.u64(&v.Seq)
+	c.u64(&v.Acked)
+	c.sum64(&v.Hash)
+	if !c.encode && c.bad == "" && v.none() {
+		c.fail("a call without a session")
+	}
+}
+
+func (op *OpActivate) fields(c *coder) {
+	c.u64(&op.Term)
+	c.id16(&op.NamespaceID)
+	c.owner(&op.User, &op.Group)
+}
+
+func (op *OpMkdir) fields(c *coder) {
+	c.inode(&op.Parent)
+	c.strings(&op.Names)
+	c.u16(&op.Mode)
+	c.owner(&op.User, &op.Group)
+}
+
+func (op *OpCreate) fields(c *coder) {
+	c.inode(&op.Parent)
+	c.strings(&op.Dirs)
+	c.string(&op.Name)
+	c.u16(&op.Mode)
+	c.u16(&op.DirMode)
+	c.owner(&op.User, &op.Group)
+	c.inode(&op.Replace)
+	c.i64(&op.MTime)
+	c.bool(&op.Closed)
+	if !op.Closed {
+		c.holder(&op.Holder)
+		c.raw((*[16]byte)(&op.Token))
+	}
+	c.bytes(&op.Data)
+}
+
+func (op *OpOpen) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.holder(&op.Holder)
+	c.raw((*[16]byte)(&op.Token))
+}
+
+func (op *OpAppendTail) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.i64(&op.Offset)
+	c.bytes(&op.Data)
+}
+
+func (op *OpCommit) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.i64(&op.Offset)
+	c.block(&op.Block)
+	c.i64(&op.TailCovered)
+	c.bool(&op.ReplaceLast)
+}
+
+func (op *OpClose) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.bytes(&op.Data)
+	c.i64(&op.MTime)
+}
+
+func (op *OpRecover) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.string(&op.Reason)
+}
+
+func (op *OpRename) fields(c *coder) {
+	c.entry(&op.FromParent, &op.FromName)
+	c.entry(&op.ToParent, &op.ToName)
+	c.inode(&op.Replace)
+}
+
+func (op *OpDelete) fields(c *coder) {
+	c.entry(&op.Parent, &op.Name)
+	c.inode(&op.Inode)
+}
+
+func (op *OpReclaim) fields(c *coder) { c.u32(&op.Limit) }
+
+func (op *OpSetAttr) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.bool(&op.SetMode)
+	c.u16(&op.Mode)
+	c.owner(&op.User, &op.Group)
+	c.bool(&op.SetMTime)
+	c.i64(&op.MTime)
+}
+
+func (op *OpSymlink) fields(c *coder) {
+	c.inode(&op.Parent)
+	c.strings(&op.Dirs)
+	c.u16(&op.DirMode)
+	c.string(&op.Name)
+	c.string(&op.Target)
+	c.owner(&op.User, &op.Group)
+}
+
+func (op *OpTruncate) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.i64(&op.Length)
+}
+
+func (op *OpConcat) fields(c *coder) {
+	c.inode(&op.Target)
+	c.inodes(&op.Sources)
+}
+
+func (op *OpTombstone) fields(c *coder) { c.keys(&op.Keys) }
+func (op *OpCollected) fields(c *coder) { c.keys(&op.Keys) }
+
+func (op *OpImage) fields(c *coder) {
+	c.u64(&op.TxID)
+	c.string(&op.Name)
+	c.i64(&op.Size)
+	c.sum32(&op.CRC)
+}
+
+func (op *OpSafeMode) fields(c *coder) { c.bool(&op.On) }
+
+// u8 is one byte.
+func (c *coder) u8(v *uint8) {
+	if c.encode {
+		c.buf = append(c.buf, *v)
+	} else if b := c.take(1); b != nil {
+		*v = b[0]
+	}
+}

@@ -1,0 +1,132 @@
+package namespace
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/google/btree"
+)
+
+// Equal compares the states of two trees; if they differ it says in what
+// first. What is no state (the memory that tails take, what is not durable) is
+// not compared.
+func (t *Tree) Equal(o *Tree) (bool, string) {
+	if d := t.difference(o); d != "" {
+		return false, d
+	}
+	return true, ""
+}
+
+func (t *Tree) difference(o *Tree) string {
+	differ := func(what string, a, b any) string { return fmt.Sprintf("%s: %v and %v", what, a, b) }
+	a, b := t.Counts(), o.Counts()
+	a.TailBytes, b.TailBytes = 0, 0
+	switch {
+	case t.txid != o.txid || t.time != o.time:
+		return differ("last record", [2]int64{int64(t.txid), t.time}, [2]int64{int64(o.txid), o.time}) //nolint:gosec // to print
+	case t.term != o.term:
+		return differ("term", t.term, o.term)
+	case t.namespace != o.namespace:
+		return differ("namespace", t.namespace, o.namespace)
+	case t.superUser != o.superUser || t.superGroup != o.superGroup:
+		return differ("superuser", t.superUser+":"+t.superGroup, o.superUser+":"+o.superGroup)
+	case t.safeMode != o.safeMode:
+		return differ("safe mode", t.safeMode, o.safeMode)
+	case !slices.Equal(t.images, o.images):
+		return differ("images", t.images, o.images)
+	case t.nextInode != o.nextInode:
+		return differ("next inode", t.nextInode, o.nextInode)
+	case !slices.Equal(t.users.names, o.users.names):
+		return differ("users", t.users.names, o.users.names)
+	case !slices.Equal(t.groups.names, o.groups.names):
+		return differ("groups", t.groups.names, o.groups.names)
+	case a != b:
+		return differ("counts", a, b)
+	}
+	diff := ""
+	t.eachInode(func(n *inode) bool {
+		diff = inodeDifference(n, o.get(n.id))
+		return diff == ""
+	})
+	if diff == "" {
+		diff = firstDifference("open files", t.open, o.open)
+	}
+	if diff == "" {
+		diff = firstDifference("deleted directories", t.detached, o.detached)
+	}
+	if diff == "" {
+		diff = firstDifference("blocks", t.blocks, o.blocks)
+	}
+	if diff == "" {
+		diff = firstDifference("garbage", t.garbage, o.garbage)
+	}
+	if diff == "" {
+		diff = firstDifference("age of sessions", t.idle, o.idle)
+	}
+	if diff == "" {
+		diff = t.sessionDifference(o)
+	}
+	return diff
+}
+
+// firstDifference compares two B-trees of the same length.
+func firstDifference[T comparable](what string, a, b *btree.BTreeG[T]) (diff string) {
+	a.Ascend(func(x T) bool {
+		if y, ok := b.Get(x); !ok || x != y {
+			diff = fmt.Sprintf("%s: %v and %v", what, x, y)
+		}
+		return diff == ""
+	})
+	return diff
+}
+
+func (t *Tree) sessionDifference(o *Tree) (diff string) {
+	t.sessions.Ascend(func(s sessionItem) bool {
+		p := o.session(s.id)
+		if p == nil || p.last != s.last || p.acked != s.acked || !slices.Equal(p.results, s.results) {
+			diff = fmt.Sprintf("session %x: %+v and %+v", s.id, s.session, p)
+		}
+		return diff == ""
+	})
+	return diff
+}
+
+// inodeDifference compares two inodes of the same number.
+func inodeDifference(a, b *inode) string {
+	if b == nil {
+		return fmt.Sprintf("inode %d: is in one only", a.id)
+	}
+	x, y := *a, *b
+	x.ext, y.ext = nil, nil
+	if x != y {
+		return fmt.Sprintf("inode %d: %+v and %+v", a.id, x, y)
+	}
+	p, q := new(ext), new(ext)
+	if a.ext != nil {
+		p = a.ext
+	}
+	if b.ext != nil {
+		q = b.ext
+	}
+	switch {
+	case p.name != q.name || p.n != q.n:
+		return fmt.Sprintf("inode %d: %q %d and %q %d", a.id, p.name, p.n, q.name, q.n)
+	case !slices.Equal(p.blocks, q.blocks):
+		return fmt.Sprintf("inode %d: blocks %v and %v", a.id, p.blocks, q.blocks)
+	case !bytes.Equal(p.tail, q.tail):
+		return fmt.Sprintf("inode %d: tails of %d and %d bytes differ", a.id, len(p.tail), len(q.tail))
+	case (p.open == nil) != (q.open == nil):
+		return fmt.Sprintf("inode %d: is open in one only", a.id)
+	case p.open != nil:
+		g, h := *p.open.grant, *q.open.grant
+		holders := *g.holder == *h.holder
+		g.holder, h.holder = nil, nil
+		u, v := *p.open, *q.open
+		u.grant, v.grant = nil, nil
+		if !holders || g != h || u != v {
+			return fmt.Sprintf("inode %d: is open as %+v %+v and %+v %+v", a.id, a.openFile(), u, b.openFile(), v)
+		}
+	}
+	return ""
+}

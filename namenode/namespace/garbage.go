@@ -1,0 +1,158 @@
+package namespace
+
+import (
+	"cmp"
+
+	"github.com/leasefs/leasefs/blockstore"
+)
+
+// garbageItem is a block that no file has any more, and the time (Unix
+// milliseconds) of the record that took it from the last file.
+type garbageItem struct {
+	time int64
+	key  blockstore.Key
+}
+
+func lessGarbage(a, b garbageItem) bool {
+	return cmp.Or(cmp.Compare(a.time, b.time), compareKeys(a.key, b.key)) < 0
+}
+
+func lessGarbageKey(a, b garbageItem) bool { return a.key.Less(b.key) }
+
+// Garbage returns up to limit blocks that were garbage at the journal time
+// before (Unix milliseconds) or earlier, the oldest first.
+func (t *Tree) Garbage(before int64, limit int) []blockstore.Key {
+	var keys []blockstore.Key
+	t.garbage.Ascend(func(g garbageItem) bool {
+		if g.time > before || len(keys) >= limit {
+			return false
+		}
+		keys = append(keys, g.key)
+		return true
+	})
+	return keys
+}
+
+// IsGarbage reports whether a block is garbage: it may be gone from the store
+// at any time, and no file can have it again.
+func (t *Tree) IsGarbage(k blockstore.Key) bool { return t.garbageKeys.Has(garbageItem{key: k}) }
+
+// HasBlock reports whether a file has the block; also one of a deleted subtree
+// that is not reclaimed yet.
+func (t *Tree) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
+
+// PlanTombstone returns the record that declares those of keys garbage that no
+// file has and that are no garbage yet; nil if none is left. Keys found in the
+// store that may still be committed are the caller's care.
+func (t *Tree) PlanTombstone(keys []blockstore.Key) *OpTombstone {
+	op := new(OpTombstone)
+	seen := make(map[blockstore.Key]bool, len(keys))
+	for _, k := range keys {
+		if k.Seq != 0 && !seen[k] && !t.HasBlock(k) && !t.IsGarbage(k) {
+			seen[k] = true
+			op.Keys = append(op.Keys, k)
+		}
+	}
+	if len(op.Keys) == 0 {
+		return nil
+	}
+	return op
+}
+
+// addGarbage makes a block that no file has garbage as of time.
+func (t *Tree) addGarbage(k blockstore.Key, time int64) {
+	g := garbageItem{time: time, key: k}
+	if _, had := t.garbageKeys.Get(g); had {
+		return
+	}
+	t.garbageKeys.ReplaceOrInsert(g)
+	t.garbage.ReplaceOrInsert(g)
+}
+
+// removeGarbage forgets a garbage block.
+func (t *Tree) removeGarbage(k blockstore.Key) {
+	if g, had := t.garbageKeys.Delete(garbageItem{key: k}); had {
+		t.garbage.Delete(g)
+	}
+}
+
+// ownBlock counts a block as part of a file.
+func (t *Tree) ownBlock(b Block) {
+	t.blocks.ReplaceOrInsert(b.Key)
+	t.counts.StoredBytes += int64(b.Stored)
+}
+
+// disownBlocks makes blocks that were part of a file garbage as of time.
+func (t *Tree) disownBlocks(blocks []Block, time int64) {
+	for _, b := range blocks {
+		t.blocks.Delete(b.Key)
+		t.counts.StoredBytes -= int64(b.Stored)
+		t.addGarbage(b.Key, time)
+	}
+}
+
+// free takes an inode out of the table and gives its blocks up. Its entry, if
+// it has one, is the caller's affair, and it is no directory with entries. A
+// file that was open is returned as closed for reason.
+func (t *Tree) free(n *inode, e *Entry, reason string) []ClosedFile {
+	var closed []ClosedFile
+	if n.open() != nil {
+		t.open.Delete(n.id)
+		closed = []ClosedFile{closedFile(n, reason)}
+	}
+	t.disownBlocks(n.blocks(), e.Time)
+	t.drop(n)
+	t.countType(n.typ, -1)
+	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+	return closed
+}
+
+// detach hangs a directory that has entries off the tree: its own entry is
+// taken away, it has no parent, and all below it is unreachable from then on.
+func (t *Tree) detach(n *inode, e *Entry) {
+	t.dentries.Delete(n)
+	n = n.edit()
+	n.parent = 0
+	n.setName("")
+	t.put(n)
+	t.detached.ReplaceOrInsert(n.id)
+	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+}
+
+// reclaim frees up to limit inodes of detached subtrees, in an order that
+// depends on nothing but the state: the directory of the lowest number first,
+// its entries by name; a directory below that has entries becomes a top of its
+// own, so no depth is too much.
+func (t *Tree) reclaim(op *OpReclaim, e *Entry) (Result, error) {
+	for left := int64(op.Limit); left > 0; {
+		id, ok := t.detached.Min()
+		if !ok {
+			break
+		}
+		top := t.get(id)
+		var batch []*inode
+		t.children(id, "", func(n *inode) bool {
+			batch = append(batch, n)
+			left--
+			return left > 0
+		})
+		for _, n := range batch {
+			if n.typ == TypeDir && n.entries() > 0 {
+				t.detach(n, e)
+				continue
+			}
+			t.dentries.Delete(n)
+			t.free(n, e, "deleted")
+		}
+		if rest := top.entries() - int64(len(batch)); rest > 0 && len(batch) > 0 {
+			top = top.edit()
+			top.ownExt().n = rest
+			t.put(top)
+			continue
+		}
+		t.detached.Delete(id)
+		t.free(top, e, "deleted")
+		left--
+	}
+	return Result{}, nil
+}

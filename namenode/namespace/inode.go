@@ -1,0 +1,258 @@
+package namespace
+
+import (
+	"bytes"
+	"strings"
+)
+
+// inlineName is how many bytes of a name are in the inode itself. Of a longer
+// name these are the first; the whole is in ext.
+const inlineName = 24
+
+// modeBits are the permission, sticky and set-id bits that a mode may have.
+const modeBits = 0o7777
+
+// inode is one file, directory or symbolic link. It is exactly 64 bytes, one
+// size class of the allocator and one cache line, since there are millions.
+//
+// An inode that is in a tree is never changed: a changed copy takes its place,
+// so that clones, which share it, keep what they have.
+type inode struct {
+	id     InodeID
+	parent InodeID // 0: the root, or the top of a detached subtree
+	mtime  int64   // Unix milliseconds
+	ext    *ext    // nil if nothing of it is needed
+	mode   uint16
+	user   uint16 // index in Tree.users
+	group  uint16 // index in Tree.groups
+	typ    Type
+	// nameLen is the length of the name in bytes; the rest of the array is zero,
+	// so that arrays compare as names do (a name has no NUL).
+	nameLen uint8
+	name    [inlineName]byte
+}
+
+// ext is what only some inodes need. Like inodes it is replaced, never changed.
+type ext struct {
+	name string // the whole name, if it is longer than inlineName
+	// n is, of a directory, how many entries it has; of a file, the sum of
+	// Used over its blocks, in bytes, which is where the tail begins.
+	n int64
+	// blocks and tail (of a symbolic link: its target) share their backing
+	// arrays with older versions of the same inode: each sees its own prefix.
+	// Only the newest version appends, and nothing is ever overwritten.
+	blocks []Block
+	tail   []byte
+	open   *openState // nil: closed
+}
+
+// openState is that of a file open for write. It is replaced, never changed.
+type openState struct {
+	grant *grant
+	// The last AppendTail, by which its repetition is known even if the bytes
+	// have become part of a block since. lastLen 0: there was none.
+	lastOff int64
+	lastLen uint32
+	lastCRC uint32
+}
+
+// grant is who has a file open, and the same for all versions of its inode
+// until another has it.
+type grant struct {
+	holder *Holder
+	epoch  uint64
+	token  Token
+	since  int64 // Unix milliseconds
+}
+
+// setName gives an inode that is not yet in a tree its name.
+func (n *inode) setName(name string) {
+	n.name = [inlineName]byte{}
+	copy(n.name[:], name)
+	n.nameLen = uint8(len(name)) //nolint:gosec // fspath.CheckName: at most 255
+	switch {
+	case len(name) > inlineName:
+		e := n.ownExt()
+		e.name = name
+	case n.ext != nil && n.ext.name != "":
+		e := n.ownExt()
+		e.name = ""
+		n.dropEmptyExt()
+	}
+}
+
+// nameString is the name.
+func (n *inode) nameString() string {
+	if n.nameLen > inlineName {
+		return n.ext.name
+	}
+	return string(n.name[:n.nameLen])
+}
+
+// nameRest is what of the name is not inline.
+func (n *inode) nameRest() string {
+	if n.nameLen > inlineName {
+		return n.ext.name[inlineName:]
+	}
+	return ""
+}
+
+// edit returns a copy to change and put in the place of n.
+func (n *inode) edit() *inode {
+	c := *n
+	return &c
+}
+
+// ownExt gives n, which is not yet in a tree, an ext of its own to change.
+func (n *inode) ownExt() *ext {
+	e := new(ext)
+	if n.ext != nil {
+		*e = *n.ext
+	}
+	n.ext = e
+	return e
+}
+
+// dropEmptyExt lets go of an ext that says nothing.
+func (n *inode) dropEmptyExt() {
+	e := n.ext
+	if e != nil && e.name == "" && e.n == 0 && len(e.blocks) == 0 && len(e.tail) == 0 && e.open == nil {
+		n.ext = nil
+	}
+}
+
+// entries is how many entries a directory has.
+func (n *inode) entries() int64 {
+	if n.ext == nil {
+		return 0
+	}
+	return n.ext.n
+}
+
+// blocksLength is where a file's tail begins, in bytes.
+func (n *inode) blocksLength() int64 {
+	if n.ext == nil || n.typ != TypeFile {
+		return 0
+	}
+	return n.ext.n
+}
+
+// length is that of a file, or of a link's target, in bytes; 0 for a directory.
+func (n *inode) length() int64 {
+	if n.ext == nil || n.typ == TypeDir {
+		return 0
+	}
+	if n.typ == TypeSymlink {
+		return int64(len(n.ext.tail))
+	}
+	return n.ext.n + int64(len(n.ext.tail))
+}
+
+// blocks is a file's block list, shared.
+func (n *inode) blocks() []Block {
+	if n.ext == nil {
+		return nil
+	}
+	return n.ext.blocks
+}
+
+// tail is a file's tail, shared.
+func (n *inode) tail() []byte {
+	if n.ext == nil || n.typ != TypeFile {
+		return nil
+	}
+	return n.ext.tail
+}
+
+// tailMemory is how many bytes of memory the tail takes.
+func (n *inode) tailMemory() int64 {
+	if n == nil || n.ext == nil || n.typ != TypeFile {
+		return 0
+	}
+	return int64(cap(n.ext.tail))
+}
+
+// open is the state of a file open for write, nil if it is closed.
+func (n *inode) open() *openState {
+	if n.ext == nil {
+		return nil
+	}
+	return n.ext.open
+}
+
+// target is where a symbolic link points to.
+func (n *inode) target() string { return string(n.ext.tail) }
+
+// openFile is the public form of the open state; n must be open.
+func (n *inode) openFile() OpenFile {
+	g := n.ext.open.grant
+	return OpenFile{Inode: n.id, Epoch: g.epoch, Token: g.token, Holder: *g.holder, Since: g.since}
+}
+
+// lessDentry orders inodes as entries of their directories: by directory, then
+// by the bytes of the name.
+func lessDentry(a, b *inode) bool {
+	if a.parent != b.parent {
+		return a.parent < b.parent
+	}
+	return compareNames(a, b) < 0
+}
+
+// compareNames compares two names by their bytes.
+func compareNames(a, b *inode) int {
+	if c := bytes.Compare(a.name[:], b.name[:]); c != 0 {
+		return c
+	}
+	return strings.Compare(a.nameRest(), b.nameRest())
+}
+
+// growTail appends data to a tail. Its memory grows geometrically; what older
+// versions see of a shared array is not touched.
+func growTail(tail, data []byte) []byte {
+	need := len(tail) + len(data)
+	if need > cap(tail) {
+		size := 2 * cap(tail)
+		if size > 64<<10 {
+			size = cap(tail) + cap(tail)/4
+		}
+		size = max(size, need, 64)
+		grown := make([]byte, len(tail), size)
+		copy(grown, tail)
+		tail = grown
+	}
+	return append(tail, data...)
+}
+
+// exactTail returns a tail that has no more memory than it needs.
+func exactTail(tail []byte) []byte {
+	if len(tail) == 0 {
+		return nil
+	}
+	if cap(tail) == len(tail) {
+		return tail
+	}
+	return copyTail(tail)
+}
+
+// copyTail returns an exact copy, which keeps no other bytes alive.
+func copyTail(tail []byte) []byte {
+	if len(tail) == 0 {
+		return nil
+	}
+	c := make([]byte, len(tail))
+	copy(c, tail)
+	return c[:len(c):len(c)]
+}
+
+// exactBlocks returns a block list with little spare memory.
+func exactBlocks(blocks []Block) []Block {
+	if len(blocks) == 0 {
+		return nil
+	}
+	if cap(blocks)-len(blocks) <= len(blocks)/8 {
+		return blocks
+	}
+	c := make([]Block, len(blocks))
+	copy(c, blocks)
+	return c
+}

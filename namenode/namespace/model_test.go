@@ -1,0 +1,529 @@
+package namespace
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// node is an inode of the model; the model is a plain map of paths.
+type node struct {
+	id     InodeID
+	typ    Type
+	bytes  string
+	open   bool
+	writer Writer
+}
+
+type snapshot struct {
+	tree  *Tree
+	image []byte
+}
+
+// machine compares a tree with the model under random operations.
+type machine struct {
+	*rig
+	nodes  map[string]*node
+	clones []snapshot
+	image  *Tree // read from an image in the middle of the journal
+	since  int   // records that it holds
+}
+
+func (m *machine) init(t *rapid.T) {
+	m.rig = newRig(t)
+	m.nodes = map[string]*node{"/": {id: RootID, typ: TypeDir}}
+}
+
+var (
+	longName = strings.Repeat("n", inlineName+1)
+	hugeName = strings.Repeat("x", fspath.MaxName-1)
+	names    = []string{"a", "b", "c", "d", strings.Repeat("n", inlineName), longName, longName + "1", hugeName + "1", hugeName + "2", "é"}
+)
+
+func (m *machine) path(t *rapid.T, label string) string {
+	depth := rapid.IntRange(1, 4).Draw(t, label+" depth")
+	path := ""
+	for range depth {
+		path += "/" + rapid.SampledFrom(names).Draw(t, label)
+	}
+	return path
+}
+
+// known returns a path, usually of something that exists.
+func (m *machine) known(t *rapid.T, label string) string {
+	if rapid.IntRange(0, 4).Draw(t, label+" known") == 0 {
+		return m.path(t, label)
+	}
+	paths := make([]string, 0, len(m.nodes))
+	for p := range m.nodes {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	return rapid.SampledFrom(paths).Draw(t, label)
+}
+
+// way is the error, if any, that the components above a path give.
+func (m *machine) way(path string) (missing bool, err fserror.Kind) {
+	for i, c := range path {
+		if i == 0 || c != '/' {
+			continue
+		}
+		n := m.nodes[path[:i]]
+		switch {
+		case n == nil:
+			return true, 0
+		case n.typ != TypeDir:
+			return false, fserror.NotDirectory
+		}
+	}
+	return false, 0
+}
+
+func (m *machine) empty(path string) bool {
+	for p := range m.nodes {
+		if p != path && strings.HasPrefix(p, strings.TrimSuffix(path, "/")+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// expect compares an error with the kind expected (0: none) and reports
+// whether to go on.
+func expect(t *rapid.T, what string, err error, want fserror.Kind) bool {
+	if err == nil && want == 0 {
+		return true
+	}
+	if err == nil || fserror.KindOf(err) != want {
+		t.Fatalf("%s: error %v, want %v", what, err, want)
+	}
+	return false
+}
+
+// learn adds directories that were made on the way.
+func (m *machine) learn(path string) {
+	for i, c := range path {
+		if i > 0 && c == '/' && m.nodes[path[:i]] == nil {
+			a, _ := m.tree.Stat(nil, path[:i], false)
+			m.nodes[path[:i]] = &node{id: a.ID, typ: TypeDir}
+		}
+	}
+}
+
+func (m *machine) Mkdir(t *rapid.T) {
+	path, parents := m.path(t, "path"), rapid.Bool().Draw(t, "parents")
+	missing, want := m.way(path)
+	n := m.nodes[path]
+	switch {
+	case want != 0:
+	case missing && !parents:
+		want = fserror.NotFound
+	case n != nil && (n.typ != TypeDir || !parents):
+		want = fserror.Exists
+	}
+	op, err := m.tree.PlanMkdir(nil, path, 0o755, parents)
+	if !expect(t, "mkdir "+path, err, want) || op == nil {
+		return
+	}
+	id := m.must(t, op).Inode
+	m.learn(path)
+	m.nodes[path] = &node{id: id, typ: TypeDir}
+}
+
+func (m *machine) Create(t *rapid.T) {
+	path, parents, over := m.path(t, "path"), rapid.Bool().Draw(t, "parents"), rapid.Bool().Draw(t, "overwrite")
+	closed := rapid.Bool().Draw(t, "close")
+	data := rapid.StringN(0, 20, 40).Draw(t, "data")
+	missing, want := m.way(path)
+	n := m.nodes[path]
+	switch {
+	case want != 0:
+	case missing && !parents:
+		want = fserror.NotFound
+	case n != nil && !over:
+		want = fserror.Exists
+	case n != nil && n.typ == TypeDir:
+		want = fserror.IsDirectory
+	}
+	h := Holder{User: "u", Client: "c", Session: SessionID{9}, Host: "h"}
+	token := m.newToken()
+	op, err := m.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Overwrite: over, Parents: parents, Close: closed, Holder: h, Token: token, Data: []byte(data)})
+	if !expect(t, "create "+path, err, want) {
+		return
+	}
+	res := m.must(t, op)
+	if len(res.Closed) > 0 != (n != nil && n.open) {
+		t.Fatalf("create over %+v closed %v", n, res.Closed)
+	}
+	m.learn(path)
+	m.nodes[path] = &node{id: res.Inode, typ: TypeFile, bytes: data, open: !closed}
+	if !closed {
+		m.nodes[path].writer = Writer{Inode: res.Inode, Epoch: res.Opened.Epoch, Token: token}
+	}
+}
+
+// file draws a path of a file; nil if there is none.
+func (m *machine) file(t *rapid.T, open bool) *node {
+	var ids []*node
+	for _, n := range m.nodes {
+		if n.typ == TypeFile && n.open == open {
+			ids = append(ids, n)
+		}
+	}
+	if len(ids) == 0 {
+		t.Skip("no file")
+	}
+	slices.SortFunc(ids, func(a, b *node) int { return int(a.id) - int(b.id) })
+	return rapid.SampledFrom(ids).Draw(t, "file")
+}
+
+func (m *machine) Open(t *rapid.T) {
+	n := m.file(t, rapid.Bool().Draw(t, "take over"))
+	old := n.writer
+	token := m.newToken()
+	res := m.must(t, &OpOpen{Inode: n.id, Holder: Holder{Client: "x", Session: SessionID{3}}, Token: token})
+	if (len(res.Closed) > 0) != n.open || res.Length != int64(len(n.bytes)) {
+		t.Fatalf("open of %+v: %+v", n, res)
+	}
+	if n.open && m.tree.CheckWriter(nil, old) == nil {
+		t.Fatalf("the old writer was not fenced")
+	}
+	n.open, n.writer = true, Writer{Inode: n.id, Epoch: res.Opened.Epoch, Token: token}
+}
+
+func (m *machine) Append(t *rapid.T) {
+	n := m.file(t, true)
+	data := rapid.StringN(1, 30, 60).Draw(t, "data")
+	op, length, err := m.tree.PlanAppendTail(nil, n.writer, int64(len(n.bytes)), []byte(data), testMaxTail)
+	if err != nil || length != int64(len(n.bytes)+len(data)) {
+		t.Fatalf("append: %v", err)
+	}
+	m.must(t, op)
+	again, _, err := m.tree.PlanAppendTail(nil, n.writer, int64(len(n.bytes)), []byte(data), testMaxTail)
+	if again != nil || err != nil {
+		t.Fatalf("append repeated: %+v, %v", again, err)
+	}
+	n.bytes += data
+}
+
+func (m *machine) Commit(t *rapid.T) {
+	n := m.file(t, true)
+	v, _ := m.tree.FileInode(nil, n.id)
+	begin := int(v.Attr.Length - v.Attr.TailLength)
+	data := n.bytes[begin:]
+	if rapid.Bool().Draw(t, "part") {
+		data = data[:rapid.IntRange(0, len(data)).Draw(t, "covered")]
+	} else {
+		data += rapid.StringN(0, 20, 40).Draw(t, "more")
+	}
+	if data == "" {
+		t.Skip("nothing to commit")
+	}
+	b := m.commit(t, n.writer, data)
+	if len(data) > len(n.bytes)-begin {
+		n.bytes = n.bytes[:begin] + data
+	}
+	op, err := m.tree.PlanCommit(nil, n.writer, int64(begin), b, 0, 0)
+	if op != nil || err != nil {
+		t.Fatalf("commit repeated: %+v, %v", op, err)
+	}
+}
+
+// seal makes a file's tail, and perhaps its last block, a block.
+func (m *machine) seal(t *rapid.T, id InodeID, replace bool) {
+	v, _ := m.tree.FileInode(nil, id)
+	if len(v.Tail) == 0 {
+		return
+	}
+	data, offset := string(v.Tail), v.Attr.Length-v.Attr.TailLength
+	var last *Block
+	if len(v.Blocks) > 0 {
+		last = &v.Blocks[len(v.Blocks)-1]
+	}
+	if replace = replace && last != nil; replace {
+		data = string(m.store[last.Key][:last.Used]) + data
+		offset -= int64(last.Used)
+	}
+	op, err := m.tree.PlanMerge(id, m.block(data), offset, int64(len(v.Tail)), replace, last)
+	if err != nil {
+		t.Fatalf("seal: %v", err)
+	}
+	m.must(t, op)
+}
+
+func (m *machine) Seal(t *rapid.T) {
+	m.seal(t, m.file(t, rapid.Bool().Draw(t, "open")).id, rapid.Bool().Draw(t, "replace last"))
+}
+
+func (m *machine) Close(t *rapid.T) {
+	n := m.file(t, true)
+	switch rapid.IntRange(0, 2).Draw(t, "how") {
+	case 0:
+		m.must(t, &OpRecover{Inode: n.id, Reason: "forced"})
+	case 1:
+		m.close(t, n.writer)
+	case 2:
+		data := rapid.StringN(1, 30, 60).Draw(t, "data")
+		op, err := m.tree.PlanClose(nil, n.writer, int64(len(n.bytes)), []byte(data), int64(len(n.bytes)+len(data)), 5, testMaxTail)
+		if err != nil {
+			t.Fatalf("close: %v", err)
+		}
+		m.must(t, op)
+		n.bytes += data
+	}
+	if m.tree.CheckWriter(nil, n.writer) == nil {
+		t.Fatalf("closed, but its writer may write")
+	}
+	n.open = false
+}
+
+func (m *machine) Truncate(t *rapid.T) {
+	n := m.file(t, false)
+	length := rapid.IntRange(0, len(n.bytes)).Draw(t, "length")
+	m.must(t, &OpTruncate{Inode: n.id, Length: int64(length)})
+	n.bytes = n.bytes[:length]
+}
+
+func (m *machine) Rename(t *rapid.T) {
+	from, to, over := m.known(t, "from"), m.known(t, "to"), rapid.Bool().Draw(t, "overwrite")
+	if n := m.nodes[from]; n != nil && n.typ == TypeSymlink {
+		dir, _ := fspath.Split(to)
+		to = fspath.Join(dir, "link") // never in the middle of a path
+	}
+	src, dst := m.nodes[from], m.nodes[to]
+	missing, want := m.way(from)
+	if want == 0 && (missing || src == nil) {
+		want = fserror.NotFound
+	}
+	if want == 0 {
+		missing, want = m.way(to)
+		switch {
+		case want != 0:
+		case from == "/" || to == "/":
+			want = fserror.InvalidArgument
+		case missing:
+			want = fserror.NotFound
+		case from == to:
+		case src.typ == TypeDir && strings.HasPrefix(to, from+"/"):
+			want = fserror.InvalidArgument
+		case dst != nil && !over:
+			want = fserror.Exists
+		case dst != nil && dst.typ == TypeDir && src.typ != TypeDir:
+			want = fserror.IsDirectory
+		case dst != nil && dst.typ != TypeDir && src.typ == TypeDir:
+			want = fserror.NotDirectory
+		case dst != nil && dst.typ == TypeDir && !m.empty(to):
+			want = fserror.NotEmpty
+		}
+	}
+	op, err := m.tree.PlanRename(nil, from, to, over)
+	if !expect(t, "rename "+from+" "+to, err, want) || op == nil {
+		return
+	}
+	m.must(t, op)
+	delete(m.nodes, to)
+	moved := make(map[string]*node)
+	for p, n := range m.nodes {
+		if p == from || strings.HasPrefix(p, from+"/") {
+			moved[to+p[len(from):]] = n
+			delete(m.nodes, p)
+		}
+	}
+	for p, n := range moved {
+		m.nodes[p] = n
+	}
+}
+
+func (m *machine) Delete(t *rapid.T) {
+	path, recursive := m.known(t, "path"), rapid.Bool().Draw(t, "recursive")
+	missing, want := m.way(path)
+	switch n := m.nodes[path]; {
+	case want != 0:
+	case missing || n == nil:
+		want = fserror.NotFound
+	case path == "/":
+		want = fserror.InvalidArgument
+	case n.typ == TypeDir && !recursive && !m.empty(path):
+		want = fserror.NotEmpty
+	}
+	op, err := m.tree.PlanDelete(nil, path, recursive, 0)
+	if !expect(t, "delete "+path, err, want) {
+		return
+	}
+	res := m.must(t, op)
+	open := map[InodeID]uint64{}
+	for p, n := range m.nodes {
+		if p == path || strings.HasPrefix(p, path+"/") {
+			if n.open {
+				open[n.id] = n.writer.Epoch
+			}
+			delete(m.nodes, p)
+			if _, err := m.tree.StatInode(nil, n.id); fserror.KindOf(err) != fserror.NotFound {
+				t.Fatalf("deleted, but there: %v", err)
+			}
+		}
+	}
+	for _, c := range res.Closed {
+		if open[c.Inode] != c.Epoch {
+			t.Fatalf("delete closed %+v, not in %v", c, open)
+		}
+		delete(open, c.Inode)
+	}
+	if len(open) > 0 {
+		t.Fatalf("delete left %v open", open)
+	}
+}
+
+func (m *machine) Symlink(t *rapid.T) {
+	dir := m.known(t, "dir")
+	path := fspath.Join(dir, "link")
+	n := m.nodes[dir]
+	if n == nil || n.typ != TypeDir || m.nodes[path] != nil {
+		t.Skip("no place")
+	}
+	target := rapid.SampledFrom([]string{"/a", "b/..", longName}).Draw(t, "target")
+	op, err := m.tree.PlanSymlink(nil, path, target, false)
+	if err != nil {
+		t.Fatalf("symlink: %v", err)
+	}
+	m.nodes[path] = &node{id: m.must(t, op).Inode, typ: TypeSymlink, bytes: target}
+}
+
+func (m *machine) Concat(t *rapid.T) {
+	target := m.file(t, false)
+	var paths []string
+	for p, n := range m.nodes {
+		if n.typ == TypeFile && !n.open && n != target {
+			paths = append(paths, p)
+		}
+	}
+	slices.Sort(paths)
+	if len(paths) == 0 {
+		t.Skip("no source")
+	}
+	paths = rapid.Permutation(paths).Draw(t, "sources")[:rapid.IntRange(1, len(paths)).Draw(t, "count")]
+	where, _ := m.tree.Path(target.id)
+	op, err := m.tree.PlanConcat(nil, where, paths)
+	if err != nil {
+		t.Fatalf("concat: %v", err)
+	}
+	for _, id := range m.tree.ConcatNeedsSeal(op) {
+		m.seal(t, id, false)
+	}
+	m.must(t, op)
+	for _, p := range paths {
+		target.bytes += m.nodes[p].bytes
+		delete(m.nodes, p)
+	}
+}
+
+func (m *machine) SetAttr(t *rapid.T) {
+	path := m.known(t, "path")
+	if m.nodes[path] == nil {
+		return
+	}
+	op, err := m.tree.PlanSetAttr(nil, path, false, OpSetAttr{SetMode: true, Mode: 0o700, User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
+	if err != nil {
+		t.Fatalf("setattr: %v", err)
+	}
+	m.must(t, op)
+}
+
+func (m *machine) Reclaim(t *rapid.T) {
+	m.must(t, &OpReclaim{Limit: uint32(rapid.IntRange(1, 5).Draw(t, "limit"))})
+}
+
+func (m *machine) Collect(t *rapid.T) {
+	keys := m.tree.Garbage(m.now, 5)
+	if len(keys) > 0 {
+		m.must(t, &OpCollected{Keys: keys})
+	}
+	for _, k := range keys {
+		delete(m.store, k)
+	}
+}
+
+func (m *machine) Clone(t *rapid.T) {
+	c := m.tree.Clone()
+	m.clones = append(m.clones, snapshot{c, imageOf(t, c)})
+}
+
+func (m *machine) Image(t *rapid.T) {
+	m.image, m.since = roundTrip(t, m.tree), len(m.journal)
+}
+
+// Check compares everything after each step.
+func (m *machine) Check(t *rapid.T) {
+	sound(t, m.tree)
+	seen := 0
+	err := m.tree.Walk(RootID, func(path string, a Attr) error {
+		n := m.nodes[path]
+		if n == nil {
+			return fmt.Errorf("%s is in the tree only", path)
+		}
+		seen++
+		if a.ID != n.id || a.Type != n.typ || (a.Open != nil) != n.open {
+			return fmt.Errorf("%s is %+v, should be %+v", path, a, n)
+		}
+		if n.typ == TypeFile && m.content(t, m.tree, n.id) != n.bytes {
+			return fmt.Errorf("content of %s is %q, should be %q", path, m.content(t, m.tree, n.id), n.bytes)
+		}
+		if n.typ == TypeSymlink && a.LinkTarget != n.bytes {
+			return fmt.Errorf("%s points to %q", path, a.LinkTarget)
+		}
+		if p, ok := m.tree.Path(a.ID); !ok || p != path {
+			return fmt.Errorf("path of %s is %s", path, p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	if seen != len(m.nodes) {
+		t.Fatalf("the tree has %d of %d nodes", seen, len(m.nodes))
+	}
+}
+
+// finish checks what holds for the whole run.
+func (m *machine) finish(t *rapid.T) {
+	for _, c := range m.clones {
+		if !bytes.Equal(imageOf(t, c.tree), c.image) {
+			t.Fatalf("a clone of record %d changed", c.tree.txid)
+		}
+		sound(t, c.tree)
+	}
+	same(t, m.tree, replay(t, m.journal))
+	if m.image != nil {
+		for _, rec := range m.journal[m.since:] {
+			if _, err := applyRecord(m.image, rec); err != nil {
+				t.Fatalf("record %d after the image: %v", rec.txid, err)
+			}
+		}
+		same(t, m.tree, m.image)
+		sound(t, m.image)
+	}
+	roundTrip(t, m.tree)
+	for m.tree.Counts().Detached > 0 {
+		m.must(t, &OpReclaim{Limit: 3})
+		sound(t, m.tree)
+	}
+	if c := m.tree.Counts(); c.Inodes != len(m.nodes) {
+		t.Fatalf("%d inodes after all is reclaimed, the model has %d", c.Inodes, len(m.nodes))
+	}
+}
+
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var m machine
+		m.init(t)
+		t.Repeat(rapid.StateMachineActions(&m))
+		m.finish(t)
+	})
+}

@@ -1,0 +1,229 @@
+package namespace
+
+import (
+	"fmt"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// Attr is what stat shows of an inode.
+type Attr struct {
+	ID, Parent InodeID
+	Name       string // empty for the root
+	Type       Type
+	Mode       uint16 // permission, sticky and set-id bits
+	User       string
+	Group      string
+	MTime      int64 // Unix milliseconds
+	// Length is that of a file, or of a link's target, in bytes.
+	Length     int64
+	LinkTarget string
+	Open       *OpenFile // nil unless it is a file open for write
+	Entries    int       // of a directory
+	Blocks     int       // of a file
+	TailLength int64     // of a file, in bytes
+}
+
+// FileView is all that a reader needs of a file. Its slices are shared with
+// the tree: they are valid for ever, and not to be changed.
+type FileView struct {
+	Attr   Attr
+	Blocks []Block
+	Tail   []byte // begins in the file where the blocks' Used bytes end
+}
+
+// DefaultList is how many entries List returns if it is not told.
+const DefaultList = 1000
+
+// attr is the public form of an inode.
+func (t *Tree) attr(n *inode) Attr {
+	a := Attr{
+		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.mode,
+		User: t.users.name(n.user), Group: t.groups.name(n.group), MTime: n.mtime,
+	}
+	switch n.typ {
+	case TypeFile:
+		a.Length = n.length()
+		a.Blocks = len(n.blocks())
+		a.TailLength = int64(len(n.tail()))
+		if n.open() != nil {
+			o := n.openFile()
+			a.Open = &o
+		}
+	case TypeDir:
+		a.Entries = int(n.entries())
+	case TypeSymlink:
+		a.LinkTarget = n.target()
+		a.Length = n.length()
+	}
+	return a
+}
+
+// Stat returns the attributes of what a path leads to; of a symbolic link at
+// its end, without follow, those of the link. It takes permission to search
+// the directories on the way. Errors: NotFound, NotDirectory, Permission,
+// Loop, and those of a bad path.
+func (t *Tree) Stat(c *Call, path string, follow bool) (Attr, error) {
+	at, err := t.find(c, "stat", path, follow)
+	if err != nil {
+		return Attr{}, err
+	}
+	t.lookShown(c, at.node)
+	return t.attr(at.node), nil
+}
+
+// reach returns an inode by number if it is in the tree and the caller may
+// search all directories above it.
+func (t *Tree) reach(c *Call, id InodeID, op string) (*inode, error) {
+	path := inodeName(id)
+	n := t.get(id)
+	t.lookAttr(c, id)
+	if n == nil || !t.reachable(n, func(n *inode) { t.lookAttr(c, n.id) }) {
+		return nil, fserror.New(fserror.NotFound, op, path, "it was deleted, or never was")
+	}
+	return n, t.requireSearch(c, n, op, path)
+}
+
+// inodeName names an inode in an error message.
+func inodeName(id InodeID) string { return fmt.Sprintf("inode %d", uint64(id)) }
+
+// StatInode is Stat for an inode by number. NotFound if it is not in the tree
+// any more. The directories above it must be searchable as for a path.
+func (t *Tree) StatInode(c *Call, id InodeID) (Attr, error) {
+	n, err := t.reach(c, id, "stat")
+	if err != nil {
+		return Attr{}, err
+	}
+	t.lookShown(c, n)
+	return t.attr(n), nil
+}
+
+// Path returns where an inode is; false if it is not in the tree.
+func (t *Tree) Path(id InodeID) (string, bool) {
+	n := t.get(id)
+	if n == nil {
+		return "", false
+	}
+	var names []string
+	size := 0
+	if !t.reachable(n, func(n *inode) {
+		if n.id != RootID {
+			names = append(names, n.nameString())
+			size += 1 + len(names[len(names)-1])
+		}
+	}) {
+		return "", false
+	}
+	if size == 0 {
+		return "/", true
+	}
+	path := make([]byte, 0, size)
+	for i := len(names) - 1; i >= 0; i-- {
+		path = append(append(path, '/'), names[i]...)
+	}
+	return string(path), true
+}
+
+// List returns a directory's attributes and those of up to limit of its
+// entries (0: DefaultList), in the order of the bytes of their names, whose
+// names are greater than after, and whether there are more. A symbolic link at
+// the end of the path is followed. It takes permission to read the directory.
+// A path to a file is an error of kind NotDirectory.
+func (t *Tree) List(c *Call, path, after string, limit int) (dir Attr, entries []Attr, more bool, err error) {
+	at, err := t.find(c, "ls", path, true)
+	if err != nil {
+		return Attr{}, nil, false, err
+	}
+	n := at.node
+	t.lookShown(c, n)
+	if n.typ != TypeDir {
+		return t.attr(n), nil, false, t.notDirectory(n, "ls", path)
+	}
+	if err := t.require(c, n, mayRead, "ls", path); err != nil {
+		return Attr{}, nil, false, err
+	}
+	if limit <= 0 {
+		limit = DefaultList
+	}
+	entries = make([]Attr, 0, min(int64(limit), n.entries()))
+	t.children(n.id, after, func(e *inode) bool {
+		if len(entries) == limit {
+			more = true
+			return false
+		}
+		t.lookShown(c, e)
+		entries = append(entries, t.attr(e))
+		return true
+	})
+	return t.attr(n), entries, more, nil
+}
+
+// File returns attributes, blocks and tail of a file as one state. Links are
+// followed. It takes permission to read the file. Errors as for Stat, and
+// IsDirectory.
+func (t *Tree) File(c *Call, path string) (FileView, error) {
+	at, err := t.find(c, "read", path, true)
+	if err != nil {
+		return FileView{}, err
+	}
+	return t.view(c, at.node, path)
+}
+
+// FileInode is File for an inode by number, wherever it is now; NotFound if it
+// is not in the tree any more.
+func (t *Tree) FileInode(c *Call, id InodeID) (FileView, error) {
+	n, err := t.reach(c, id, "read")
+	if err != nil {
+		return FileView{}, err
+	}
+	return t.view(c, n, inodeName(id))
+}
+
+func (t *Tree) view(c *Call, n *inode, path string) (FileView, error) {
+	switch n.typ {
+	case TypeDir:
+		return FileView{}, isDirectory("read", path)
+	case TypeSymlink:
+		return FileView{}, fserror.New(fserror.InvalidArgument, "read", path, "it is a symbolic link")
+	}
+	if err := t.require(c, n, mayRead, "read", path); err != nil {
+		return FileView{}, err
+	}
+	blocks, tail := n.blocks(), n.tail()
+	return FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)]}, nil
+}
+
+// TailIs reports whether a file's tail has exactly these bytes at offset, which
+// counts from the file's beginning.
+func (t *Tree) TailIs(id InodeID, offset int64, data []byte) bool {
+	n := t.get(id)
+	return n != nil && n.typ == TypeFile && tailHas(n, offset, data)
+}
+
+// tailHas reports whether the tail has these bytes at an offset of the file.
+func tailHas(n *inode, offset int64, data []byte) bool {
+	begin := offset - n.blocksLength()
+	tail := n.tail()
+	return offset >= n.blocksLength() && begin+int64(len(data)) <= int64(len(tail)) && begin <= int64(len(tail)) &&
+		string(tail[begin:begin+int64(len(data))]) == string(data)
+}
+
+// OpenFile returns who has a file open for write; false if nobody has.
+func (t *Tree) OpenFile(id InodeID) (OpenFile, bool) {
+	n := t.get(id)
+	if n == nil || n.open() == nil {
+		return OpenFile{}, false
+	}
+	return n.openFile(), true
+}
+
+// OpenFiles calls fn for every file open for write, by inode number, until it
+// returns false.
+func (t *Tree) OpenFiles(fn func(OpenFile) bool) { t.OpenFilesAfter(0, fn) }
+
+// OpenFilesAfter is OpenFiles for numbers greater than id.
+func (t *Tree) OpenFilesAfter(id InodeID, fn func(OpenFile) bool) {
+	t.open.AscendGreaterOrEqual(id, func(o InodeID) bool {
+		return o == id || fn(t.get(o).openFile())
+	})
+}

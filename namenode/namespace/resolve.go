@@ -1,0 +1,211 @@
+package namespace
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// What a caller may want of an inode, as permission bits.
+const (
+	mayRead    uint16 = 4
+	mayWrite   uint16 = 2
+	mayExecute uint16 = 1
+
+	stickyBit uint16 = 0o1000
+	setIDBits uint16 = 0o6000
+	setGIDBit uint16 = 0o2000
+)
+
+var wantNames = [8]string{mayRead: "read", mayWrite: "write", mayExecute: "search", mayWrite | mayExecute: "change", mayRead | mayWrite: "read and write"}
+
+// place is where a path leads.
+type place struct {
+	dir  *inode // the directory that has, or would have, the last component
+	name string // the last component; or, with rest, the first that is missing
+	node *inode // nil if it is missing
+	rest string // what of the path comes after a missing component
+}
+
+// resolve follows a path. Symbolic links in the middle are followed, one at the
+// end only with follow. A component that is missing is no error here: see
+// place. Errors are of kind InvalidPath, NameTooLong, NotDirectory, Permission
+// (a directory on the way may not be searched) and Loop.
+func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
+	if err := fspath.Check(path); err != nil {
+		return place{}, fserror.With(err, op, path)
+	}
+	cur := t.get(RootID)
+	t.lookAttr(c, cur.id)
+	at := place{dir: cur, node: cur}
+	rest := path[1:]
+	for links := 0; ; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		for name == "" && rest != "" { // doubled slashes in the target of a link
+			name, rest, _ = strings.Cut(rest, "/")
+		}
+		rest = strings.TrimLeft(rest, "/")
+		if name == "" {
+			return at, nil
+		}
+		if cur.typ != TypeDir {
+			return place{}, t.notDirectory(cur, op, path)
+		}
+		if err := t.require(c, cur, mayExecute, op, path); err != nil {
+			return place{}, err
+		}
+		var child *inode
+		switch name { // both only in the target of a link
+		case ".":
+			child = cur
+		case "..":
+			if child = cur; cur.parent != 0 {
+				child = t.get(cur.parent)
+			}
+		default:
+			child = t.lookup(cur.id, name)
+			t.lookName(c, cur.id, name)
+		}
+		if child == nil {
+			return place{dir: cur, name: name, rest: rest}, nil
+		}
+		t.lookAttr(c, child.id)
+		if child.typ == TypeSymlink && (follow || rest != "") {
+			if links++; links > MaxLinks {
+				return place{}, fserror.New(fserror.Loop, op, path, "the path leads through more than %d symbolic links", MaxLinks)
+			}
+			target := child.target()
+			if target[0] == '/' {
+				cur = t.get(RootID)
+			}
+			at = place{dir: cur, node: cur}
+			if rest == "" {
+				rest = target
+			} else {
+				rest = target + "/" + rest
+			}
+			continue
+		}
+		at = place{dir: cur, name: name, node: child}
+		cur = child
+	}
+}
+
+// find is resolve for a path that must exist: else NotFound.
+func (t *Tree) find(c *Call, op, path string, follow bool) (place, error) {
+	at, err := t.resolve(c, op, path, follow)
+	if err == nil && at.node == nil {
+		err = t.missing(at, op, path)
+	}
+	return at, err
+}
+
+func (t *Tree) missing(at place, op, path string) error {
+	if at.rest == "" {
+		return fserror.New(fserror.NotFound, op, path, "no such file or directory")
+	}
+	dir, _ := t.Path(at.dir.id)
+	return fserror.New(fserror.NotFound, op, path, "no such directory: %s", fspath.Join(dir, at.name))
+}
+
+func (t *Tree) notDirectory(n *inode, op, path string) error {
+	where, _ := t.Path(n.id)
+	if where == path {
+		return fserror.New(fserror.NotDirectory, op, path, "not a directory")
+	}
+	return fserror.New(fserror.NotDirectory, op, path, "%s is not a directory", where)
+}
+
+func isDirectory(op, path string) error {
+	return fserror.New(fserror.IsDirectory, op, path, "is a directory")
+}
+
+// newNames returns the components of a place that is missing, checked: the
+// directories to be made first, and the last one.
+func (at place) newNames(op, path string) (dirs []string, name string, err error) {
+	names := []string{at.name}
+	for rest := at.rest; rest != ""; {
+		var next string
+		if next, rest, _ = strings.Cut(rest, "/"); next != "" {
+			names = append(names, next)
+		}
+	}
+	last := len(names) - 1
+	if err := checkNames(names[:last], names[last]); err != nil {
+		return nil, "", fserror.With(err, op, path)
+	}
+	if last > 0 {
+		dirs = names[:last]
+	}
+	return dirs, names[last], nil
+}
+
+// isSuper reports whether a caller may everything.
+func (c *Call) isSuper() bool { return c == nil || c.Super }
+
+// isOwner reports whether a caller owns an inode.
+func (t *Tree) isOwner(c *Call, n *inode) bool { return t.users.name(n.user) == c.User }
+
+// allowed reports whether a caller has all the permission bits want, by the
+// one class of the mode (owner, group, others) that is the caller's.
+func (t *Tree) allowed(c *Call, n *inode, want uint16) bool {
+	if c.isSuper() {
+		return true
+	}
+	mode := n.mode
+	switch {
+	case t.isOwner(c, n):
+		mode >>= 6
+	case slices.Contains(c.Groups, t.groups.name(n.group)):
+		mode >>= 3
+	}
+	return mode&want == want
+}
+
+// require returns an error of kind Permission unless the caller is allowed.
+func (t *Tree) require(c *Call, n *inode, want uint16, op, path string) error {
+	if t.allowed(c, n, want) {
+		return nil
+	}
+	where, _ := t.Path(n.id)
+	return fserror.New(fserror.Permission, op, path, "user %s may not %s %s (owner %s, group %s, mode %04o)",
+		c.User, wantNames[want&7], where, t.users.name(n.user), t.groups.name(n.group), n.mode)
+}
+
+// requireChange is what adding an entry to a directory takes.
+func (t *Tree) requireChange(c *Call, dir *inode, op, path string) error {
+	return t.require(c, dir, mayWrite|mayExecute, op, path)
+}
+
+// requireRemove is what taking an entry out of its directory takes; in one with
+// the sticky bit only who owns the entry or the directory may.
+func (t *Tree) requireRemove(c *Call, dir, n *inode, op, path string) error {
+	if err := t.requireChange(c, dir, op, path); err != nil {
+		return err
+	}
+	if t.stickyAllows(c, dir, n) {
+		return nil
+	}
+	where, _ := t.Path(dir.id)
+	return fserror.New(fserror.Permission, op, path, "user %s owns neither it nor %s, whose sticky bit is set", c.User, where)
+}
+
+func (t *Tree) stickyAllows(c *Call, dir, n *inode) bool {
+	return c.isSuper() || dir.mode&stickyBit == 0 || t.isOwner(c, dir) || t.isOwner(c, n)
+}
+
+// requireSearch is what it takes to reach an inode from the root: every
+// directory above may be searched. The inode must be reachable.
+func (t *Tree) requireSearch(c *Call, n *inode, op, path string) error {
+	for n.parent != 0 {
+		n = t.get(n.parent)
+		t.lookAttr(c, n.id)
+		if err := t.require(c, n, mayExecute, op, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package namespace
+
+import (
+	"sync"
+
+	"github.com/google/btree"
+)
+
+// degree of the B-trees: up to 63 items in a node.
+const degree = 32
+
+// pageBits: a page has 64 inodes, which makes it 512 bytes exactly.
+const pageBits = 6
+
+// page is a run of 64 inode numbers; nil where there is no inode.
+type page [1 << pageBits]*inode
+
+// pageItem is one page in the table. A page whose generation is not the tree's
+// may be shared with a clone: it is copied before it is changed.
+type pageItem struct {
+	num  uint64 // inode number >> pageBits
+	gen  uint64
+	page *page
+}
+
+func lessPage(a, b pageItem) bool { return a.num < b.num }
+
+func lessInodeID(a, b InodeID) bool { return a < b }
+
+// get returns an inode by number, nil if there is none.
+func (t *Tree) get(id InodeID) *inode {
+	it, ok := t.pages.Get(pageItem{num: uint64(id) >> pageBits})
+	if !ok {
+		return nil
+	}
+	return it.page[id&(1<<pageBits-1)]
+}
+
+// slot returns the page of an inode number for change, making or copying it.
+func (t *Tree) slot(id InodeID) *page {
+	num := uint64(id) >> pageBits
+	it, ok := t.pages.Get(pageItem{num: num})
+	if ok && it.gen == t.gen {
+		return it.page
+	}
+	p := new(page)
+	if ok {
+		*p = *it.page
+	}
+	t.pages.ReplaceOrInsert(pageItem{num: num, gen: t.gen, page: p})
+	return p
+}
+
+// put places an inode, new or changed, in the table alone.
+func (t *Tree) put(n *inode) {
+	s := &t.slot(n.id)[n.id&(1<<pageBits-1)]
+	t.counts.TailBytes += n.tailMemory() - (*s).tailMemory()
+	*s = n
+}
+
+// drop takes an inode out of the table.
+func (t *Tree) drop(n *inode) {
+	p := t.slot(n.id)
+	p[n.id&(1<<pageBits-1)] = nil
+	t.counts.TailBytes -= n.tailMemory()
+	for _, o := range p {
+		if o != nil {
+			return
+		}
+	}
+	t.pages.Delete(pageItem{num: uint64(n.id) >> pageBits})
+}
+
+// replace puts a changed inode, whose name and parent are as before, in the
+// place of the old one, in the table and among the entries of its directory.
+func (t *Tree) replace(n *inode) {
+	t.put(n)
+	if n.parent != 0 {
+		t.dentries.ReplaceOrInsert(n)
+	}
+}
+
+// eachInode calls fn for every inode in the order of numbers, detached ones
+// included, until it returns false.
+func (t *Tree) eachInode(fn func(*inode) bool) {
+	t.pages.Ascend(func(it pageItem) bool {
+		for _, n := range it.page {
+			if n != nil && !fn(n) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// probe is an inode to look for others with.
+type probe struct {
+	inode
+	long ext
+}
+
+var probes = sync.Pool{New: func() any { return new(probe) }}
+
+// newProbe returns a probe for an entry; give it back with free.
+func newProbe(dir InodeID, name string) *probe {
+	p := probes.Get().(*probe)
+	p.parent = dir
+	p.name = [inlineName]byte{}
+	copy(p.name[:], name)
+	p.nameLen = uint8(min(len(name), 255)) //nolint:gosec // bounded
+	if len(name) > inlineName {
+		p.long.name = name
+		p.ext = &p.long
+	}
+	return p
+}
+
+func (p *probe) free() {
+	p.long.name = ""
+	p.ext = nil
+	probes.Put(p)
+}
+
+// lookup returns the entry of a directory, nil if there is none.
+func (t *Tree) lookup(dir InodeID, name string) *inode {
+	if len(name) == 0 || len(name) > 255 {
+		return nil
+	}
+	p := newProbe(dir, name)
+	n, _ := t.dentries.Get(&p.inode)
+	p.free()
+	return n
+}
+
+// children calls fn for the entries of a directory whose names are greater
+// than after, in the order of names, until it returns false.
+func (t *Tree) children(dir InodeID, after string, fn func(*inode) bool) {
+	p := newProbe(dir, after)
+	defer p.free()
+	t.dentries.AscendGreaterOrEqual(&p.inode, func(n *inode) bool {
+		if n.parent != dir {
+			return false
+		}
+		if after != "" && compareNames(n, &p.inode) == 0 {
+			return true
+		}
+		return fn(n)
+	})
+}
+
+// reachable reports whether n is in the tree that hangs from the root. If
+// visit is not nil it is called with n and each directory above it, the top of
+// a detached subtree included.
+func (t *Tree) reachable(n *inode, visit func(*inode)) bool {
+	for n != nil {
+		if visit != nil {
+			visit(n)
+		}
+		if n.id == RootID {
+			return true
+		}
+		if n.parent == 0 {
+			return false
+		}
+		n = t.get(n.parent)
+	}
+	return false
+}
+
+func newBTree[T any](less btree.LessFunc[T]) *btree.BTreeG[T] { return btree.NewG(degree, less) }

@@ -1,0 +1,143 @@
+package namespace
+
+// Call is who asks. It also collects what the answer depends on: the number of
+// the newest record, not yet durable, that changed an inode or a name which
+// the call looked at. The zero value is a user without a name or rights; a nil
+// *Call is the namenode itself, which may everything and collects nothing.
+// A Call is of one goroutine.
+type Call struct {
+	User   string
+	Groups []string
+	Super  bool // may everything: the superuser, or a member of the supergroup
+
+	asOf uint64
+}
+
+// AsOf returns the number of the record that must be durable before the answer
+// may leave; 0 if there is none to wait for. It counts also what calls that
+// failed have looked at.
+func (c *Call) AsOf() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.asOf
+}
+
+// changeKind is what of an inode, or of a name, changed.
+type changeKind uint8
+
+const (
+	// changeAttr: what stat shows of an inode and is not in changeEntries; also
+	// that there is such an inode, and where it hangs.
+	changeAttr changeKind = iota
+	// changeEntries: which entries a directory has, how many, and its mtime.
+	changeEntries
+	// changeName: which inode, if any, has this name in this directory.
+	changeName
+)
+
+// change names something that can change.
+type change struct {
+	kind changeKind
+	id   InodeID
+	name string // of changeName
+}
+
+// tracked is one change and the record that made it.
+type tracked struct {
+	change
+	txid uint64
+}
+
+// tracker knows the changes that are not durable yet.
+type tracker struct {
+	pending map[change]uint64 // the newest record of each
+	queue   []tracked         // in the order of records, from head on
+	head    int
+	newest  uint64
+}
+
+// Track turns on or off the tracking of changes that are not durable. The
+// active namenode has it on; it costs nothing while off.
+func (t *Tree) Track(on bool) {
+	switch {
+	case !on:
+		t.track = nil
+	case t.track == nil && !t.frozen:
+		t.track = &tracker{pending: make(map[change]uint64)}
+	}
+}
+
+// SetDurable lets the tree forget changes up to the record txid, which is
+// durable. It takes amortised constant time for each change.
+func (t *Tree) SetDurable(txid uint64) {
+	tr := t.track
+	if tr == nil {
+		return
+	}
+	for tr.head < len(tr.queue) && tr.queue[tr.head].txid <= txid {
+		c := &tr.queue[tr.head]
+		if tr.pending[c.change] == c.txid {
+			delete(tr.pending, c.change)
+		}
+		*c = tracked{}
+		tr.head++
+	}
+	switch {
+	case tr.head == len(tr.queue):
+		tr.queue, tr.head = tr.queue[:0], 0
+		tr.newest = 0
+	case tr.head > len(tr.queue)/2:
+		n := copy(tr.queue, tr.queue[tr.head:])
+		clear(tr.queue[n:])
+		tr.queue, tr.head = tr.queue[:n], 0
+	}
+}
+
+// touch notes a change made by the record txid.
+func (t *Tree) touch(txid uint64, c change) {
+	tr := t.track
+	if tr == nil || tr.pending[c] == txid {
+		return
+	}
+	tr.pending[c] = txid
+	tr.queue = append(tr.queue, tracked{change: c, txid: txid})
+	tr.newest = txid
+}
+
+// touchEntry notes that an entry of a directory came, went or was replaced.
+func (t *Tree) touchEntry(txid uint64, dir InodeID, name string) {
+	if t.track == nil {
+		return
+	}
+	t.touch(txid, change{kind: changeName, id: dir, name: name})
+	t.touch(txid, change{kind: changeEntries, id: dir})
+}
+
+// look notes that a call has looked at something.
+func (t *Tree) look(c *Call, what change) {
+	if c == nil {
+		return
+	}
+	if t.track == nil {
+		c.asOf = max(c.asOf, t.minAsOf)
+		return
+	}
+	if len(t.track.pending) > 0 {
+		c.asOf = max(c.asOf, t.track.pending[what])
+	}
+}
+
+func (t *Tree) lookAttr(c *Call, id InodeID) { t.look(c, change{kind: changeAttr, id: id}) }
+
+func (t *Tree) lookName(c *Call, dir InodeID, name string) {
+	t.look(c, change{kind: changeName, id: dir, name: name})
+}
+
+// lookShown notes that a call has looked at all that stat shows of an inode.
+func (t *Tree) lookShown(c *Call, n *inode) {
+	t.lookAttr(c, n.id)
+	if n.typ == TypeDir {
+		t.look(c, change{kind: changeEntries, id: n.id})
+	}
+}

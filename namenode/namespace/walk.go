@@ -1,0 +1,198 @@
+package namespace
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// walkBatch is how many entries of a directory a walk takes at a time.
+const walkBatch = 256
+
+// level is a directory that a walk is in.
+type level struct {
+	id    InodeID
+	path  string
+	batch []*inode // entries not visited yet
+	after string   // the last entry taken
+	done  bool     // no entry comes after batch
+}
+
+// next returns the next entry of a directory, nil at its end.
+func (t *Tree) next(l *level) *inode {
+	if len(l.batch) == 0 && !l.done {
+		l.batch = l.batch[:0]
+		t.children(l.id, l.after, func(n *inode) bool {
+			l.batch = append(l.batch, n)
+			return len(l.batch) < walkBatch
+		})
+		l.done = len(l.batch) < walkBatch
+		if len(l.batch) > 0 {
+			l.after = l.batch[len(l.batch)-1].nameString()
+		}
+	}
+	if len(l.batch) == 0 {
+		return nil
+	}
+	n := l.batch[0]
+	l.batch = l.batch[1:]
+	return n
+}
+
+// Walk calls fn for the inode root and for all that is below it: a directory
+// before its entries, entries by name. Paths are absolute. If fn returns
+// fs.SkipDir for a directory its entries are left out; any other error ends
+// the walk and is returned. It is meant for clones: the tree must not change
+// meanwhile. NotFound if root is not in the tree. No permissions are checked.
+func (t *Tree) Walk(root InodeID, fn func(path string, a Attr) error) error {
+	path, ok := t.Path(root)
+	if !ok {
+		return fserror.New(fserror.NotFound, "walk", inodeName(root), "it was deleted, or never was")
+	}
+	var stack []*level
+	visit := func(path string, n *inode) error {
+		err := fn(path, t.attr(n))
+		switch {
+		case errors.Is(err, fs.SkipDir):
+			return nil
+		case err != nil:
+			return err
+		case n.typ == TypeDir && n.entries() > 0:
+			stack = append(stack, &level{id: n.id, path: path})
+		}
+		return nil
+	}
+	if err := visit(path, t.get(root)); err != nil {
+		return err
+	}
+	for len(stack) > 0 {
+		l := stack[len(stack)-1]
+		n := t.next(l)
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		if err := visit(fspath.Join(l.path, n.nameString()), n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveCheck is where CanRemoveAll goes on. The zero value begins.
+type RemoveCheck struct {
+	begun bool
+	stack []removeLevel
+}
+
+type removeLevel struct {
+	id    InodeID
+	after string
+}
+
+// CanRemoveAll checks that a caller may empty the directory id and all
+// directories below it: that those which have entries may be written and
+// searched, and that no sticky bit keeps an entry (rm -r of POSIX; HDFS checks
+// the same). It looks at about budget inodes, then returns false to be called
+// again with the same check, if need be after other changes to the tree; those
+// of directories that were checked already are not seen. The error is of kind
+// Permission and names the directory.
+func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int) (done bool, err error) {
+	if c.isSuper() {
+		return true, nil
+	}
+	if !check.begun {
+		check.begun = true
+		if err := t.enterRemove(c, id, check); err != nil {
+			return false, err
+		}
+	}
+	for len(check.stack) > 0 {
+		if budget <= 0 {
+			return false, nil
+		}
+		l := &check.stack[len(check.stack)-1]
+		dir := t.get(l.id)
+		if dir == nil {
+			check.stack = check.stack[:len(check.stack)-1]
+			continue
+		}
+		var sub, kept *inode
+		end := true
+		t.children(l.id, l.after, func(n *inode) bool {
+			budget--
+			switch {
+			case !t.stickyAllows(c, dir, n):
+				kept = n
+			case n.typ == TypeDir && n.entries() > 0:
+				sub = n
+			}
+			if kept != nil || sub != nil || budget <= 0 {
+				l.after, end = n.nameString(), false
+			}
+			return end
+		})
+		switch {
+		case kept != nil:
+			path, _ := t.Path(kept.id)
+			return false, t.requireRemove(c, dir, kept, "rm", path)
+		case sub != nil:
+			if err := t.enterRemove(c, sub.id, check); err != nil {
+				return false, err
+			}
+		case end:
+			check.stack = check.stack[:len(check.stack)-1]
+		}
+	}
+	return true, nil
+}
+
+// enterRemove checks one directory and has its entries checked next.
+func (t *Tree) enterRemove(c *Call, id InodeID, check *RemoveCheck) error {
+	n := t.get(id)
+	if n == nil || n.typ != TypeDir || n.entries() == 0 {
+		return nil
+	}
+	t.lookAttr(c, id)
+	path, _ := t.Path(id)
+	if err := t.requireChange(c, n, "rm", path); err != nil {
+		return err
+	}
+	check.stack = append(check.stack, removeLevel{id: id})
+	return nil
+}
+
+// Referenced calls fn for all blocks of all files, those of deleted subtrees
+// that are not reclaimed yet included, until it returns false.
+func (t *Tree) Referenced(fn func(id InodeID, b Block) bool) {
+	t.eachInode(func(n *inode) bool {
+		for _, b := range n.blocks() {
+			if !fn(n.id, b) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Tails calls fn for every file that has a tail, by inode number, until it
+// returns false: with the tail's length in bytes, the last block before it
+// (nil if there is none), whether the file is open, and its mtime (Unix
+// milliseconds). It looks at every inode, so it is meant for clones. Files of
+// deleted subtrees that are not reclaimed yet are included.
+func (t *Tree) Tails(fn func(id InodeID, tailLen int, lastBlock *Block, open bool, mtime int64) bool) {
+	t.eachInode(func(n *inode) bool {
+		tail := n.tail()
+		if len(tail) == 0 {
+			return true
+		}
+		var last *Block
+		if blocks := n.blocks(); len(blocks) > 0 {
+			b := blocks[len(blocks)-1]
+			last = &b
+		}
+		return fn(n.id, len(tail), last, n.open() != nil, n.mtime)
+	})
+}
