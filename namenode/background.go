@@ -1,0 +1,229 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+type (
+	backupMessage = pb.BackupResponse
+	blockKey      = blockstore.Key
+)
+
+// run starts one background loop; it ends with the namenode.
+func (s *Server) run(name string, loop func(ctx context.Context) error) {
+	s.workers.Add(1)
+	go func() {
+		defer s.workers.Done()
+		if err := loop(s.stopping); err != nil && s.stopping.Err() == nil {
+			s.stepDown(fmt.Errorf("%s: %w", name, err))
+		}
+	}()
+}
+
+// every calls fn each period, first after one. An error of fn is logged: the
+// next round tries again.
+func (s *Server) every(name string, period time.Duration, wake <-chan struct{}, fn func(ctx context.Context) error) {
+	s.run(name, func(ctx context.Context) error {
+		t := time.NewTicker(period)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-t.C:
+			case <-wake:
+			}
+			if err := fn(ctx); err != nil && ctx.Err() == nil {
+				s.log.Error("background work failed; it will be tried again", "work", name, "cause", err)
+			}
+		}
+	})
+}
+
+func (s *Server) wake(ch *chan struct{}) {
+	select {
+	case *ch <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Server) startBackground() {
+	s.run("journal", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.journal.Failed():
+			return fmt.Errorf("the journal cannot be written: %w", s.journal.Err())
+		}
+	})
+	s.run("lease monitor", s.monitor)
+	s.every("lease repair", 10*time.Second, nil, s.repairPass())
+	s.every("checkpoint", 5*time.Second, nil, func(ctx context.Context) error {
+		if s.checkpointDue() == "" {
+			return nil
+		}
+		_, err := s.checkpoint(ctx)
+		return err
+	})
+	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
+	s.every("seal", time.Second, nil, s.sealPass())
+	s.every("collect", s.cfg.CollectEvery, nil, func(ctx context.Context) error {
+		_, _, err := s.collectGarbage(ctx)
+		return err
+	})
+	s.every("sweep", s.cfg.SweepEvery, nil, func(ctx context.Context) error {
+		_, err := s.sweep(ctx)
+		return err
+	})
+	s.every("pressure", time.Second, nil, s.measurePressure)
+}
+
+// expirePass is how many leases the monitor ends in one pass.
+const expirePass = 100
+
+// monitor ends leases past the hard limit. It sleeps first, does a bounded
+// slice of work a pass, and never loops on a lease that it cannot end.
+func (s *Server) monitor(ctx context.Context) error {
+	t := time.NewTimer(s.leases.Sleep())
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		s.expire(ctx)
+		t.Reset(max(s.leases.Sleep(), time.Millisecond))
+	}
+}
+
+// expire is one pass: each lease's files are closed by one record each, applied
+// under one short lock a lease; then one wait for the disk covers all.
+func (s *Server) expire(ctx context.Context) {
+	ending := s.leases.Expire(expirePass)
+	if len(ending) == 0 {
+		return
+	}
+	var wait uint64
+	failed := make([]bool, len(ending))
+	for i, e := range ending {
+		for _, f := range e.Files {
+			txid, err := s.recoverExpired(namespace.InodeID(f.Inode), f.Epoch)
+			wait = max(wait, txid)
+			if err != nil {
+				s.log.Error("an expired file could not be closed; it will be tried again", "inode", f.Inode, "cause", err)
+				failed[i] = true
+			}
+		}
+	}
+	err := s.waitDurable(ctx, wait)
+	for i, e := range ending {
+		if failed[i] || err != nil {
+			s.leases.NotEnded(e.LeaseID)
+			continue
+		}
+		s.log.Info("lease past its hard limit ended", "lease", leaseID(e.LeaseID), "client", e.Holder.Client, "host", e.Holder.Host, "files", len(e.Files))
+		s.leases.Ended(e.LeaseID)
+	}
+}
+
+func (s *Server) recoverExpired(inode namespace.InodeID, epoch uint64) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.checkActive(); err != nil {
+		return 0, err
+	}
+	if err := s.checkSafeMode(); err != nil {
+		return 0, err
+	}
+	f, open := s.tree.OpenFile(inode)
+	if !open || f.Epoch != epoch {
+		s.leases.Close(uint64(inode), epoch, "closed", nil)
+		return 0, nil
+	}
+	r, err := s.apply(namespace.CallID{}, &namespace.OpRecover{Inode: inode, Reason: "hard limit"})
+	return r.TxID, err
+}
+
+// repairPass makes sure, a slice at a time, that every open file is known to
+// the lease table.
+func (s *Server) repairPass() func(context.Context) error {
+	var at namespace.InodeID
+	return func(context.Context) error {
+		at = s.repairLeases(at, 10_000)
+		return nil
+	}
+}
+
+// reclaimSlice is how many inodes of deleted directories one record frees.
+const reclaimSlice = 1000
+
+// reclaim gives back the memory of deleted directories, a slice at a time.
+func (s *Server) reclaim(ctx context.Context) error {
+	for ctx.Err() == nil {
+		r, err := s.own(ctx, func() (namespace.Op, error) {
+			if s.tree.Counts().Detached == 0 {
+				return nil, nil
+			}
+			return &namespace.OpReclaim{Limit: reclaimSlice}, nil
+		})
+		if err != nil || r.TxID == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// pressure is the measured shortage of disk and memory.
+type pressure struct{ why atomic.Pointer[string] }
+
+// refuse is the answer to what would need more of what is short; deleting and
+// closing are never asked.
+func (p *pressure) refuse() error {
+	why := p.why.Load()
+	if why == nil {
+		return nil
+	}
+	return &fserror.Error{Kind: fserror.NoSpace, Message: *why, RetryAfter: time.Second}
+}
+
+func (s *Server) measurePressure(ctx context.Context) error {
+	var why string
+	free, _, err := s.cfg.FS.Usage(s.dir.path)
+	if err != nil {
+		return err
+	}
+	bfree, btotal, err := s.store.Usage(ctx)
+	switch {
+	case err != nil:
+		return err
+	case free < s.cfg.Reserve:
+		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, s.cfg.Reserve>>20)
+	case btotal > 0 && bfree < s.cfg.Reserve:
+		why = fmt.Sprintf("the block store is full (%d MiB free, %d MiB are kept); delete files or add space", bfree>>20, s.cfg.Reserve>>20)
+	case heapBytes() > s.cfg.MemoryLimit:
+		why = fmt.Sprintf("the namenode's memory is used up (limit %d MiB); delete files or give it more", s.cfg.MemoryLimit>>20)
+	}
+	old := s.pressure.why.Load()
+	if why == "" {
+		s.pressure.why.Store(nil)
+	} else {
+		s.pressure.why.Store(&why)
+	}
+	if (old == nil) != (why == "") {
+		s.log.Warn("space", "short", why)
+	}
+	s.allocs.expire(s.cfg.Clock.Mono() - s.cfg.URLLife)
+	return nil
+}
+
+var errStale = errors.New("changed meanwhile")

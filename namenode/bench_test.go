@@ -1,0 +1,89 @@
+package namenode_test
+
+import (
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// benchServer starts a namenode on the disk of the work tree and four
+// connections to it.
+func benchServer(b *testing.B) []pb.NamenodeClient {
+	b.Helper()
+	dir := b.TempDir()
+	s, err := namenode.Start(b.Context(), namenode.Config{
+		Data: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+		Superuser: "root", Supergroup: "supergroup", Groups: func(string) []string { return nil },
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	var out []pb.NamenodeClient
+	for range 4 {
+		cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = cc.Close() })
+		out = append(out, pb.NewNamenodeClient(cc))
+	}
+	return out
+}
+
+// BenchmarkCreateClose makes whole empty files, one unary call each, by 32
+// workers, fsync on.
+func BenchmarkCreateClose(b *testing.B) {
+	cs := benchServer(b)
+	var worker, n atomic.Int64
+	b.SetParallelism(16)
+	b.RunParallel(func(p *testing.PB) {
+		w := worker.Add(1)
+		c := cs[w%4]
+		session := make([]byte, 16)
+		_, _ = rand.Read(session)
+		who := &pb.Caller{User: "root", Client: fmt.Sprint("w", w), Session: session}
+		for seq := uint64(1); p.Next(); seq++ {
+			i := n.Add(1)
+			_, err := c.Create(b.Context(), &pb.CreateRequest{
+				Call: &pb.CallId{Session: session, Seq: seq, Acked: seq - 1}, Caller: who,
+				Path: fmt.Sprintf("/d%d/file-%08d", i/1000, i), Parents: true, Close: true,
+			})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "files/s")
+}
+
+// BenchmarkStat stats one file by 32 workers.
+func BenchmarkStat(b *testing.B) {
+	cs := benchServer(b)
+	session := make([]byte, 16)
+	who := &pb.Caller{User: "root", Client: "w", Session: session}
+	if _, err := cs[0].Create(b.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, Path: "/a/b/c", Parents: true, Close: true}); err != nil {
+		b.Fatal(err)
+	}
+	var worker atomic.Int64
+	b.SetParallelism(16)
+	b.RunParallel(func(p *testing.PB) {
+		c := cs[worker.Add(1)%4]
+		for p.Next() {
+			if _, err := c.Stat(b.Context(), &pb.StatRequest{Caller: who, Path: "/a/b/c"}); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "stats/s")
+}

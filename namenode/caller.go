@@ -1,0 +1,80 @@
+package namenode
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// maxCallerName bounds user, client and host names, which are kept on inodes.
+const maxCallerName = 255
+
+// caller checks who asks and returns what the tree needs to know of them.
+func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error) {
+	user := c.GetUser()
+	if user == "" {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request names no user")
+	}
+	if len(user) > maxCallerName || len(c.GetClient()) > maxCallerName || len(c.GetHost()) > maxCallerName {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "user, client or host name is over %d bytes", maxCallerName)
+	}
+	if err := s.checkCertificate(ctx, user); err != nil {
+		return nil, err
+	}
+	call := &namespace.Call{User: user, Groups: s.cfg.Groups(user)}
+	su, sg := s.superuser()
+	call.Super = user == su || slices.Contains(call.Groups, sg)
+	return call, nil
+}
+
+// superuser is set by a namespace's first record and does not change.
+func (s *Server) superuser() (user, group string) { return s.tree.Superuser() }
+
+// checkCertificate holds the claimed user against the client's certificate.
+func (s *Server) checkCertificate(ctx context.Context, user string) error {
+	if !s.cfg.RequireCert {
+		return nil
+	}
+	p, ok := peer.FromContext(ctx)
+	if ok {
+		if ti, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(ti.State.VerifiedChains) > 0 {
+			if cn := ti.State.VerifiedChains[0][0].Subject.CommonName; cn != user {
+				return fserror.New(fserror.Permission, "", "", "the certificate is %q's, the request says user %q", cn, user)
+			}
+			return nil
+		}
+	}
+	return fserror.New(fserror.Permission, "", "", "a client certificate is needed")
+}
+
+// holder is the caller as one who may hold files.
+func holder(c *pb.Caller) (namespace.Holder, error) {
+	h := namespace.Holder{User: c.GetUser(), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid()}
+	if len(c.GetSession()) != len(h.Session) {
+		return h, fserror.New(fserror.InvalidArgument, "", "", "the request's session id has %d bytes, not %d", len(c.GetSession()), len(h.Session))
+	}
+	if h.Client == "" {
+		return h, fserror.New(fserror.InvalidArgument, "", "", "the request names no client")
+	}
+	copy(h.Session[:], c.GetSession())
+	return h, nil
+}
+
+// admin refuses all but the superuser.
+func (s *Server) admin(ctx context.Context, c *pb.Caller) error {
+	call, err := s.caller(ctx, c)
+	if err != nil {
+		return err
+	}
+	if !call.Super {
+		su, sg := s.superuser()
+		return fserror.New(fserror.Permission, "", "", "user %s is not an administrator (user %s or group %s)", call.User, su, sg)
+	}
+	return nil
+}

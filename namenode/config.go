@@ -1,0 +1,166 @@
+package namenode
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/user"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/vfs"
+)
+
+// Defaults of a namenode. The lease limits are HDFS's.
+const (
+	DefaultListen     = "127.0.0.1:8020"
+	DefaultHTTP       = "127.0.0.1:8021"
+	DefaultSoftLimit  = 60 * time.Second
+	DefaultHardLimit  = 20 * time.Minute
+	DefaultURLLife    = 15 * time.Minute
+	DefaultMaxTail    = 1 << 20
+	DefaultTailBudget = 256 << 20
+	DefaultReserve    = 128 << 20
+
+	// MaxMessage is the largest request in bytes that the namenode reads.
+	MaxMessage = 4 << 20
+	// SmallFile is how many bytes a create may carry.
+	SmallFile = 1 << 20
+)
+
+// Config says how a namenode serves. Only Data is needed.
+type Config struct {
+	Data   string // folder of VERSION, journal, images and blocks; made when missing
+	Listen string // gRPC; port 0 takes a free one
+	HTTP   string // blocks, /metrics, /healthz, /readyz
+	// AdvertiseHTTP is the HOST:PORT by which clients reach HTTP; needed when
+	// HTTP listens on all addresses and the host's name does not resolve.
+	AdvertiseHTTP string
+	BlocksDir     string // folder of the local block store; default Data/blocks
+
+	SoftLimit, HardLimit time.Duration
+	BlockSize            int64         // bytes of data in a full block
+	MaxTail              int           // bytes
+	TailBudget           int64         // bytes of all tails in memory
+	URLLife              time.Duration // how long a signed URL is good
+	Reserve              int64         // bytes of disk kept free for deleting
+	MemoryLimit          int64         // bytes of heap above which nothing new is made; 0: three quarters of the machine's
+
+	CheckpointRecords int64         // records that cause an image
+	CheckpointBytes   int64         // journal bytes that cause an image
+	CheckpointEvery   time.Duration // age that causes an image
+	SealAfter         time.Duration // a closed file's large tail is sealed after so long
+	CollectEvery      time.Duration // how often garbage blocks are deleted
+	SweepEvery        time.Duration // how often the store is searched for orphans
+
+	MaxInFlight int  // calls served at once; more are told to retry
+	MaxStreams  int  // concurrent streams of one connection
+	Pprof       bool // serve /debug/pprof
+
+	TLS         *tls.Config // serves gRPC and HTTP with it
+	RequireCert bool        // a caller's user must be its certificate's common name
+
+	Superuser, Supergroup string                     // of a new namespace; default the process's
+	Groups                func(user string) []string // default the operating system's
+	Clock                 clock.Clock
+	FS                    vfs.FS
+	Logger                *slog.Logger
+	Version               string
+}
+
+func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.Listen, DefaultListen)
+	setDefault(&c.HTTP, DefaultHTTP)
+	setDefault(&c.SoftLimit, DefaultSoftLimit)
+	setDefault(&c.HardLimit, DefaultHardLimit)
+	setDefault(&c.BlockSize, blockstore.DefaultBlockSize)
+	setDefault(&c.MaxTail, DefaultMaxTail)
+	setDefault(&c.TailBudget, DefaultTailBudget)
+	setDefault(&c.URLLife, DefaultURLLife)
+	setDefault(&c.Reserve, DefaultReserve)
+	setDefault(&c.CheckpointRecords, 1_000_000)
+	setDefault(&c.CheckpointBytes, 256<<20)
+	setDefault(&c.CheckpointEvery, time.Hour)
+	setDefault(&c.SealAfter, time.Minute)
+	setDefault(&c.CollectEvery, 30*time.Second)
+	setDefault(&c.SweepEvery, time.Hour)
+	setDefault(&c.MaxInFlight, 8192)
+	setDefault(&c.MaxStreams, 4096)
+	setDefault(&c.Version, "dev")
+	if c.Clock == nil {
+		c.Clock = clock.System{}
+	}
+	if c.FS == nil {
+		c.FS = vfs.OS()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Groups == nil {
+		c.Groups = newGroupCache(c.Clock, osGroups).groups
+	}
+	if c.MemoryLimit == 0 {
+		c.MemoryLimit = machineMemory() / 4 * 3
+	}
+	if err := c.defaultSuperuser(); err != nil {
+		return c, err
+	}
+	return c, c.check()
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func (c *Config) defaultSuperuser() error {
+	if c.Superuser != "" && c.Supergroup != "" {
+		return nil
+	}
+	u, err := user.Current()
+	if err != nil {
+		return fmt.Errorf("who runs the namenode is not known (%w); name a superuser", err)
+	}
+	setDefault(&c.Superuser, u.Username)
+	if c.Supergroup == "" {
+		c.Supergroup = "supergroup"
+		if g, err := user.LookupGroupId(u.Gid); err == nil {
+			c.Supergroup = g.Name
+		}
+	}
+	return nil
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Data == "":
+		return errors.New("no data folder named; give one with --data DIR")
+	case c.SoftLimit < 100*time.Millisecond:
+		return fmt.Errorf("soft limit %s is too short; at least 100ms", c.SoftLimit)
+	case c.HardLimit < c.SoftLimit:
+		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
+	case c.BlockSize < blockstore.ChunkSize || c.BlockSize > blockstore.MaxBlockSize:
+		return fmt.Errorf("block size %d is not within %d and %d bytes", c.BlockSize, blockstore.ChunkSize, blockstore.MaxBlockSize)
+	case c.MaxTail < 4096 || int64(c.MaxTail) > c.BlockSize || c.MaxTail > MaxMessage/2:
+		return fmt.Errorf("tail limit %d is not within 4096 and the block size", c.MaxTail)
+	case c.URLLife < time.Second:
+		return fmt.Errorf("URL life %s is too short; at least 1s", c.URLLife)
+	}
+	return nil
+}
+
+// machineMemory is the machine's memory in bytes.
+func machineMemory() int64 {
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) != nil || runtime.GOOS != "linux" {
+		return 4 << 30
+	}
+	return int64(si.Totalram) * int64(si.Unit) //nolint:gosec // fits
+}

@@ -1,0 +1,96 @@
+package namenode
+
+import (
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+func lmHolder(h namespace.Holder) leasemanager.Holder {
+	return leasemanager.Holder{User: h.User, Client: h.Client, Session: leasemanager.SessionID(h.Session), Host: h.Host, PID: h.PID}
+}
+
+func holderInfo(h leasemanager.Holder, since, idle time.Duration) *pb.HolderInfo {
+	return &pb.HolderInfo{
+		User: h.User, Client: h.Client, Session: h.Session[:], Host: h.Host, Pid: h.PID,
+		SinceMs: since.Milliseconds(), IdleMs: idle.Milliseconds(),
+	}
+}
+
+// attr makes the wire form of an inode's attributes. The state of the lease is
+// asked of the lease table; who holds the file is what the inode says.
+func (s *Server) attr(a namespace.Attr) *pb.Attr {
+	out := &pb.Attr{
+		Inode: uint64(a.ID), Type: pb.FileType(a.Type), Mode: uint32(a.Mode), User: a.User, Group: a.Group,
+		MtimeUnixMs: a.MTime, Length: a.Length, LinkTarget: a.LinkTarget,
+		Entries: uint64(a.Entries), Blocks: uint64(a.Blocks), TailLength: a.TailLength,
+	}
+	if a.Open != nil {
+		out.Open = s.openState(*a.Open)
+	}
+	return out
+}
+
+func (s *Server) openState(f namespace.OpenFile) *pb.OpenState {
+	st, _ := s.leases.State(uint64(f.Inode))
+	return &pb.OpenState{
+		Holder:      holderInfo(lmHolder(f.Holder), s.since(f), st.Idle),
+		Epoch:       f.Epoch,
+		LeaseIdleMs: st.Idle.Milliseconds(), SoftExpired: st.SoftExpired, TakeableInMs: st.TakeableIn.Milliseconds(),
+	}
+}
+
+// since is how long a file has been open under its epoch, by the time of day.
+func (s *Server) since(f namespace.OpenFile) time.Duration {
+	return max(0, time.Duration(s.cfg.Clock.Wall().UnixMilli()-f.Since)*time.Millisecond)
+}
+
+// held is the answer to one who wants a file that another has.
+func (s *Server) held(path string, f namespace.OpenFile, st leasemanager.State) error {
+	h := f.Holder
+	return &fserror.Error{
+		Kind: fserror.Held, Path: path, TakeableIn: st.TakeableIn,
+		Holder: &fserror.Holder{User: h.User, Client: h.Client, Host: h.Host, PID: h.PID, Since: s.since(f), Idle: st.Idle},
+	}
+}
+
+func writerID(w *pb.WriterId) (namespace.Writer, error) {
+	out := namespace.Writer{Inode: namespace.InodeID(w.GetInode()), Epoch: w.GetEpoch()}
+	if w == nil || w.GetInode() == 0 || w.GetEpoch() == 0 || len(w.GetToken()) != len(out.Token) {
+		return out, fserror.New(fserror.InvalidArgument, "", "", "the request names no writer (inode, epoch and a token of 16 bytes)")
+	}
+	copy(out.Token[:], w.GetToken())
+	return out, nil
+}
+
+func blockOf(b *pb.Block) (namespace.Block, error) {
+	var out namespace.Block
+	if b == nil {
+		return out, fserror.New(fserror.InvalidArgument, "", "", "the request names no block")
+	}
+	data, err := blockstore.DataLength(b.GetStoredLength())
+	if err != nil || b.GetUsedLength() < 1 || b.GetUsedLength() > data || data > blockstore.MaxBlockSize {
+		return out, fserror.New(fserror.InvalidArgument, "", "", "a block cannot have %d stored and %d used bytes", b.GetStoredLength(), b.GetUsedLength())
+	}
+	return namespace.Block{
+		Key:    blockstore.Key{Term: b.GetTerm(), Seq: b.GetSeq()},
+		Stored: uint32(b.GetStoredLength()), Used: uint32(b.GetUsedLength()), CRC: b.GetCrc32C(), //nolint:gosec // checked above
+	}, nil
+}
+
+// callResult is what a retry of this call will be answered with.
+func callResult(r namespace.Result, op namespace.Op) namespace.CallResult {
+	out := namespace.CallResult{TxID: r.TxID, Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength}
+	switch o := op.(type) {
+	case *namespace.OpCreate:
+		out.Token = o.Token
+	case *namespace.OpOpen:
+		out.Token = o.Token
+	}
+	out.Flag = r.Opened != nil && len(r.Closed) > 0
+	return out
+}

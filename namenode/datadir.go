@@ -1,0 +1,273 @@
+package namenode
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/leasefs/leasefs/vfs"
+)
+
+// FormatVersion is the version of the data folder that this program writes.
+// A folder of a newer version is refused.
+const FormatVersion = 1
+
+const (
+	versionFile    = "VERSION"
+	lockFile       = "lock"
+	secretFile     = "secret"
+	formattingFile = "FORMATTING"
+	journalDir     = "journal"
+	imageDir       = "image"
+	blocksDir      = "blocks"
+	secretBytes    = 32
+)
+
+// versionInfo is what VERSION says. It is written last when a folder is
+// formatted, so its presence means that the folder is complete.
+type versionInfo struct {
+	Format    int    `toml:"format" comment:"version of this folder's layout"`
+	Namespace string `toml:"namespace" comment:"id of the namespace, 32 hexadecimal digits"`
+	Created   string `toml:"created"`
+	By        string `toml:"by" comment:"the program that made it"`
+	// BackupTxID is set in a backup: its image holds everything up to there,
+	// and there is no journal yet.
+	BackupTxID uint64 `toml:"backup_txid,omitempty" comment:"this folder is a backup of that moment"`
+}
+
+// dataDir is an opened, locked data folder.
+type dataDir struct {
+	fs     vfs.FS
+	path   string
+	lock   io.Closer
+	id     [16]byte
+	secret []byte
+	fresh  bool   // formatted in this open
+	backup uint64 // txid of the image, if the folder came from a backup
+}
+
+// openDataDir opens the folder, and formats it when it is new or empty.
+func openDataDir(fsys vfs.FS, path string) (*dataDir, error) {
+	d := &dataDir{fs: fsys, path: path}
+	if err := fsys.MkdirAll(path); err != nil {
+		return nil, fmt.Errorf("data folder %s cannot be made: %w", path, err)
+	}
+	lock, err := fsys.Lock(d.file(lockFile))
+	if err != nil {
+		if errors.Is(err, vfs.ErrLocked) {
+			return nil, fmt.Errorf("data folder %s is in use by another namenode (%w); stop it or name another folder", path, err)
+		}
+		return nil, fmt.Errorf("data folder %s cannot be locked: %w", path, err)
+	}
+	d.lock = lock
+	if err := d.load(); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
+
+func (d *dataDir) load() error {
+	raw, err := readFile(d.fs, d.file(versionFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return d.format()
+	case err != nil:
+		return fmt.Errorf("%s cannot be read: %w", d.file(versionFile), err)
+	}
+	v, id, err := parseVersion(raw)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.file(versionFile), err)
+	}
+	if v.Format > FormatVersion {
+		return fmt.Errorf("data folder %s has format %d, this program knows up to %d; use the newer leasefs that wrote it", d.path, v.Format, FormatVersion)
+	}
+	d.id, d.backup = id, v.BackupTxID
+	if err := d.dropMarker(); err != nil {
+		return err
+	}
+	d.secret, err = readFile(d.fs, d.file(secretFile))
+	if errors.Is(err, fs.ErrNotExist) { // a restored backup: old URLs end, nothing else
+		return d.makeSecret()
+	}
+	if err == nil && len(d.secret) < secretBytes {
+		return fmt.Errorf("%s is damaged (%d bytes); remove it to have a new one made, block URLs handed out before then stop working", d.file(secretFile), len(d.secret))
+	}
+	return err
+}
+
+func parseVersion(raw []byte) (versionInfo, [16]byte, error) {
+	var v versionInfo
+	var id [16]byte
+	if err := toml.Unmarshal(raw, &v); err != nil {
+		return v, id, fmt.Errorf("is damaged (%w); restore it from a backup", err)
+	}
+	b, err := hex.DecodeString(v.Namespace)
+	if err != nil || len(b) != len(id) || v.Format < 1 {
+		return v, id, fmt.Errorf("is damaged (format %d, namespace %q); restore it from a backup", v.Format, v.Namespace)
+	}
+	copy(id[:], b)
+	return v, id, nil
+}
+
+// format begins to make a new data folder; finish ends it, when the first
+// record is durable. In between stands the file FORMATTING: a folder with it and
+// without VERSION was never used, and is made anew.
+func (d *dataDir) format() error {
+	_, err := d.fs.Stat(d.file(formattingFile))
+	switch {
+	case err == nil:
+		if err := d.clear(); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	default:
+		if err := d.checkEmpty(); err != nil {
+			return err
+		}
+	}
+	if err := writeFileAtomic(d.fs, d.file(formattingFile), nil); err != nil {
+		return err
+	}
+	if _, err := rand.Read(d.id[:]); err != nil {
+		return err
+	}
+	for _, sub := range []string{journalDir, imageDir, blocksDir} {
+		if err := d.fs.MkdirAll(d.file(sub)); err != nil {
+			return err
+		}
+	}
+	d.fresh = true
+	return d.makeSecret()
+}
+
+// finish makes a formatted folder valid.
+func (d *dataDir) finish(createdBy, now string) error {
+	raw, err := toml.Marshal(versionInfo{Format: FormatVersion, Namespace: hex.EncodeToString(d.id[:]), Created: now, By: createdBy})
+	if err != nil {
+		return err
+	}
+	if err := writeFileAtomic(d.fs, d.file(versionFile), raw); err != nil {
+		return err
+	}
+	return d.dropMarker()
+}
+
+// dropMarker removes what an unfinished format left.
+func (d *dataDir) dropMarker() error {
+	if err := d.fs.Remove(d.file(formattingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.fs.SyncDir(d.path)
+}
+
+// clear removes the journal of an unfinished format. Blocks of it, if any, are
+// of another namespace id and stay untouched.
+func (d *dataDir) clear() error {
+	for _, sub := range []string{journalDir, imageDir} {
+		names, err := d.fs.List(d.file(sub))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, n := range names {
+			if err := d.fs.Remove(filepath.Join(d.file(sub), n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkEmpty refuses a folder that holds what no unfinished format leaves.
+func (d *dataDir) checkEmpty() error {
+	names, err := d.fs.List(d.path)
+	if err != nil {
+		return err
+	}
+	ours := []string{lockFile, secretFile, secretFile + tempSuffix, formattingFile + tempSuffix, versionFile + tempSuffix, journalDir, imageDir, blocksDir}
+	for _, n := range names {
+		if !slices.Contains(ours, n) {
+			return fmt.Errorf("folder %s is not empty (%s) and holds no namespace; name a new or empty folder", d.path, n)
+		}
+	}
+	for _, sub := range []string{journalDir, imageDir, blocksDir} {
+		inside, err := d.fs.List(d.file(sub))
+		if err == nil && len(inside) > 0 {
+			return fmt.Errorf("folder %s holds %s/%s but no %s: restore the file from a backup, or name a new or empty folder", d.path, sub, inside[0], versionFile)
+		}
+	}
+	return nil
+}
+
+func (d *dataDir) makeSecret() error {
+	d.secret = make([]byte, secretBytes)
+	if _, err := rand.Read(d.secret); err != nil {
+		return err
+	}
+	return writeFileAtomic(d.fs, d.file(secretFile), d.secret)
+}
+
+func (d *dataDir) Close() error { return d.lock.Close() }
+
+const tempSuffix = ".tmp"
+
+// writeFileAtomic writes a file so that after a crash it is there whole or as
+// it was before.
+func writeFileAtomic(fsys vfs.FS, name string, data []byte) error {
+	_, err := writeAtomic(fsys, name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+	return err
+}
+
+func writeAtomic(fsys vfs.FS, name string, fill func(io.Writer) error) (size int64, err error) {
+	tmp := name + tempSuffix
+	f, err := fsys.Create(tmp)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			_ = fsys.Remove(tmp)
+		}
+	}()
+	if err = fill(f); err == nil {
+		size, err = f.Size()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Rename(tmp, name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return size, fsys.SyncDir(filepath.Dir(name))
+}
+
+func readFile(fsys vfs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(f)
+	return b.Bytes(), err
+}

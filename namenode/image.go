@@ -1,0 +1,304 @@
+package namenode
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/leasefs/leasefs/journal"
+	localjournal "github.com/leasefs/leasefs/journal/local"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/vfs"
+)
+
+const imageSuffix = ".img"
+
+// imageFolder holds checkpoints of the tree, named by the last txid in them.
+type imageFolder struct {
+	fs  vfs.FS
+	dir string
+	log *slog.Logger
+}
+
+func imageName(txid uint64) string { return fmt.Sprintf("%020d%s", txid, imageSuffix) }
+
+// list returns the txids of the images there are, the newest first.
+func (f *imageFolder) list() ([]uint64, error) {
+	names, err := f.fs.List(f.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ids []uint64
+	for _, n := range names {
+		base, ok := strings.CutSuffix(n, imageSuffix)
+		if id, err := strconv.ParseUint(base, 10, 64); ok && err == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	return ids, nil
+}
+
+func (f *imageFolder) read(txid uint64) (*namespace.Tree, error) {
+	file, err := f.fs.Open(filepath.Join(f.dir, imageName(txid)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	t, err := namespace.ReadImage(file)
+	if err != nil {
+		return nil, err
+	}
+	if last, _ := t.Last(); last != txid {
+		return nil, fmt.Errorf("holds txid %d, not %d as its name says", last, txid)
+	}
+	return t, nil
+}
+
+// write makes an image of t, whole and durable or not at all.
+func (f *imageFolder) write(t *namespace.Tree) (size int64, err error) {
+	last, _ := t.Last()
+	return writeAtomic(f.fs, filepath.Join(f.dir, imageName(last)), t.WriteImage)
+}
+
+// prune removes all images but the published ones.
+func (f *imageFolder) prune(keep []uint64) error {
+	ids, err := f.list()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if !slices.Contains(keep, id) {
+			if err := f.fs.Remove(filepath.Join(f.dir, imageName(id))); err != nil {
+				return err
+			}
+		}
+	}
+	return f.fs.SyncDir(f.dir)
+}
+
+// recover brings the tree back: the newest image that can be read, then the
+// journal from there on. An older image gives the same tree, since journal
+// segments are kept from the older of the two published images on; so a damaged
+// newest image is a warning, not an end.
+func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
+	ids, err := s.images.list()
+	if err != nil {
+		return nil, err
+	}
+	var problems []error
+	for _, id := range ids {
+		t, err := s.images.read(id)
+		if err != nil {
+			err = fmt.Errorf("image %s: %w", filepath.Join(s.images.dir, imageName(id)), err)
+			s.log.Error("an image cannot be read; going on with an older one", "cause", err)
+			problems = append(problems, err)
+			continue
+		}
+		return s.replay(ctx, t, problems)
+	}
+	return s.replay(ctx, namespace.New(), problems)
+}
+
+// openJournal opens the journal behind the image that was loaded. A folder with
+// an image always has a journal, but for one that was restored from a backup.
+func (s *Server) openJournal(image uint64) error {
+	dir := s.dir.file(journalDir)
+	names, err := s.cfg.FS.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(names) == 0 && !s.dir.fresh && (s.dir.backup == 0 || image != s.dir.backup) {
+		return fmt.Errorf("%s is empty: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
+	}
+	s.journal, err = localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Logger: s.log})
+	return err
+}
+
+func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error) (*namespace.Tree, error) {
+	from, _ := t.Last()
+	if err := s.openJournal(from); err != nil {
+		return nil, err
+	}
+	n := 0
+	began := s.cfg.Clock.Mono()
+	_, err := s.journal.Replay(ctx, from+1, func(r journal.Record) error {
+		n++
+		call, op, err := namespace.DecodeOp(r.Type, r.Body)
+		if err == nil {
+			_, err = t.Apply(namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op})
+		}
+		if err != nil {
+			return fmt.Errorf("journal record %d does not fit the namespace: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, err)
+		}
+		return nil
+	})
+	if errors.Is(err, journal.ErrPurged) && len(problems) > 0 {
+		return nil, fmt.Errorf("no usable image: %w; restore the image from a backup", errors.Join(problems...))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if id := t.NamespaceID(); id != s.dir.id && id != ([16]byte{}) {
+		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.id)
+	}
+	s.log.Info("namespace loaded", "image_txid", from, "records", n, "took", s.cfg.Clock.Mono()-began)
+	s.lastImage.at = s.cfg.Clock.Mono()
+	s.lastImage.txid = from
+	return t, nil
+}
+
+// imageState is what decides when the next image is due.
+type imageState struct {
+	mu   sync.Mutex // one checkpoint at a time
+	at   time.Duration
+	txid uint64
+}
+
+// checkpoint writes an image of this moment from a clone, while writes go on.
+// It is given its name only when its txid is durable, so an image never holds
+// what a crash could take back; then a record publishes it, and what only older
+// images need is removed.
+func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
+	s.lastImage.mu.Lock()
+	defer s.lastImage.mu.Unlock()
+	began := s.cfg.Clock.Mono()
+	t, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last, _ := t.Last()
+	if err := s.journal.Roll(); err != nil {
+		return nil, err
+	}
+	size, err := s.images.write(t)
+	if err != nil {
+		return nil, fmt.Errorf("image: %w", err)
+	}
+	op := &namespace.OpImage{TxID: last, Name: imageName(last), Size: size}
+	if _, err := s.own(ctx, func() (namespace.Op, error) { return op, nil }); err != nil {
+		return nil, err
+	}
+	s.lastImage.at, s.lastImage.txid = s.cfg.Clock.Mono(), last
+	s.log.Info("image written", "txid", last, "bytes", size, "took", s.cfg.Clock.Mono()-began)
+	return op, s.prune(ctx)
+}
+
+// prune keeps the two published images and the journal from the older one on.
+func (s *Server) prune(ctx context.Context) error {
+	s.mu.RLock()
+	published := s.tree.Images()
+	s.mu.RUnlock()
+	if len(published) < 2 {
+		return nil
+	}
+	keep := make([]uint64, len(published))
+	for i, img := range published {
+		keep[i] = img.TxID
+	}
+	if err := s.images.prune(keep); err != nil {
+		return err
+	}
+	return s.journal.Purge(ctx, slices.Min(keep)+1)
+}
+
+// checkpointDue says why an image should be written now, or "".
+func (s *Server) checkpointDue() string {
+	s.mu.RLock()
+	last, _ := s.tree.Last()
+	s.mu.RUnlock()
+	s.lastImage.mu.Lock()
+	at, txid := s.lastImage.at, s.lastImage.txid
+	s.lastImage.mu.Unlock()
+	_, bytes := s.journal.Size()
+	switch {
+	case last-txid >= uint64(s.cfg.CheckpointRecords): //nolint:gosec // positive
+		return "records"
+	case bytes >= s.cfg.CheckpointBytes:
+		return "bytes"
+	case s.cfg.Clock.Mono()-at >= s.cfg.CheckpointEvery && last > txid+2:
+		return "age" // more than the image's own record and an activation
+	}
+	return ""
+}
+
+// backup sends VERSION and an image of this moment, and the blocks that it
+// refers to. They are immutable, so they can be copied while writes go on; a
+// file deleted meanwhile keeps its blocks for a URL's life.
+func (s *Server) backup(ctx context.Context, send func(*backupMessage) error) error {
+	t, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	last, _ := t.Last()
+	img := &backupWriter{name: filepath.Join(imageDir, imageName(last)), send: send}
+	if err := t.WriteImage(img); err != nil {
+		return err
+	}
+	if err := img.end(); err != nil {
+		return err
+	}
+	if err := s.backupBlocks(ctx, t, send); err != nil {
+		return err
+	}
+	raw, err := toml.Marshal(versionInfo{
+		Format: FormatVersion, Namespace: hex.EncodeToString(s.dir.id[:]), By: "leasefs " + s.cfg.Version,
+		Created: s.cfg.Clock.Wall().UTC().Format(time.RFC3339), BackupTxID: last,
+	})
+	if err != nil {
+		return err
+	}
+	v := &backupWriter{name: versionFile, send: send}
+	if _, err := v.Write(raw); err != nil {
+		return err
+	}
+	if err := v.end(); err != nil {
+		return err
+	}
+	return send(&backupMessage{Txid: last})
+}
+
+func (s *Server) backupBlocks(ctx context.Context, t *namespace.Tree, send func(*backupMessage) error) error {
+	namer, ok := s.store.(interface{ FileName(key blockKey) string })
+	if !ok {
+		return nil // not kept in a folder of ours
+	}
+	var err error
+	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
+		err = s.backupBlock(ctx, filepath.Join(blocksDir, namer.FileName(b.Key)), b, send)
+		return err == nil && ctx.Err() == nil
+	})
+	return errors.Join(err, ctx.Err())
+}
+
+func (s *Server) backupBlock(ctx context.Context, name string, b namespace.Block, send func(*backupMessage) error) error {
+	rc, err := s.store.Get(ctx, b.Key, 0, -1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rc.Close() }()
+	w := &backupWriter{name: name, send: send}
+	if _, err := io.Copy(w, rc); err != nil {
+		return err
+	}
+	if w.crc != b.CRC {
+		return fmt.Errorf("block %d/%d is damaged in the store; leasefs admin fsck --blocks names its file", b.Key.Term, b.Key.Seq)
+	}
+	return w.end()
+}

@@ -1,0 +1,178 @@
+package namenode
+
+import (
+	"path"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/leasefs/leasefs/blockstore/local"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// metrics is all that /metrics shows. Counts of things come from the tree and
+// the lease table when they are asked for, so the hot path pays for calls only.
+type metrics struct {
+	registry *prometheus.Registry
+	latency  *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	shed     prometheus.Counter
+	panics   prometheus.Counter
+}
+
+func newMetrics(s *Server) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "leasefs_call_seconds", Help: "Time of a call in the namenode, waiting for the disk included.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 2, 16),
+		}, []string{"method"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leasefs_call_errors_total", Help: "Calls answered with an error, by its kind."}, []string{"method", "kind"}),
+		shed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_calls_shed_total", Help: "Calls told to retry because too many were under way."}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_panics_total", Help: "Calls that ended in a fault of the program; always worth a report."}),
+	}
+	m.registry.MustRegister(m.latency, m.errors, m.shed, m.panics,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stateCollector{s})
+	return m
+}
+
+func (m *metrics) observe(method string, took time.Duration, err error) {
+	op := opName(method)
+	m.latency.WithLabelValues(op).Observe(took.Seconds())
+	if err != nil {
+		m.errors.WithLabelValues(op, fserror.KindOf(err).String()).Inc()
+	}
+}
+
+// opName is a method's name as the command line calls the operation.
+func opName(method string) string {
+	name := path.Base(method)
+	switch name {
+	case "Delete":
+		return "rm"
+	case "Rename":
+		return "mv"
+	case "GetFile":
+		return "open"
+	case "List":
+		return "ls"
+	case "Summary":
+		return "du"
+	case "AppendTail":
+		return "flush"
+	case "AllocateBlock", "Commit":
+		return "write"
+	case "CloseAbandoned":
+		return "close"
+	case "RenewLease":
+		return "renew"
+	case "Collect":
+		return "gc"
+	}
+	return strings.ToLower(name)
+}
+
+// stateCollector reads the gauges off the state.
+type stateCollector struct{ s *Server }
+
+func gauge(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("leasefs_"+name, help, nil, nil)
+}
+
+var (
+	descReady      = gauge("ready", "1 while the namenode answers.")
+	descTerm       = gauge("term", "Number of this namenode's reign.")
+	descTxID       = gauge("txid", "Last journal record applied.")
+	descDurable    = gauge("durable_txid", "Last journal record that is on disk.")
+	descBacklog    = gauge("journal_backlog_bytes", "Bytes that wait for the journal's disk.")
+	descJournal    = gauge("journal_bytes", "Bytes of journal kept.")
+	descInodes     = gauge("inodes", "Files, directories and links, deleted ones not yet reclaimed included.")
+	descBlocks     = gauge("blocks", "Blocks of files.")
+	descOpen       = gauge("open_files", "Files open for write.")
+	descStored     = gauge("stored_bytes", "Bytes of files in blocks.")
+	descTail       = gauge("tail_bytes", "Bytes of files in the namenode's memory.")
+	descGarbage    = gauge("garbage_blocks", "Blocks that wait to be deleted.")
+	descDetached   = gauge("detached_subtrees", "Deleted directories whose memory is being given back.")
+	descSessions   = gauge("retry_sessions", "Client processes whose last answers are kept.")
+	descAllocated  = gauge("allocated_blocks", "Block keys handed out and neither committed nor given up.")
+	descLeases     = gauge("leases", "Leases that hold files.")
+	descConnected  = gauge("sessions_connected", "Client processes that have a stream.")
+	descOverdue    = gauge("lease_oldest_overdue_seconds", "How long the oldest lease past its hard limit waits for the monitor.")
+	descExpired    = gauge("leases_expired_total", "Leases ended at their hard limit.")
+	descRenewals   = gauge("lease_renewals_total", "Renewals.")
+	descSafeMode   = gauge("safe_mode", "1 in safe mode.")
+	descPressure   = gauge("space_short", "1 while disk or memory is short and nothing new is made.")
+	descPuts       = gauge("blocks_put_total", "Blocks written to the local store.")
+	descGets       = gauge("blocks_get_total", "Reads from the local store.")
+	descImageTxID  = gauge("image_txid", "Last record in the newest image.")
+	allDescriptors = []*prometheus.Desc{
+		descReady, descTerm, descTxID, descDurable, descBacklog, descJournal, descInodes, descBlocks, descOpen, descStored, descTail,
+		descGarbage, descDetached, descSessions, descAllocated, descLeases, descConnected, descOverdue, descExpired, descRenewals,
+		descSafeMode, descPressure, descPuts, descGets, descImageTxID,
+	}
+)
+
+// Describe implements prometheus.Collector.
+func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range allDescriptors {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.s
+	set := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	set(descReady, flag(s.ready.Load()))
+	if !s.ready.Load() {
+		return
+	}
+	s.mu.RLock()
+	n := s.tree.Counts()
+	last, _ := s.tree.Last()
+	safe := s.tree.SafeMode()
+	images := s.tree.Images()
+	s.mu.RUnlock()
+	ls := s.leases.Stats()
+	total, _ := s.journal.Size()
+	set(descTerm, float64(s.term))
+	set(descTxID, float64(last))
+	set(descDurable, float64(s.journal.Durable()))
+	set(descBacklog, float64(s.journal.Backlog()))
+	set(descJournal, float64(total))
+	set(descInodes, float64(n.Inodes))
+	set(descBlocks, float64(n.Blocks))
+	set(descOpen, float64(n.Open))
+	set(descStored, float64(n.StoredBytes))
+	set(descTail, float64(n.TailBytes))
+	set(descGarbage, float64(n.Garbage))
+	set(descDetached, float64(n.Detached))
+	set(descSessions, float64(n.Sessions))
+	set(descAllocated, float64(s.allocs.len()))
+	set(descLeases, float64(ls.Leases))
+	set(descConnected, float64(ls.Connected))
+	set(descOverdue, ls.OldestOverdue.Seconds())
+	set(descExpired, float64(ls.Expired))
+	set(descRenewals, float64(ls.Renewals))
+	set(descSafeMode, flag(safe))
+	set(descPressure, flag(s.pressure.why.Load() != nil))
+	if len(images) > 0 {
+		set(descImageTxID, float64(images[len(images)-1].TxID))
+	}
+	if st, ok := s.store.(*local.Store); ok {
+		stats := st.Stats()
+		set(descPuts, float64(stats.Puts))
+		set(descGets, float64(stats.Gets))
+	}
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,293 @@
+package namenode
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"io"
+	rtmetrics "runtime/metrics"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// Status tells how the namenode is; everybody may ask, also while it starts.
+func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	resp := &pb.StatusResponse{Address: s.Addr(), Role: "starting", Version: s.cfg.Version}
+	if !s.ready.Load() {
+		return resp, nil
+	}
+	s.mu.RLock()
+	n := s.tree.Counts()
+	last, _ := s.tree.Last()
+	safe := s.tree.SafeMode()
+	images := s.tree.Images()
+	s.mu.RUnlock()
+	ls := s.leases.Stats()
+	resp.Role, resp.Term = "active", s.term
+	resp.Txid, resp.DurableTxid = last, s.journal.Durable()
+	resp.Inodes, resp.Files, resp.Directories, resp.Blocks = uint64(n.Inodes), uint64(n.Files), uint64(n.Dirs), uint64(n.Blocks)
+	resp.OpenFiles, resp.Leases, resp.Sessions = uint64(n.Open), uint64(ls.Leases), uint64(ls.Connected)
+	resp.UptimeMs = (s.cfg.Clock.Mono() - s.activated).Milliseconds()
+	resp.NamespaceId = hex.EncodeToString(s.dir.id[:])
+	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks = n.TailBytes, n.StoredBytes, uint64(n.Garbage)
+	resp.OldestOverdueMs = ls.OldestOverdue.Milliseconds()
+	if safe {
+		resp.SafeMode, resp.SafeModeWhy = true, "entered by an operator"
+	}
+	if len(images) > 0 {
+		resp.ImageTxid = images[len(images)-1].TxID
+	}
+	resp.DiskFree, resp.DiskTotal, _ = s.store.Usage(ctx)
+	_, resp.JournalBytes = s.journal.Size()
+	resp.HeapBytes = heapBytes()
+	return resp, nil
+}
+
+// heapBytes is what live and not yet collected objects take.
+func heapBytes() int64 {
+	sample := []rtmetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	rtmetrics.Read(sample)
+	return int64(sample[0].Value.Uint64()) //nolint:gosec // fits
+}
+
+// Checkpoint writes an image now.
+func (s *service) Checkpoint(ctx context.Context, r *pb.CheckpointRequest) (*pb.CheckpointResponse, error) {
+	if err := s.admin(ctx, r.GetCaller()); err != nil {
+		return nil, err
+	}
+	began := s.cfg.Clock.Mono()
+	img, err := s.checkpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CheckpointResponse{Txid: img.TxID, Bytes: img.Size, DurationMs: (s.cfg.Clock.Mono() - began).Milliseconds()}, nil
+}
+
+// SafeMode enters, leaves or tells of safe mode. It is journalled: a restart
+// does not end it.
+func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.SafeModeResponse, error) {
+	if r.GetAction() != pb.SafeModeRequest_ACTION_GET {
+		if err := s.admin(ctx, r.GetCaller()); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.checkActive(); err != nil {
+		return nil, err
+	}
+	var on bool
+	switch r.GetAction() {
+	case pb.SafeModeRequest_ACTION_ENTER, pb.SafeModeRequest_ACTION_LEAVE:
+		on = r.GetAction() == pb.SafeModeRequest_ACTION_ENTER
+		if err := s.setSafeMode(ctx, on); err != nil {
+			return nil, err
+		}
+	case pb.SafeModeRequest_ACTION_GET:
+		s.mu.RLock()
+		on = s.tree.SafeMode()
+		s.mu.RUnlock()
+	default:
+		return nil, fserror.New(fserror.InvalidArgument, "safemode", "", "unknown action %d", r.GetAction())
+	}
+	resp := &pb.SafeModeResponse{On: on}
+	if on {
+		resp.Why = "entered by an operator"
+	}
+	return resp, nil
+}
+
+func (s *Server) setSafeMode(ctx context.Context, on bool) error {
+	_, err := s.own(ctx, func() (namespace.Op, error) {
+		if s.tree.SafeMode() == on {
+			return nil, nil
+		}
+		if on {
+			s.leases.Suspend()
+		} else {
+			s.leases.Resume()
+		}
+		return &namespace.OpSafeMode{On: on}, nil
+	})
+	return err
+}
+
+// Fsck checks the tree against itself, the lease table and the block store.
+func (s *service) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb.FsckResponse]) error {
+	ctx := stream.Context()
+	if err := s.admin(ctx, r.GetCaller()); err != nil {
+		return err
+	}
+	f := &fsck{Server: s.Server, ctx: ctx, send: stream.Send, sum: &pb.FsckSummary{}, read: r.GetBlocks()}
+	if err := f.whole(); err != nil {
+		return err
+	}
+	path := r.GetPath()
+	if path == "" {
+		path = "/"
+	}
+	if err := s.walk(ctx, r.GetCaller(), path, f.inode); err != nil {
+		return err
+	}
+	return stream.Send(&pb.FsckResponse{Summary: f.sum})
+}
+
+type fsck struct {
+	*Server
+	ctx  context.Context //nolint:containedctx // one run's
+	send func(*pb.FsckResponse) error
+	sum  *pb.FsckSummary
+	read bool
+}
+
+func (f *fsck) problem(path, format string, args ...any) error {
+	f.sum.Problems++
+	return f.send(&pb.FsckResponse{Path: path, Problem: fmt.Sprintf(format, args...)})
+}
+
+// whole checks what concerns no single path.
+func (f *fsck) whole() error {
+	t, err := f.snapshot(f.ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range append(t.Check(), f.leases.Check()...) {
+		if err := f.problem("/", "%s", p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fsck) inode(path string, a namespace.Attr) error {
+	f.sum.Inodes++
+	if a.Open != nil {
+		if _, ok := f.leases.State(uint64(a.ID)); !ok && f.stillOpen(*a.Open) {
+			if err := f.problem(path, "open for write by %s, but not in the lease table", a.Open.Holder.Client); err != nil {
+				return err
+			}
+		}
+	}
+	if a.Type != namespace.TypeFile || a.Blocks == 0 {
+		return nil
+	}
+	var v namespace.FileView
+	c := &namespace.Call{Super: true}
+	if err := f.Server.read(f.ctx, c, func() (err error) { v, err = f.tree.FileInode(c, a.ID); return err }); err != nil {
+		return nil //nolint:nilerr // deleted meanwhile
+	}
+	var off int64
+	for _, b := range v.Blocks {
+		f.sum.Blocks++
+		if err := f.block(b); err != nil {
+			if err := f.problem(path, "block %d/%d at offset %d: %v", b.Key.Term, b.Key.Seq, off, err); err != nil {
+				return err
+			}
+		}
+		off += int64(b.Used)
+	}
+	return nil
+}
+
+func (f *fsck) stillOpen(o namespace.OpenFile) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	now, open := f.tree.OpenFile(o.Inode)
+	return open && now.Epoch == o.Epoch
+}
+
+func (f *fsck) block(b namespace.Block) error {
+	info, err := f.store.Stat(f.ctx, b.Key)
+	if err != nil {
+		return err
+	}
+	if info.Length != int64(b.Stored) {
+		return fmt.Errorf("has %d bytes in the store, %d were written", info.Length, b.Stored)
+	}
+	if !f.read {
+		return nil
+	}
+	object, err := f.fetchBlock(f.ctx, b)
+	f.sum.BytesVerified += int64(len(object))
+	return err
+}
+
+// fetchBlock reads a whole object and verifies it.
+func (s *Server) fetchBlock(ctx context.Context, b namespace.Block) ([]byte, error) {
+	rc, err := s.store.Get(ctx, b.Key, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rc.Close() }()
+	object := make([]byte, b.Stored)
+	if _, err := io.ReadFull(rc, object); err != nil {
+		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is shorter than the %d bytes written: %v", b.Key.Term, b.Key.Seq, b.Stored, err)
+	}
+	return object, blockstore.Verify(b.Key, object, b.CRC)
+}
+
+// Collect runs the block collector now.
+func (s *service) Collect(ctx context.Context, r *pb.CollectRequest) (*pb.CollectResponse, error) {
+	if err := s.admin(ctx, r.GetCaller()); err != nil {
+		return nil, err
+	}
+	return s.collectAll(ctx)
+}
+
+// Backup streams a folder from which a namenode can be started.
+func (s *service) Backup(r *pb.BackupRequest, stream grpc.ServerStreamingServer[pb.BackupResponse]) error {
+	if err := s.admin(stream.Context(), r.GetCaller()); err != nil {
+		return err
+	}
+	return s.backup(stream.Context(), stream.Send)
+}
+
+const backupPiece = 256 << 10
+
+// backupWriter sends what is written to it as one file.
+type backupWriter struct {
+	name string
+	send func(*pb.BackupResponse) error
+	crc  uint32
+}
+
+func (w *backupWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		piece := rest[:min(len(rest), backupPiece)]
+		if err := w.send(&pb.BackupResponse{Name: w.name, Data: piece}); err != nil {
+			return 0, err
+		}
+		rest = rest[len(piece):]
+	}
+	w.crc = crc32.Update(w.crc, castagnoli, p)
+	return len(p), nil
+}
+
+func (w *backupWriter) end() error {
+	return w.send(&pb.BackupResponse{Name: w.name, Last: true, Crc32C: w.crc})
+}
+
+// repairLeases makes sure that the lease table knows the open files after the
+// given one, at most limit of them; it returns where to go on, 0 at the end.
+func (s *Server) repairLeases(after namespace.InodeID, limit int) (last namespace.InodeID) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := 0
+	s.tree.OpenFilesAfter(after, func(f namespace.OpenFile) bool {
+		if _, known := s.leases.State(uint64(f.Inode)); !known {
+			s.log.Warn("an open file was missing in the lease table", "inode", f.Inode, "epoch", f.Epoch)
+			s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
+		}
+		n++
+		last = f.Inode
+		return n < limit
+	})
+	if n < limit {
+		return 0
+	}
+	return last
+}

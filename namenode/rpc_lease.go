@@ -1,0 +1,270 @@
+package namenode
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// maxRenewSet bounds the open set that one renewal may list.
+const maxRenewSet = 200_000
+
+// sessionTable knows which stream is a session's current one: when a client
+// reconnects, the end of its old stream must not disconnect it.
+type sessionTable struct {
+	mu      sync.Mutex
+	streams map[leasemanager.SessionID]uint64
+	next    uint64
+}
+
+// begin makes a stream its session's current one. connect runs under the
+// table's lock, as disconnect does in end, so that the lease table hears of
+// streams in the order in which they became current.
+func (t *sessionTable) begin(id leasemanager.SessionID, connect func()) (stream uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.streams == nil {
+		t.streams = map[leasemanager.SessionID]uint64{}
+	}
+	t.next++
+	t.streams[id] = t.next
+	connect()
+	return t.next
+}
+
+// end runs disconnect if the stream was the session's current one.
+func (t *sessionTable) end(id leasemanager.SessionID, stream uint64, disconnect func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.streams[id] == stream {
+		delete(t.streams, id)
+		disconnect()
+	}
+}
+
+// Session serves one client process: Hello, then renewals, until it ends.
+func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
+	ctx := stream.Context()
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := first.GetHello()
+	if hello == nil {
+		return fserror.New(fserror.InvalidArgument, "session", "", "the first message must be Hello")
+	}
+	if err := s.checkActive(); err != nil {
+		return err
+	}
+	if _, err := s.caller(ctx, hello.GetCaller()); err != nil {
+		return err
+	}
+	h, err := holder(hello.GetCaller())
+	if err != nil {
+		return err
+	}
+	lh := lmHolder(h)
+	id := s.sessions.begin(lh.Session, func() { s.leases.Connect(lh) })
+	defer s.sessions.end(lh.Session, id, func() { s.leases.Disconnect(lh.Session) })
+	if err := stream.Send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: s.welcome()}}); err != nil {
+		return err
+	}
+	// The handler must end with the namenode, also while nothing is received;
+	// its end makes Recv return, so the goroutine ends too.
+	ended := make(chan error, 1)
+	go func() { ended <- s.serveSession(stream, lh) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-s.stopping.Done():
+		return s.checkActive()
+	}
+}
+
+func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], h leasemanager.Holder) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r := m.GetRenew()
+		if r == nil {
+			return fserror.New(fserror.InvalidArgument, "session", "", "an unknown message on the session stream; the client is newer than the namenode")
+		}
+		if len(r.GetSession()) == 0 {
+			r.Session = h.Session[:]
+		}
+		resp := &pb.SessionResponse{}
+		if out, err := s.renew(stream.Context(), r); err != nil {
+			resp.Kind = &pb.SessionResponse_Error{Error: wire.Detail(fserror.With(err, "renew", ""))}
+		} else {
+			resp.Kind = &pb.SessionResponse_Renewed{Renewed: out}
+		}
+		if err := stream.Send(resp); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Server) welcome() *pb.Welcome {
+	soft, hard, every := s.leases.Limits()
+	return &pb.Welcome{
+		NamespaceId: hex.EncodeToString(s.dir.id[:]), Term: s.term,
+		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), RenewEveryMs: every.Milliseconds(),
+		BlockSize: s.cfg.BlockSize, MaxTail: int64(s.cfg.MaxTail), MaxMessage: MaxMessage, SmallFile: SmallFile,
+	}
+}
+
+// RenewLease renews all open files of a session in one call.
+func (s *service) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
+	if err := s.checkActive(); err != nil {
+		return nil, err
+	}
+	return s.renew(ctx, r)
+}
+
+func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
+	if err := s.checkActive(); err != nil {
+		return nil, err
+	}
+	req := leasemanager.Renewal{Version: r.GetVersion(), HasSet: r.GetHasSet()}
+	if len(r.GetSession()) != len(req.Session) {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request's session id has %d bytes, not %d", len(r.GetSession()), len(req.Session))
+	}
+	copy(req.Session[:], r.GetSession())
+	if len(r.GetOpen()) > maxRenewSet {
+		return nil, fserror.New(fserror.TooLarge, "", "", "a session has at most %d open files, not %d", maxRenewSet, len(r.GetOpen()))
+	}
+	if r.GetHasSet() {
+		req.Open = make([]leasemanager.Ref, len(r.GetOpen()))
+		for i, o := range r.GetOpen() {
+			req.Open[i] = leasemanager.Ref{Inode: o.GetInode(), Epoch: o.GetEpoch()}
+		}
+	}
+	out := s.leases.Renew(req)
+	if out.Ending {
+		return nil, &fserror.Error{Kind: fserror.Retry, Message: "the lease is past its hard limit and is being ended", RetryAfter: 50 * time.Millisecond}
+	}
+	soft, hard, _ := s.leases.Limits()
+	resp := &pb.RenewLeaseResponse{
+		UnknownSession: out.UnknownSession, WantSet: out.WantSet, NextRenewalMs: out.Next.Milliseconds(),
+		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), Seq: r.GetSeq(),
+	}
+	for _, u := range out.Unknown {
+		resp.Unknown = append(resp.Unknown, &pb.OpenRef{Inode: u.Inode, Epoch: u.Epoch})
+	}
+	for _, l := range out.Lost {
+		f := &pb.LostFile{Inode: l.Inode, Epoch: l.Epoch, Reason: l.Reason}
+		if l.By != nil {
+			f.NewHolder = holderInfo(*l.By, 0, 0)
+		}
+		resp.Lost = append(resp.Lost, f)
+	}
+	if len(resp.Lost) == 0 && len(resp.Unknown) == 0 {
+		return resp, nil
+	}
+	// A loss is told only when the record that made it is durable.
+	s.mu.RLock()
+	last, _ := s.tree.Last()
+	s.mu.RUnlock()
+	return resp, s.waitDurable(ctx, last)
+}
+
+// ListLeases lists leases in the order of their ids.
+func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.leaseFilter(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	infos, next := s.leases.List(f)
+	resp := &pb.ListLeasesResponse{}
+	if next != 0 {
+		resp.NextCursor = strconv.FormatUint(next, 10)
+	}
+	err = s.read(ctx, c, func() error {
+		for _, in := range infos {
+			resp.Leases = append(resp.Leases, s.lease(in))
+		}
+		return nil
+	})
+	return resp, err
+}
+
+const maxLeaseFiles = 1000
+
+func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
+	f := leasemanager.Filter{Limit: clampLimit(r.GetLimit(), 100, 1000), SoftExpired: r.GetExpired(), MaxFiles: maxLeaseFiles}
+	if r.GetCursor() != "" {
+		n, err := strconv.ParseUint(r.GetCursor(), 10, 64)
+		if err != nil {
+			return f, fserror.New(fserror.InvalidArgument, "", "", "%q is no cursor of this call", r.GetCursor())
+		}
+		f.After = n
+	}
+	if r.GetLease() != "" {
+		n, err := strconv.ParseUint(r.GetLease(), 16, 64)
+		if err != nil || n == 0 {
+			return f, fserror.New(fserror.InvalidArgument, "", "", "%q is no lease id", r.GetLease())
+		}
+		f.LeaseID = n
+	}
+	if r.GetPath() != "" {
+		id, err := s.inodeOf(ctx, c, r.GetPath())
+		if err != nil {
+			return f, err
+		}
+		st, ok := s.leases.State(uint64(id))
+		if !ok {
+			return f, fserror.New(fserror.NotFound, "", r.GetPath(), "nobody has it open for write")
+		}
+		f.LeaseID = st.LeaseID
+	}
+	if h := r.GetHolder(); h != "" {
+		f.Client = h
+		if raw, err := hex.DecodeString(strings.ToLower(h)); err == nil && len(raw) == len(leasemanager.SessionID{}) {
+			id := leasemanager.SessionID(raw)
+			f.Client, f.Session = "", &id
+		}
+	}
+	return f, nil
+}
+
+func (s *Server) lease(in leasemanager.Info) *pb.Lease {
+	out := &pb.Lease{
+		Id: leaseID(in.ID), Holder: holderInfo(in.Holder, in.Since, in.Idle),
+		SoftExpired: in.SoftExpired, HardExpired: in.HardExpired, Connected: in.Connected, FileCount: uint64(max(in.Files, 0)),
+	}
+	for _, ref := range in.Refs {
+		path, ok := s.tree.Path(namespace.InodeID(ref.Inode))
+		if !ok {
+			path = "(deleted)"
+		}
+		out.Files = append(out.Files, &pb.LeaseFile{Path: path, Inode: ref.Inode, Epoch: ref.Epoch})
+	}
+	return out
+}
+
+// leaseID is how a lease's id is shown: hexadecimal, as etcd's.
+func leaseID(id uint64) string { return strconv.FormatUint(id, 16) }
+
+func hexSession(id namespace.SessionID) string { return hex.EncodeToString(id[:]) }

@@ -1,0 +1,191 @@
+package namenode
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+const maxConcat = 1000
+
+// mutate is the shape of all changes of the tree that open no file.
+func (s *Server) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, req proto.Message, clearCall func(), grows bool,
+	plan func(*namespace.Call) (namespace.Op, error),
+) (*pb.MutateResponse, error) {
+	c, err := s.caller(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	id, err := callID(call, req, clearCall)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.change(ctx, id, c, grows, func() (namespace.Op, error) { return plan(c) })
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.MutateResponse{Txid: out.TxID}
+	if out.Inode != 0 {
+		resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Length: out.Length}
+	}
+	return resp, nil
+}
+
+// Mkdir makes a directory, with parents if asked.
+func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResponse, error) {
+	m := uint16(defaultDirMode)
+	if r.GetHasMode() {
+		var err error
+		if m, err = mode(r.GetMode()); err != nil {
+			return nil, err
+		}
+	}
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanMkdir(c, r.GetPath(), m, r.GetParents()))
+	})
+}
+
+// Rename moves a file or directory. A file open for write goes on under its
+// new name; one that is replaced loses its writer, as in POSIX.
+func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanRename(c, r.GetFrom(), r.GetTo(), r.GetOverwrite()))
+	})
+}
+
+// Delete takes a file or, if recursive, a directory with all below it out of
+// the tree at once; memory and blocks are given back behind.
+func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
+	if r.GetRecursive() {
+		if err := s.mayRemoveAll(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly()))) //nolint:gosec // an unknown type matches nothing
+	})
+	if err == nil {
+		s.wake(&s.reclaimWake)
+	}
+	return resp, err
+}
+
+// SetAttr is chmod, chown and utimes.
+func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateResponse, error) {
+	op := namespace.OpSetAttr{SetMode: r.GetSetMode(), User: r.GetUser(), Group: r.GetGroup(), SetMTime: r.GetSetMtime(), MTime: r.GetMtimeUnixMs()}
+	if len(op.User) > maxCallerName || len(op.Group) > maxCallerName {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "user or group name is over %d bytes", maxCallerName)
+	}
+	if op.SetMode {
+		var err error
+		if op.Mode, err = mode(r.GetMode()); err != nil {
+			return nil, err
+		}
+	}
+	if op.SetMTime && op.MTime == 0 {
+		op.MTime = s.cfg.Clock.Wall().UnixMilli()
+	}
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanSetAttr(c, r.GetPath(), r.GetFollow(), op))
+	})
+}
+
+// Symlink makes a symbolic link.
+func (s *service) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanSymlink(c, r.GetPath(), r.GetTarget(), r.GetParents()))
+	})
+}
+
+// Truncate shrinks a closed file.
+func (s *service) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		op, err := s.tree.PlanTruncate(c, r.GetPath(), r.GetLength())
+		return s.orHeld(op, err)
+	})
+}
+
+func (s *Server) orHeld(op *namespace.OpTruncate, err error) (namespace.Op, error) {
+	if err != nil {
+		return nil, s.withLease(err)
+	}
+	return orNil(op, nil)
+}
+
+// Concat moves the blocks of the sources to the end of the target. Tails that
+// would come to stand in the middle are sealed into blocks first.
+func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateResponse, error) {
+	if n := len(r.GetSources()); n < 1 || n > maxConcat {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "concat takes 1 to %d sources, not %d", maxConcat, n)
+	}
+	call := r.GetCall()
+	for range 3 {
+		var unsealed []namespace.InodeID
+		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+			op, err := s.tree.PlanConcat(c, r.GetTarget(), r.GetSources())
+			if err != nil {
+				return nil, s.withLease(err)
+			}
+			if unsealed = s.tree.ConcatNeedsSeal(op); len(unsealed) > 0 {
+				return nil, fserror.New(fserror.Retry, "", "", "the files change while they are being joined; try again")
+			}
+			return op, nil
+		})
+		if len(unsealed) == 0 {
+			return resp, err
+		}
+		for _, id := range unsealed {
+			if err := s.seal(ctx, id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, fserror.New(fserror.Retry, "", "", "the files change while they are being joined; try again")
+}
+
+// withLease adds to a HELD error what the lease table knows of the holder.
+func (s *Server) withLease(err error) error {
+	held, ok := asHeld(err)
+	if !ok || held.Path == "" {
+		return err
+	}
+	a, serr := s.tree.Stat(&namespace.Call{Super: true}, held.Path, true)
+	if serr != nil || a.Open == nil {
+		return err
+	}
+	_, st := s.mayTake(*a.Open, namespace.Holder{})
+	return s.held(held.Path, *a.Open, st)
+}
+
+// removeSlice is how many inodes one look at a subtree's permissions covers
+// under the lock.
+const removeSlice = 2000
+
+// mayRemoveAll checks, a slice at a time, that the caller may write every
+// non-empty directory below the path, as rm -r would find out on its way.
+func (s *Server) mayRemoveAll(ctx context.Context, r *pb.DeleteRequest) error {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil || c.Super {
+		return err
+	}
+	var check namespace.RemoveCheck
+	for done := false; !done; {
+		err := s.read(ctx, c, func() (err error) {
+			a, err := s.tree.Stat(c, r.GetPath(), false)
+			if err != nil || a.Type != namespace.TypeDir {
+				done = true // the change itself says what is wrong
+				return nil  //nolint:nilerr // see above
+			}
+			done, err = s.tree.CanRemoveAll(c, a.ID, &check, removeSlice)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,625 @@
+package namenode
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+const (
+	defaultFileMode = 0o644
+	defaultDirMode  = 0o755
+	maxAllocate     = 16
+	maxCreateMany   = 1000
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Create makes a new file, see the wire contract.
+func (s *service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResponse, error) {
+	out, req, wait, err := s.create(ctx, r)
+	if werr := s.waitDurable(ctx, wait); werr != nil {
+		return nil, werr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return opened(out, req.Holder, req.Close), nil
+}
+
+// create does all of a create but waiting for the disk; the caller waits until
+// the txid it returns is durable, also when there is an error.
+func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, req namespace.CreateRequest, wait uint64, err error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return out, req, 0, err
+	}
+	if req, err = createRequest(r); err != nil {
+		return out, req, 0, err
+	}
+	id, err := callID(r.GetCall(), r, func() { r.Call = nil })
+	if err != nil {
+		return out, req, 0, err
+	}
+	out, wait, err = s.begin(id, c, true, func() (namespace.Op, error) {
+		op, err := s.tree.PlanCreate(c, req)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.checkTailBudget(len(op.Data)); err != nil {
+			return nil, err
+		}
+		if op.Replace != 0 {
+			if err := s.mayReplace(r, op.Replace, req.Holder); err != nil {
+				return nil, err
+			}
+		}
+		return op, nil
+	})
+	return out, req, wait, err
+}
+
+// createRequest checks what the tree does not.
+func createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
+	req := namespace.CreateRequest{
+		Path: r.GetPath(), Mode: defaultFileMode, DirMode: defaultDirMode,
+		Overwrite: r.GetOverwrite() || r.GetSteal(), Parents: r.GetParents(), Close: r.GetClose(),
+		Data: r.GetData(), MTime: r.GetMtimeUnixMs(),
+	}
+	if len(r.GetData()) > SmallFile {
+		return req, fserror.New(fserror.TooLarge, "", "", "a create carries at most %d bytes, not %d; write the rest afterwards", SmallFile, len(r.GetData()))
+	}
+	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetDataCrc32C() {
+		return req, errChecksum(r.GetDataCrc32C(), r.GetData())
+	}
+	if r.GetHasMode() {
+		m, err := mode(r.GetMode())
+		if err != nil {
+			return req, err
+		}
+		req.Mode = m
+	}
+	h, err := holder(r.GetCaller())
+	if err != nil {
+		return req, err
+	}
+	req.Holder = h
+	_, err = rand.Read(req.Token[:])
+	return req, err
+}
+
+func errChecksum(want uint32, data []byte) error {
+	return fserror.New(fserror.InvalidArgument, "", "", "the request's bytes are damaged: their CRC32C is %08x, the request says %08x; send it again", crc32.Checksum(data, castagnoli), want)
+}
+
+func mode(m uint32) (uint16, error) {
+	if m > 0o7777 {
+		return 0, fserror.New(fserror.InvalidArgument, "", "", "mode %o is over 7777", m)
+	}
+	return uint16(m & 0o1777), nil //nolint:gosec // masked; setuid and setgid mean nothing here
+}
+
+// mayReplace decides whether a create with overwrite may replace a file that is
+// open: only with steal, or when its holder may be dispossessed anyway.
+func (s *Server) mayReplace(r *pb.CreateRequest, inode namespace.InodeID, by namespace.Holder) error {
+	f, open := s.tree.OpenFile(inode)
+	if !open || r.GetSteal() {
+		return nil
+	}
+	v, st := s.mayTake(f, by)
+	if v == leasemanager.Takeable || v == leasemanager.Free {
+		return nil
+	}
+	return s.held(r.GetPath(), f, st)
+}
+
+// mayTake asks the lease table, after making sure that it knows the file: the
+// inode is the truth, the table an index that repairs itself from it.
+func (s *Server) mayTake(f namespace.OpenFile, by namespace.Holder) (leasemanager.Verdict, leasemanager.State) {
+	v, st := s.leases.MayTake(uint64(f.Inode), lmHolder(by))
+	if v == leasemanager.Free {
+		s.log.Warn("an open file was missing in the lease table", "inode", f.Inode, "epoch", f.Epoch)
+		s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
+		v, st = s.leases.MayTake(uint64(f.Inode), lmHolder(by))
+	}
+	return v, st
+}
+
+// opened makes the answer of Create and Append, also of a repeated one.
+func opened(out applied, h namespace.Holder, closed bool) *pb.OpenResponse {
+	resp := &pb.OpenResponse{Length: out.Length, BlocksLength: out.BlocksLength, TookOver: out.Flag}
+	if !closed {
+		resp.Writer = &pb.WriterId{Inode: uint64(out.Inode), Epoch: out.TxID, Token: out.Token[:], Session: h.Session[:]}
+	}
+	resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Type: pb.FileType_FILE_TYPE_FILE, Length: out.Length}
+	return resp
+}
+
+// CreateMany makes many whole files in one call. Each is journalled on its own;
+// all wait for the disk together.
+func (s *service) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
+	if len(r.GetFiles()) > maxCreateMany {
+		return nil, fserror.New(fserror.TooLarge, "", "", "a call makes at most %d files, not %d", maxCreateMany, len(r.GetFiles()))
+	}
+	resp := &pb.CreateManyResponse{Results: make([]*pb.CreateResult, len(r.GetFiles()))}
+	var wait uint64
+	for i, f := range r.GetFiles() {
+		f.Close = true
+		out, _, w, err := s.create(ctx, f)
+		wait = max(wait, w)
+		resp.Results[i] = &pb.CreateResult{Inode: uint64(out.Inode)}
+		if err != nil {
+			resp.Results[i] = &pb.CreateResult{Error: wire.Detail(fserror.With(err, "create", f.GetPath()))}
+		}
+	}
+	return resp, s.waitDurable(ctx, wait)
+}
+
+// Append opens an existing file for write at its end.
+func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResponse, error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	h, err := holder(r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	wait := time.Duration(r.GetWaitMs()) * time.Millisecond
+	call := r.GetCall()
+	id, err := callID(call, r, func() { r.Call = nil })
+	if err != nil {
+		return nil, err
+	}
+	var token namespace.Token
+	if _, err := rand.Read(token[:]); err != nil {
+		return nil, err
+	}
+	try := func() (applied, error) {
+		return s.change(ctx, id, c, true, func() (namespace.Op, error) { return s.planAppend(c, r, h, token) })
+	}
+	out, err := try()
+	if errors.Is(err, fserror.Held) && wait > 0 {
+		out, err = s.waitFor(ctx, c, r.GetPath(), wait, err, try)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return opened(out, h, false), nil
+}
+
+func (s *Server) planAppend(c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
+	a, err := s.tree.PlanOpen(c, r.GetPath())
+	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
+		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
+			return nil, notAtEnd(r.GetPath(), 0, r.GetExpectedLength())
+		}
+		req := namespace.CreateRequest{Path: r.GetPath(), Mode: defaultFileMode, DirMode: defaultDirMode, Parents: r.GetParents(), Holder: h, Token: token}
+		if r.GetHasMode() {
+			if req.Mode, err = mode(r.GetMode()); err != nil {
+				return nil, err
+			}
+		}
+		return orNil(s.tree.PlanCreate(c, req))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if a.Open != nil {
+		if v, st := s.mayTake(*a.Open, h); v != leasemanager.Takeable {
+			err := s.held(r.GetPath(), *a.Open, st)
+			if v == leasemanager.SameSession {
+				err = fserror.New(fserror.Held, "", r.GetPath(), "this client process has the file open for write already; close that writer first")
+			}
+			return nil, err
+		}
+	}
+	if r.GetHasExpectedLength() && a.Length != r.GetExpectedLength() {
+		return nil, notAtEnd(r.GetPath(), a.Length, r.GetExpectedLength())
+	}
+	return &namespace.OpOpen{Inode: a.ID, Holder: h, Token: token}, nil
+}
+
+// orNil keeps a typed nil from becoming an op.
+func orNil[T any, P interface {
+	*T
+	namespace.Op
+}](op P, err error) (namespace.Op, error) {
+	if op == nil || err != nil {
+		return nil, err
+	}
+	return op, nil
+}
+
+func notAtEnd(path string, length, expected int64) error {
+	return &fserror.Error{Kind: fserror.NotAtEnd, Path: path, Length: length, Message: fmt.Sprintf("the length is %d, not %d as expected", length, expected)}
+}
+
+// waitFor tries again in the file's queue until the wait is over: at each
+// freeing of the file, and when its holder can be dispossessed.
+func (s *Server) waitFor(ctx context.Context, c *namespace.Call, path string, wait time.Duration, held error, try func() (applied, error)) (applied, error) {
+	inode, err := s.inodeOf(ctx, c, path)
+	if err != nil {
+		return applied{}, err
+	}
+	w := s.waits.join(inode)
+	defer s.waits.leave(w)
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for first := s.waits.first(w); ; first = s.waits.first(w) {
+		if !first || w.tried {
+			if err := s.waitTurn(ctx, w, first, held, over.C); err != nil {
+				return applied{}, err
+			}
+		}
+		// The file may have been freed before we joined the queue, so the first
+		// in it tries at once.
+		w.tried = true
+		out, err := try()
+		if !errors.Is(err, fserror.Held) {
+			return out, err
+		}
+		held = err
+	}
+}
+
+// waitTurn waits until the waiter should look again. Only the first in the
+// queue goes by the clock, and looks at least once a second: an older session
+// of its own client name may have gone.
+func (s *Server) waitTurn(ctx context.Context, w *waiter, first bool, held error, over <-chan time.Time) error {
+	var takeable <-chan time.Time
+	var fe *fserror.Error
+	if first && errors.As(held, &fe) {
+		t := time.NewTimer(min(max(fe.TakeableIn, 10*time.Millisecond), time.Second))
+		defer t.Stop()
+		takeable = t.C
+	}
+	select {
+	case <-w.turn:
+		return nil
+	case <-takeable:
+		return nil
+	case <-over:
+		return held
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping.Done():
+		return s.checkActive()
+	}
+}
+
+func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, path string) (namespace.InodeID, error) {
+	var a namespace.Attr
+	err := s.read(ctx, c, func() (err error) {
+		a, err = s.tree.Stat(c, path, true)
+		return err
+	})
+	return a.ID, err
+}
+
+// writer checks a writer's identity under the lock and renews its session.
+func (s *Server) writer(c *namespace.Call, w namespace.Writer) error {
+	if err := s.tree.CheckWriter(c, w); err != nil {
+		return s.lost.name(err, w)
+	}
+	f, _ := s.tree.OpenFile(w.Inode)
+	if s.leases.Touch(leasemanager.SessionID(f.Holder.Session), uint64(w.Inode)) {
+		return nil
+	}
+	if st, known := s.leases.State(uint64(w.Inode)); known && st.Ending {
+		return &fserror.Error{Kind: fserror.LeaseLost, Reason: "expired", Message: "the lease was not renewed within its hard limit and is being ended; open the file again"}
+	}
+	s.leases.Open(lmHolder(f.Holder), uint64(w.Inode), f.Epoch)
+	return nil
+}
+
+func (s *Server) checkTailBudget(more int) error {
+	if s.tree.Counts().TailBytes+int64(more) <= s.cfg.TailBudget {
+		return nil
+	}
+	return &fserror.Error{Kind: fserror.Retry, Reason: "tail budget", RetryAfter: 100 * time.Millisecond,
+		Message: "the namenode's memory for unsealed bytes is used up; commit a block instead, or try again"}
+}
+
+// AppendTail makes a few bytes durable at the end of the file.
+func (s *service) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.AppendTailResponse, error) {
+	w, err := writerID(r.GetWriter())
+	if err != nil {
+		return nil, err
+	}
+	if crc32.Checksum(r.GetData(), castagnoli) != r.GetCrc32C() {
+		return nil, errChecksum(r.GetCrc32C(), r.GetData())
+	}
+	c := &namespace.Call{}
+	var length int64
+	out, err := s.change(ctx, namespace.CallID{}, c, true, func() (namespace.Op, error) {
+		if err := s.writer(c, w); err != nil {
+			return nil, err
+		}
+		op, n, err := s.tree.PlanAppendTail(c, w, r.GetOffset(), r.GetData(), s.cfg.MaxTail)
+		length = n
+		if op == nil || err != nil {
+			return nil, err
+		}
+		return op, s.checkTailBudget(len(r.GetData()))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !out.noop {
+		length = out.Length
+	}
+	return &pb.AppendTailResponse{Length: length}, nil
+}
+
+// AllocateBlock mints keys and signs URLs to put them to.
+func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest) (*pb.AllocateBlockResponse, error) {
+	w, err := writerID(r.GetWriter())
+	if err != nil {
+		return nil, err
+	}
+	if n := len(r.GetBlocks()); n < 1 || n > maxAllocate {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "a call allocates 1 to %d blocks, not %d", maxAllocate, n)
+	}
+	for _, b := range r.GetBlocks() {
+		if data, err := blockstore.DataLength(b.GetStoredLength()); err != nil || data > blockstore.MaxBlockSize || data < 1 {
+			return nil, fserror.New(fserror.InvalidArgument, "", "", "a block cannot have %d stored bytes (at most %d of data)", b.GetStoredLength(), blockstore.MaxBlockSize)
+		}
+	}
+	if err := s.pressure.refuse(); err != nil {
+		return nil, err
+	}
+	c := &namespace.Call{}
+	if err := s.read(ctx, c, func() error {
+		if err := s.checkSafeMode(); err != nil {
+			return err
+		}
+		return s.writer(c, w)
+	}); err != nil {
+		return nil, err
+	}
+	resp := &pb.AllocateBlockResponse{}
+	for _, b := range r.GetBlocks() {
+		t, err := s.allocate(w, b)
+		if err != nil {
+			return nil, err
+		}
+		resp.Targets = append(resp.Targets, t)
+	}
+	return resp, nil
+}
+
+func (s *Server) allocate(w namespace.Writer, b *pb.BlockIntent) (*pb.BlockTarget, error) {
+	key := s.allocs.mint(s.term, alloc{
+		inode: w.Inode, epoch: w.Epoch, stored: b.GetStoredLength(), crc: b.GetCrc32C(),
+		expires: s.cfg.Clock.Mono() + s.cfg.URLLife,
+	})
+	signed, err := s.store.SignPut(key, b.GetStoredLength(), b.GetCrc32C(), s.cfg.Clock.Wall().Add(s.cfg.URLLife))
+	if err != nil {
+		s.allocs.drop(key)
+		return nil, err
+	}
+	return &pb.BlockTarget{Term: key.Term, Seq: key.Seq, Url: signed.URL, Headers: flatten(signed.Header), ExpiresUnixMs: signed.Expires.UnixMilli()}, nil
+}
+
+func flatten(h http.Header) map[string]string {
+	if len(h) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(h))
+	for k := range h {
+		out[k] = h.Get(k)
+	}
+	return out
+}
+
+// Commit makes a block that was put part of the file.
+func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitResponse, error) {
+	w, err := writerID(r.GetWriter())
+	if err != nil {
+		return nil, err
+	}
+	b, err := blockOf(r.GetBlock())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkStored(ctx, b); err != nil {
+		return nil, err
+	}
+	c := &namespace.Call{}
+	var now namespace.Attr
+	out, err := s.change(ctx, namespace.CallID{}, c, false, func() (namespace.Op, error) {
+		if err := s.writer(c, w); err != nil {
+			return nil, err
+		}
+		op, err := s.tree.PlanCommit(c, w, r.GetOffset(), b, r.GetTailCovered(), r.GetTailCrc32C())
+		if err != nil {
+			return nil, err
+		}
+		if op == nil { // this very block is there already
+			now, err = s.tree.StatInode(c, w.Inode)
+			return nil, err
+		}
+		if err := s.mayCommit(w, b); err != nil {
+			return nil, err
+		}
+		s.allocs.drop(b.Key)
+		return op, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if out.noop {
+		return &pb.CommitResponse{Length: now.Length, BlocksLength: now.Length - now.TailLength}, nil
+	}
+	return &pb.CommitResponse{Length: out.Length, BlocksLength: out.BlocksLength}, nil
+}
+
+// checkStored makes sure that the store has the block whole, before the tree
+// says that it exists.
+func (s *Server) checkStored(ctx context.Context, b namespace.Block) error {
+	info, err := s.store.Stat(ctx, b.Key)
+	if errors.Is(err, fserror.NotFound) {
+		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d is not in the block store; put it before committing it", b.Key.Term, b.Key.Seq)
+	}
+	if err != nil {
+		return err
+	}
+	if info.Length != int64(b.Stored) {
+		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d has %d stored bytes, the request says %d", b.Key.Term, b.Key.Seq, info.Length, b.Stored)
+	}
+	return nil
+}
+
+// mayCommit decides whether a key may still become part of a file. A key of
+// this term must be one handed out to this writer. One of an earlier term may
+// have been handed out before a restart: until its URL is surely over, and
+// unless it was collected (the tree knows), it may.
+func (s *Server) mayCommit(w namespace.Writer, b namespace.Block) error {
+	refused := fserror.New(fserror.InvalidArgument, "", "", "block %d/%d was not allocated to this writer, or its time is over; allocate and put it anew", b.Key.Term, b.Key.Seq)
+	if b.Key.Term < s.term {
+		if s.cfg.Clock.Mono() > s.activated+s.cfg.URLLife {
+			return refused
+		}
+		return nil
+	}
+	a, ok := s.allocs.get(b.Key)
+	if !ok || a.inode != w.Inode || a.epoch != w.Epoch || a.stored != int64(b.Stored) || a.crc != b.CRC {
+		return refused
+	}
+	return nil
+}
+
+// Close ends writing.
+func (s *service) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseResponse, error) {
+	w, err := writerID(r.GetWriter())
+	if err != nil {
+		return nil, err
+	}
+	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetCrc32C() {
+		return nil, errChecksum(r.GetCrc32C(), r.GetData())
+	}
+	call := r.GetCall()
+	id, err := callID(call, r, func() { r.Call = nil })
+	if err != nil {
+		return nil, err
+	}
+	c := &namespace.Call{}
+	out, err := s.change(ctx, id, c, len(r.GetData()) > 0, func() (namespace.Op, error) {
+		if err := s.writer(c, w); err != nil {
+			return nil, err
+		}
+		op, err := s.tree.PlanClose(c, w, r.GetOffset(), r.GetData(), r.GetLength(), r.GetMtimeUnixMs(), s.cfg.MaxTail)
+		if err != nil {
+			return nil, err
+		}
+		if len(op.Data) > 0 {
+			if err := s.checkTailBudget(len(op.Data)); err != nil {
+				return nil, err
+			}
+		}
+		return op, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.CloseResponse{Length: out.Length}, nil
+}
+
+// CloseAbandoned closes a file that an earlier process of the same user and
+// client name left open. Closed already is no error.
+func (s *service) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	h, err := holder(r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	call := r.GetCall()
+	id, err := callID(call, r, func() { r.Call = nil })
+	if err != nil {
+		return nil, err
+	}
+	var length int64
+	out, err := s.change(ctx, id, c, false, func() (namespace.Op, error) {
+		a, err := s.tree.PlanOpen(c, r.GetPath())
+		if err != nil {
+			return nil, err
+		}
+		length = a.Length
+		if a.Open == nil {
+			return nil, nil
+		}
+		v, st := s.mayTake(*a.Open, h)
+		mine := a.Open.Holder.User == h.User && a.Open.Holder.Client == h.Client
+		if mine && (v == leasemanager.Takeable || v == leasemanager.SameSession) {
+			return &namespace.OpRecover{Inode: a.ID, Reason: "same client"}, nil
+		}
+		return nil, s.held(r.GetPath(), *a.Open, st)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !out.noop {
+		length = out.Length
+	}
+	return &pb.CloseResponse{Length: length}, nil
+}
+
+// Recover closes an abandoned file at its flushed length under a new epoch.
+func (s *service) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.RecoverResponse, error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	h, err := holder(r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	call := r.GetCall()
+	id, err := callID(call, r, func() { r.Call = nil })
+	if err != nil {
+		return nil, err
+	}
+	var length int64
+	out, err := s.change(ctx, id, c, false, func() (namespace.Op, error) {
+		a, err := s.tree.PlanOpen(c, r.GetPath())
+		if err != nil {
+			return nil, err
+		}
+		length = a.Length
+		if a.Open == nil {
+			return nil, nil
+		}
+		v, st := s.mayTake(*a.Open, h)
+		op := &namespace.OpRecover{Inode: a.ID, Reason: "soft limit"}
+		switch {
+		case v == leasemanager.Takeable || v == leasemanager.SameSession:
+		case r.GetForce():
+			op.Reason = "forced"
+		default:
+			return nil, s.held(r.GetPath(), *a.Open, st)
+		}
+		return op, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if out.noop {
+		return &pb.RecoverResponse{Length: length}, nil
+	}
+	return &pb.RecoverResponse{WasOpen: true, Length: out.Length, Epoch: out.TxID}, nil
+}

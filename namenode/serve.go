@@ -1,0 +1,200 @@
+package namenode
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// maxCall is how long one unary call may take in the namenode, waiting for a
+// holder included.
+const maxCall = 15 * time.Minute
+
+// service is the Server as gRPC sees it.
+type service struct {
+	pb.UnimplementedNamenodeServer
+	pb.UnimplementedAdminServer
+	*Server
+}
+
+func (s *Server) serve() {
+	s.grpcSrv = grpc.NewServer(s.grpcOptions()...)
+	svc := &service{Server: s}
+	pb.RegisterNamenodeServer(s.grpcSrv, svc)
+	pb.RegisterAdminServer(s.grpcSrv, svc)
+	hs := health.NewServer()
+	healthpb.RegisterHealthServer(s.grpcSrv, hs)
+	reflection.Register(s.grpcSrv)
+	s.httpSrv = &http.Server{
+		Handler:           s.httpHandler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+	}
+	s.ready.Store(true)
+	s.startBackground()
+	s.run("health", func(ctx context.Context) error {
+		<-ctx.Done()
+		hs.Shutdown()
+		return nil
+	})
+	s.run("grpc", func(context.Context) error { return s.grpcSrv.Serve(s.grpcLis) })
+	s.run("http", func(ctx context.Context) error {
+		lis := s.httpLis
+		if s.cfg.TLS != nil {
+			lis = tls.NewListener(lis, s.cfg.TLS)
+		}
+		if err := s.httpSrv.Serve(lis); ctx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+}
+
+func (s *Server) grpcOptions() []grpc.ServerOption {
+	opts := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.MaxConcurrentStreams(uint32(s.cfg.MaxStreams)), //nolint:gosec // configured
+		grpc.ConnectionTimeout(10 * time.Second),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
+	}
+	if s.cfg.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(s.cfg.TLS)))
+	}
+	return opts
+}
+
+// unary is around every unary call: limit, panic barrier, metrics, errors.
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
+	if n := s.inFlight.Add(1); n > int64(s.cfg.MaxInFlight) {
+		s.inFlight.Add(-1)
+		s.metrics.shed.Inc()
+		return nil, wire.ToStatus(&fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond})
+	}
+	began := s.cfg.Clock.Mono()
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.panicked(info.FullMethod, p)
+		}
+		s.inFlight.Add(-1)
+		s.metrics.observe(info.FullMethod, s.cfg.Clock.Mono()-began, err)
+		err = wire.ToStatus(withRequest(err, info.FullMethod, req))
+	}()
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, maxCall)
+		defer cancel()
+	}
+	return h(ctx, req)
+}
+
+func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.panicked(info.FullMethod, p)
+		}
+		err = wire.ToStatus(err)
+	}()
+	ctx, cancel := context.WithCancelCause(ss.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()
+	return h(srv, &boundStream{ss, ctx})
+}
+
+// boundStream has a context that ends with the namenode.
+type boundStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // a stream has one
+}
+
+func (b *boundStream) Context() context.Context { return b.ctx }
+
+func (s *Server) panicked(method string, p any) error {
+	s.metrics.panics.Inc()
+	s.log.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+	return fserror.New(fserror.Internal, "", "", "the namenode failed in this call; its log tells more")
+}
+
+// withRequest names the path in an error that does not.
+func withRequest(err error, method string, req any) error {
+	if err == nil {
+		return nil
+	}
+	var path string
+	switch r := req.(type) {
+	case interface{ GetPath() string }:
+		path = r.GetPath()
+	case interface{ GetFrom() string }:
+		path = r.GetFrom()
+	case interface{ GetTarget() string }:
+		path = r.GetTarget()
+	}
+	return fserror.With(err, opName(method), path)
+}
+
+// httpHandler serves blocks and the pages of an operator.
+func (s *Server) httpHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/", s.blockHandler)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.stopping.Err() == nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.ready.Load()) })
+	if s.cfg.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	}
+	return mux
+}
+
+func answer(w http.ResponseWriter, ok bool) {
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintln(w, "not ready")
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// baseURL is where clients reach the blocks.
+func (s *Server) baseURL() string {
+	scheme := "http://"
+	if s.cfg.TLS != nil {
+		scheme = "https://"
+	}
+	if s.cfg.AdvertiseHTTP != "" {
+		return scheme + s.cfg.AdvertiseHTTP
+	}
+	addr, ok := s.httpLis.Addr().(*net.TCPAddr)
+	if !ok || !addr.IP.IsUnspecified() {
+		return scheme + s.httpLis.Addr().String()
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "127.0.0.1"
+	}
+	return scheme + net.JoinHostPort(host, fmt.Sprint(addr.Port))
+}

@@ -1,0 +1,120 @@
+package namenode
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// waitTable knows who waits for a file: to be freed by its holder (in the order
+// of asking, one at a time), or to change. It holds entries only for files that
+// someone waits for.
+type waitTable struct {
+	mu     sync.Mutex
+	queues map[namespace.InodeID][]*waiter
+	change map[namespace.InodeID]*changeWait
+}
+
+// waiter is one who wants to open a file for write.
+type waiter struct {
+	inode namespace.InodeID
+	turn  chan struct{} // has an element when this waiter should try
+	tried bool
+}
+
+type changeWait struct {
+	ch    chan struct{}
+	users int
+}
+
+func newWaitTable() *waitTable {
+	return &waitTable{queues: map[namespace.InodeID][]*waiter{}, change: map[namespace.InodeID]*changeWait{}}
+}
+
+// join puts a waiter at the end of the file's queue.
+func (t *waitTable) join(inode namespace.InodeID) *waiter {
+	w := &waiter{inode: inode, turn: make(chan struct{}, 1)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queues[inode] = append(t.queues[inode], w)
+	return w
+}
+
+// first reports whether w heads its queue: only the first looks at the clock.
+func (t *waitTable) first(w *waiter) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.queues[w.inode]
+	return len(q) > 0 && q[0] == w
+}
+
+// leave takes a waiter out, with the file or without; the next one gets a turn
+// to look again.
+func (t *waitTable) leave(w *waiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.queues[w.inode]
+	if i := slices.Index(q, w); i >= 0 {
+		q = slices.Delete(q, i, i+1)
+	}
+	if len(q) == 0 {
+		delete(t.queues, w.inode)
+		return
+	}
+	t.queues[w.inode] = q
+	q[0].wake()
+}
+
+// freed gives the first in the queue its turn.
+func (t *waitTable) freed(inode namespace.InodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if q := t.queues[inode]; len(q) > 0 {
+		q[0].wake()
+	}
+}
+
+func (w *waiter) wake() {
+	select {
+	case w.turn <- struct{}{}:
+	default:
+	}
+}
+
+// waiting is how many wait for the file to be freed.
+func (t *waitTable) waiting(inode namespace.InodeID) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.queues[inode])
+}
+
+// watch returns a channel that is closed at the file's next change, and a
+// function to call when done with it.
+func (t *waitTable) watch(inode namespace.InodeID) (<-chan struct{}, func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.change[inode]
+	if c == nil {
+		c = &changeWait{ch: make(chan struct{})}
+		t.change[inode] = c
+	}
+	c.users++
+	return c.ch, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if c.users--; c.users == 0 && t.change[inode] == c {
+			delete(t.change, inode)
+		}
+	}
+}
+
+// changed tells all who watch the file.
+func (t *waitTable) changed(inode namespace.InodeID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.change[inode]; c != nil {
+		delete(t.change, inode)
+		close(c.ch)
+	}
+}
