@@ -1,0 +1,135 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// statusTime is how long Status waits for one namenode.
+const statusTime = 5 * time.Second
+
+// Status asks every namenode of the configuration, at once, how it is. One
+// that does not answer within five seconds has Err set. The error is that of
+// the context alone.
+func (f *FS) Status(ctx context.Context) ([]NamenodeStatus, error) {
+	eps := f.eps.configured(f.nconfigured)
+	out := make([]NamenodeStatus, len(eps))
+	var wg sync.WaitGroup
+	for i, ep := range eps {
+		wg.Go(func() { out[i] = f.statusOf(ctx, ep) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return out, contextError(ctx, "status", "", false)
+	}
+	return out, nil
+}
+
+func (f *FS) statusOf(ctx context.Context, ep *endpoint) NamenodeStatus {
+	out := NamenodeStatus{Address: ep.address}
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	r := new(pb.StatusResponse)
+	// One that was down a moment ago is asked for real, not from memory.
+	err := ep.conn().Invoke(ctx, pb.Admin_Status_FullMethodName, &pb.StatusRequest{Caller: f.caller}, r, grpc.StaticMethod())
+	if err != nil {
+		e, _ := answerOf(err)
+		out.Err = fserror.With(e, "status", ep.address)
+		return out
+	}
+	out.Listen, out.Role, out.Version, out.NamespaceID = r.GetAddress(), r.GetRole(), r.GetVersion(), r.GetNamespaceId()
+	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
+	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
+	out.Blocks, out.GarbageBlocks = r.GetBlocks(), r.GetGarbageBlocks()
+	out.Leases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetSessions(), r.GetOpenFiles()
+	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
+	out.SafeMode, out.SafeModeWhy = r.GetSafeMode(), r.GetSafeModeWhy()
+	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()
+	out.DiskFree, out.DiskTotal, out.HeapBytes = r.GetDiskFree(), r.GetDiskTotal(), r.GetHeapBytes()
+	return out
+}
+
+// Admin is what operators do. All of it needs the superuser: Permission
+// otherwise. It is safe for concurrent use.
+type Admin struct{ fs *FS }
+
+// Admin returns the operators' calls.
+func (f *FS) Admin() *Admin { return &Admin{fs: f} }
+
+// Checkpoint has the active namenode write an image of the tree now.
+func (a *Admin) Checkpoint(ctx context.Context) (CheckpointResult, error) {
+	r := new(pb.CheckpointResponse)
+	c := call{op: "checkpoint", attempt: noLimit}
+	if err := a.fs.call(ctx, &c, pb.Admin_Checkpoint_FullMethodName, &pb.CheckpointRequest{Caller: a.fs.caller}, r); err != nil {
+		return CheckpointResult{}, err
+	}
+	return CheckpointResult{TxID: r.GetTxid(), Bytes: r.GetBytes(), Duration: ms(r.GetDurationMs())}, nil
+}
+
+// SafeMode enters or leaves safe mode, in which changes are refused (Retry)
+// and no lease expires, or tells whether it is on.
+func (a *Admin) SafeMode(ctx context.Context, action SafeModeAction) (SafeModeState, error) {
+	req := &pb.SafeModeRequest{Caller: a.fs.caller, Action: pb.SafeModeRequest_ACTION_GET}
+	switch action {
+	case SafeModeGet:
+	case SafeModeEnter:
+		req.Action = pb.SafeModeRequest_ACTION_ENTER
+	case SafeModeLeave:
+		req.Action = pb.SafeModeRequest_ACTION_LEAVE
+	default:
+		return SafeModeState{}, fserror.New(fserror.InvalidArgument, "safemode", "", "unknown action %d", action)
+	}
+	r := new(pb.SafeModeResponse)
+	if err := a.fs.call(ctx, &call{op: "safemode"}, pb.Admin_SafeMode_FullMethodName, req, r); err != nil {
+		return SafeModeState{}, err
+	}
+	return SafeModeState{On: r.GetOn(), Why: r.GetWhy()}, nil
+}
+
+// Fsck checks what is below path (empty: everything) against itself and the
+// leases; with blocks, every block is read and verified too. Each problem goes
+// to fn, whose error ends the check and is returned.
+func (a *Admin) Fsck(ctx context.Context, path string, blocks bool, fn func(FsckProblem) error) (FsckSummary, error) {
+	if path != "" {
+		var err error
+		if path, err = clean("fsck", path); err != nil {
+			return FsckSummary{}, err
+		}
+	}
+	var sum *pb.FsckSummary
+	req := &pb.FsckRequest{Caller: a.fs.caller, Blocks: blocks, Path: path}
+	err := receive(ctx, a.fs, "fsck", path, func(ctx context.Context, ep *endpoint) (receiver[pb.FsckResponse], error) {
+		return pb.NewAdminClient(ep.conn()).Fsck(ctx, req)
+	}, func(m *pb.FsckResponse) (bool, error) {
+		if m.GetSummary() != nil {
+			sum = m.GetSummary()
+		}
+		if m.GetProblem() == "" || fn == nil {
+			return true, nil
+		}
+		err := fn(FsckProblem{Path: m.GetPath(), Problem: m.GetProblem()})
+		return err == nil, err
+	})
+	if err == nil && sum == nil {
+		err = fserror.New(fserror.Internal, "fsck", path, "the check ended without a summary: it is not complete")
+	}
+	return FsckSummary{
+		Inodes: sum.GetInodes(), Blocks: sum.GetBlocks(), Problems: sum.GetProblems(), BytesVerified: sum.GetBytesVerified(),
+	}, err
+}
+
+// Collect runs the collector of garbage blocks now.
+func (a *Admin) Collect(ctx context.Context) (CollectResult, error) {
+	r := new(pb.CollectResponse)
+	c := call{op: "gc", attempt: noLimit}
+	if err := a.fs.call(ctx, &c, pb.Admin_Collect_FullMethodName, &pb.CollectRequest{Caller: a.fs.caller}, r); err != nil {
+		return CollectResult{}, err
+	}
+	return CollectResult{Garbage: r.GetGarbage(), Deleted: r.GetDeleted(), Waiting: r.GetWaiting(), Orphans: r.GetOrphans()}, nil
+}

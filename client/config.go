@@ -1,0 +1,140 @@
+package client
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/user"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// Limits and defaults of a Config.
+const (
+	// DefaultNamenode is asked when no address is given.
+	DefaultNamenode = "127.0.0.1:8020"
+	// DefaultTimeout is how long a call is retried while no namenode answers.
+	DefaultTimeout = 60 * time.Second
+	// MaxTimeout is the longest Timeout: a namenode remembers the results of
+	// calls for longer than that, so a retry within it happens at most once.
+	MaxTimeout = 2 * time.Minute
+	// DefaultWriteAhead is how many blocks of a writer are under way at once.
+	DefaultWriteAhead = 3
+	// DefaultReadAhead is how many blocks a sequential reader fetches ahead.
+	DefaultReadAhead = 2
+)
+
+// Config says how to reach a namespace and as whom. Only Namenodes matters to
+// most programs; every zero value stands for a sensible default.
+type Config struct {
+	// Namenodes are the addresses, HOST:PORT each, of one namespace. Empty:
+	// DefaultNamenode.
+	Namenodes []string
+	// User is who asks. Empty: the login name.
+	User string
+	// Client is the client's name, scoped to User. A process that comes back
+	// under the same stable name may take over at once what an earlier, dead
+	// one of that name holds. Empty: host, process id and a random part.
+	Client string
+	// Host and PID are shown to others as where a holder runs. Empty and 0:
+	// this machine's name, this process.
+	Host string
+	PID  int64
+	// TLS is nil for plain text.
+	TLS *tls.Config
+	// Timeout is how long a call is retried while no namenode answers; 0:
+	// DefaultTimeout, at most MaxTimeout. A context may end a call earlier.
+	Timeout time.Duration
+	// Clock is the holder's clock; nil: the machine's.
+	Clock clock.Clock
+	// Logger gets what a person should know of (reconnections, leases in
+	// jeopardy, lost leases); nil: nothing is logged.
+	Logger *slog.Logger
+	// BlockSize is the number of data bytes in a full block; 0: the
+	// namenode's. It may be smaller than that, not larger.
+	BlockSize int64
+	// WriteAhead is how many PUTs of a writer are in flight at once; 0:
+	// DefaultWriteAhead. A writer needs (WriteAhead+1) × BlockSize bytes.
+	WriteAhead int
+	// ReadAhead is how many blocks a sequential reader fetches ahead; 0:
+	// DefaultReadAhead. A reader needs (ReadAhead+1) × BlockSize bytes.
+	ReadAhead int
+	// Conns is the number of gRPC connections to the active namenode; 0: 1.
+	Conns int
+	// DialOptions are appended to those of the package.
+	DialOptions []grpc.DialOption
+	// HTTPClient moves the bytes of blocks; nil: one of the FS's own.
+	HTTPClient *http.Client
+}
+
+// withDefaults checks the configuration and fills what is empty.
+func (c Config) withDefaults() (Config, error) {
+	if len(c.Namenodes) == 0 {
+		c.Namenodes = []string{DefaultNamenode}
+	}
+	seen := make(map[string]bool, len(c.Namenodes))
+	list := make([]string, 0, len(c.Namenodes))
+	for _, a := range c.Namenodes {
+		if a == "" {
+			return c, fserror.New(fserror.InvalidArgument, "connect", "", "an address in the list of namenodes is empty; give HOST:PORT")
+		}
+		if !seen[a] {
+			seen[a] = true
+			list = append(list, a)
+		}
+	}
+	c.Namenodes = list
+	if c.User == "" {
+		u, err := user.Current()
+		if err != nil {
+			return c, fserror.New(fserror.InvalidArgument, "connect", "", "the login name is unknown (%v); set Config.User", err)
+		}
+		c.User = u.Username
+	}
+	if c.Host == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		c.Host = host
+	}
+	if c.PID == 0 {
+		c.PID = int64(os.Getpid())
+	}
+	if c.Client == "" {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // never fails
+		c.Client = fmt.Sprintf("%s-%d-%s", c.Host, c.PID, hex.EncodeToString(b[:]))
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	c.Timeout = min(c.Timeout, MaxTimeout)
+	if c.Clock == nil {
+		c.Clock = clock.System{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.WriteAhead <= 0 {
+		c.WriteAhead = DefaultWriteAhead
+	}
+	if c.ReadAhead <= 0 {
+		c.ReadAhead = DefaultReadAhead
+	}
+	if c.Conns <= 0 {
+		c.Conns = 1
+	}
+	if c.BlockSize < 0 {
+		return c, fserror.New(fserror.InvalidArgument, "connect", "", "a block size of %d bytes makes no sense; give a positive one, or 0 for the namenode's", c.BlockSize)
+	}
+	return c, nil
+}

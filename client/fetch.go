@@ -1,0 +1,251 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// maxTables bounds how many blocks' checksum tables a Reader remembers (512
+// bytes each at the default block size).
+const maxTables = 128
+
+// cached is a whole block in memory, or on its way there.
+type cached struct {
+	key    blockstore.Key
+	buf    *buffer // its object, verified, once done is closed and err is nil
+	err    error
+	done   chan struct{}
+	cancel context.CancelFunc
+	refs   int  // users and the fetch itself; under Reader.mu
+	gone   bool // not in Reader.blocks any more
+}
+
+// hold returns the whole block, begun to be fetched if it was not, and begins
+// those after it. release has to follow.
+func (r *Reader) hold(pg *page, s *span) *cached {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.fetchAhead(s)
+	c.refs++
+	i := indexOf(pg, s)
+	keep := []blockstore.Key{s.key}
+	for j := i + 1; j <= i+r.fs.cfg.ReadAhead && j < len(pg.spans) && pg.spans[j].off < r.length; j++ {
+		r.fetchAhead(&pg.spans[j])
+		keep = append(keep, pg.spans[j].key)
+	}
+	r.evict(keep)
+	return c
+}
+
+func indexOf(pg *page, s *span) int {
+	for i := range pg.spans {
+		if &pg.spans[i] == s {
+			return i
+		}
+	}
+	return len(pg.spans)
+}
+
+// held returns a block that is in memory or on its way, or nil.
+func (r *Reader) held(key blockstore.Key) *cached {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.blocks {
+		if c.key == key {
+			c.refs++
+			return c
+		}
+	}
+	return nil
+}
+
+// fetchAhead begins to fetch a block unless it is there. The caller holds mu.
+func (r *Reader) fetchAhead(s *span) *cached {
+	for _, c := range r.blocks {
+		if c.key == s.key {
+			return c
+		}
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	c := &cached{key: s.key, done: make(chan struct{}), cancel: cancel, refs: 1}
+	r.blocks = append(r.blocks, c)
+	if r.closed {
+		c.err = r.closedErr("read")
+		close(c.done)
+		return c
+	}
+	r.wg.Go(func() {
+		c.buf, c.err = r.fetchBlock(ctx, s)
+		close(c.done)
+		cancel()
+		if c.err != nil {
+			r.mu.Lock()
+			r.drop(c) // who waits gets the error; who comes later tries again
+			r.mu.Unlock()
+		}
+		r.release(c)
+	})
+	return c
+}
+
+// evict lets go of blocks that are not to be kept, the oldest first, until no
+// more than those to be kept are held. The caller holds mu.
+func (r *Reader) evict(keep []blockstore.Key) {
+	for i := 0; i < len(r.blocks) && len(r.blocks) > r.fs.cfg.ReadAhead+1; {
+		c := r.blocks[i]
+		wanted := false
+		for _, k := range keep {
+			wanted = wanted || k == c.key
+		}
+		if wanted {
+			i++
+			continue
+		}
+		r.drop(c)
+	}
+}
+
+// drop takes a block out of the list; its memory goes when nobody uses it. The
+// caller holds mu.
+func (r *Reader) drop(c *cached) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	for i := range r.blocks {
+		if r.blocks[i] == c {
+			r.blocks = append(r.blocks[:i:i], r.blocks[i+1:]...)
+			break
+		}
+	}
+	c.cancel()
+	r.recycle(c)
+}
+
+func (r *Reader) release(c *cached) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.refs--
+	r.recycle(c)
+}
+
+func (r *Reader) recycle(c *cached) {
+	if c.gone && c.refs == 0 && c.buf != nil {
+		r.fs.blobs.put(c.buf)
+		c.buf = nil
+	}
+}
+
+// fetchBlock reads and verifies a whole object. What does not match is read
+// once more: the fault may be on the way.
+func (r *Reader) fetchBlock(ctx context.Context, s *span) (*buffer, error) {
+	buf := r.fs.blobs.get(max(s.stored, blockstore.StoredLength(r.fs.BlockSize())))
+	buf.b = buf.b[:s.stored]
+	var err error
+	for range 2 {
+		if err = r.get(ctx, s, 0, buf.b); err != nil {
+			break
+		}
+		if err = blockstore.Verify(s.key, buf.b, s.crc); err == nil {
+			return buf, nil
+		}
+		err = r.damaged(s, badChunk(buf.b[:s.data], buf.b[s.data:]), plainText(err))
+	}
+	r.fs.blobs.put(buf)
+	return nil, err
+}
+
+// badChunk finds where the first chunk is that does not match the table.
+func badChunk(data, table []byte) int64 {
+	for off := 0; off < len(data); off += blockstore.ChunkSize {
+		chunk := data[off:min(off+blockstore.ChunkSize, len(data))]
+		if blockstore.CRC(chunk) != binary.LittleEndian.Uint32(table[off/blockstore.ChunkSize*blockstore.ChecksumSize:]) {
+			return int64(off)
+		}
+	}
+	return 0
+}
+
+func plainText(err error) string {
+	e, ok := err.(*fserror.Error) //nolint:errorlint // of our own package, not wrapped
+	if !ok {
+		return err.Error()
+	}
+	return plain(e)
+}
+
+// fetchRange reads the bytes of a block from off on into p, with the chunks
+// they are in.
+func (r *Reader) fetchRange(ctx context.Context, s *span, p []byte, off int64) (int, error) {
+	start, length := blockstore.AlignRange(s.data, off, int64(len(p)))
+	chunks := p
+	if start != off || length != int64(len(p)) {
+		buf := r.fs.blobs.get(rangeCapacity(length))
+		defer r.fs.blobs.put(buf)
+		chunks = buf.b[:length]
+	}
+	var err error
+	for range 2 {
+		var table blockstore.Table
+		if table, err = r.table(ctx, s); err != nil {
+			return 0, err
+		}
+		if err = r.get(ctx, s, start, chunks); err != nil {
+			return 0, err
+		}
+		if err = blockstore.VerifyRange(s.key, table, s.data, start, chunks); err == nil {
+			return copy(p, chunks[off-start:]), nil
+		}
+		bad := badChunk(chunks, table[start/blockstore.ChunkSize*blockstore.ChecksumSize:])
+		err = r.damaged(s, start+bad, plainText(err))
+	}
+	clear(p) // nothing unverified gets out
+	return 0, err
+}
+
+// rangeCapacity rounds up, so that few sizes of buffers are pooled.
+func rangeCapacity(n int64) int64 {
+	c := int64(2 * blockstore.ChunkSize)
+	for c < n {
+		c *= 2
+	}
+	return c
+}
+
+// table returns a block's checksum table, itself verified against the file's
+// block list.
+func (r *Reader) table(ctx context.Context, s *span) (blockstore.Table, error) {
+	r.mu.Lock()
+	t, ok := r.tables[s.key]
+	r.mu.Unlock()
+	if ok {
+		return t, nil
+	}
+	raw := make([]byte, s.stored-s.data)
+	var err error
+	for range 2 {
+		if err = r.get(ctx, s, s.data, raw); err != nil {
+			return nil, err
+		}
+		if t, err = blockstore.ParseTable(s.key, raw, s.data, s.crc); err == nil {
+			break
+		}
+		err = r.damaged(s, s.data, plainText(err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k := range r.tables { // any one: they are cheap to get again
+		if len(r.tables) < maxTables {
+			break
+		}
+		delete(r.tables, k)
+	}
+	r.tables[s.key] = t
+	return t, nil
+}

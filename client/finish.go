@@ -1,0 +1,277 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// Close is CloseContext without a time limit but the FS's Timeout for each call.
+func (w *Writer) Close() error { return w.CloseContext(context.WithoutCancel(w.ctx)) }
+
+// CloseContext makes all that was written durable, closes the file and gives
+// its lease back. Few remaining bytes go with the closing call itself. The
+// Writer is done with afterwards, whatever is returned:
+//
+//   - LeaseLost: the file has another holder or was closed by recovery; what
+//     was not flushed before is not in it.
+//   - Any other error: what could not be made durable is not in the file
+//     (Durable tells how far it goes); it was closed at its flushed length, or,
+//     if no namenode answered, is recovered in the background as soon as one
+//     does, at the latest at the lease's hard limit.
+//
+// A second call returns an error of kind Closed and does nothing.
+func (w *Writer) CloseContext(ctx context.Context) error {
+	if err := w.beginEnd("close"); err != nil {
+		return err
+	}
+	ctx, cancel := w.under(ctx)
+	defer cancel()
+	err := w.settle(ctx)
+	if err == nil {
+		err = w.closeWithRest(ctx)
+	} else if w.lost.Load() == nil && !errors.Is(err, fserror.LeaseLost) {
+		// The bytes are lost to this file; the file must not stay open.
+		w.quiet(err)
+		if cerr := w.closeAt(ctx); cerr != nil {
+			w.abandon(cerr)
+		}
+	}
+	err = w.seen(err)
+	w.end()
+	return fserror.With(err, "close", w.path)
+}
+
+// Abort closes the file at its flushed length and drops what was not flushed.
+// Blocks that were on their way may have become part of it. LeaseLost if
+// another has the file; Closed if it was closed before.
+func (w *Writer) Abort() error {
+	return w.giveUp(fserror.New(fserror.Closed, "", w.path, "the writer was aborted"))
+}
+
+func (w *Writer) giveUp(why error) error {
+	if err := w.beginEnd("close"); err != nil {
+		return err
+	}
+	ctx, cancel := w.under(context.WithoutCancel(w.ctx))
+	defer cancel()
+	w.quiet(why)
+	err := w.seen(w.closeAt(ctx))
+	if err != nil {
+		w.abandon(err)
+	}
+	w.end()
+	return fserror.With(err, "close", w.path)
+}
+
+// Detach forgets the file without closing it and drops what was not flushed.
+// Nobody renews its lease any more: another may take it after the soft limit,
+// a later process of the same user and client name at once (CloseFile,
+// Append), and the namenode closes it at the hard limit.
+func (w *Writer) Detach() error {
+	if err := w.beginEnd("detach"); err != nil {
+		return err
+	}
+	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer was detached"))
+	var err error
+	if e := w.lost.Load(); e != nil {
+		err = e
+	}
+	w.end()
+	return fserror.With(err, "detach", w.path)
+}
+
+// beginEnd lets one of Close, Abort and Detach through, once.
+func (w *Writer) beginEnd(op string) error {
+	if !w.closing.CompareAndSwap(false, true) {
+		return fserror.New(fserror.Closed, op, w.path, "the writer is closed already")
+	}
+	w.mu.Lock()
+	w.cond.Broadcast()
+	w.mu.Unlock()
+	return nil
+}
+
+// under is ctx, ended with the cause when the lease is lost.
+func (w *Writer) under(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// settle gets everything on its way that cannot go with Close.
+func (w *Writer) settle(ctx context.Context) error {
+	// A Write under way ends first: it sees that the Writer is closing.
+	w.writeMu.Lock()
+	defer w.writeMu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		if e := w.lost.Load(); e != nil {
+			return e
+		}
+		r := w.round
+		if r == nil && w.blockErr == nil && w.fitsClose() {
+			return nil
+		}
+		if r == nil {
+			r = w.startRound(true)
+		}
+		w.mu.Unlock()
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			w.mu.Lock()
+			return contextError(ctx, "close", w.path, false)
+		}
+		w.mu.Lock()
+		if r.err != nil {
+			return r.err
+		}
+	}
+}
+
+// closeWithRest closes the file, the remaining bytes with it. If the namenode
+// has no room for them in a tail, they become a block first.
+func (w *Writer) closeWithRest(ctx context.Context) error {
+	w.mu.Lock()
+	var rest []byte
+	if w.length > w.durable {
+		rest = w.cur.b[w.durable-w.start:]
+	}
+	w.mu.Unlock()
+	lost, err := w.sendClose(ctx, rest)
+	if len(rest) > 0 && !lost && tailRefused(err) {
+		w.mu.Lock()
+		w.dispatch()
+		w.mu.Unlock()
+		if err = w.drain(); err == nil {
+			_, err = w.sendClose(ctx, nil)
+		}
+	}
+	if err != nil {
+		w.abandon(err)
+		return err
+	}
+	w.mu.Lock()
+	w.durable = w.length
+	w.mu.Unlock()
+	return nil
+}
+
+func (w *Writer) sendClose(ctx context.Context, rest []byte) (lost bool, err error) {
+	if err := w.check(); err != nil {
+		return false, err
+	}
+	req := &pb.CloseRequest{
+		Call: w.fs.ids.begin(), Writer: w.id, Offset: w.Durable(), Data: rest, Crc32C: blockstore.CRC(rest), MtimeUnixMs: w.mtime,
+	}
+	defer w.fs.ids.end(req.Call)
+	req.Length = req.Offset + int64(len(rest))
+	c := call{op: "close", path: w.path, mutates: true, plainRetry: len(rest) > 0, w: w}
+	err = w.fs.call(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
+	return c.lost, err
+}
+
+// closeAt closes the file at what is flushed, which the namenode may know
+// better: a reply may have been lost.
+func (w *Writer) closeAt(ctx context.Context) error {
+	for range 2 {
+		_, err := w.sendClose(ctx, nil)
+		var e *fserror.Error
+		if !errors.As(err, &e) || e.Kind != fserror.NotAtEnd {
+			return err
+		}
+		w.mu.Lock()
+		w.durable = e.Length
+		w.mu.Unlock()
+	}
+	return fserror.New(fserror.Internal, "close", w.path, "the namenode changes its mind about the file's length")
+}
+
+// quiet stops blocks and flushes under way and waits for their goroutines.
+func (w *Writer) quiet(why error) {
+	w.stopWork(why)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cond.Broadcast()
+	for w.round != nil {
+		w.cond.Wait()
+	}
+	for _, b := range w.pending {
+		run := b.run
+		w.mu.Unlock()
+		<-run.done
+		w.mu.Lock()
+	}
+}
+
+// end releases what the Writer has.
+func (w *Writer) end() {
+	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
+	w.fs.forget(w)
+	w.cancel(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.cur != nil {
+		w.fs.blobs.put(w.cur)
+	}
+	w.cur, w.pending = nil, nil
+}
+
+// abandon sees to it that a file whose close was not confirmed does not stay
+// open: in the background, recovery is asked for as soon as a namenode
+// answers. If nothing of that works, the lease lapses, since nobody renews it.
+func (w *Writer) abandon(err error) {
+	if w.lost.Load() != nil || errors.Is(err, fserror.LeaseLost) || errors.Is(err, fserror.NotFound) {
+		return
+	}
+	f := w.fs
+	f.cfg.Logger.Warn("leasefs: closing a file was not confirmed, recovery will be asked for", "path", w.path, "err", err)
+	f.goRun(func() {
+		start := f.read()
+		for n := 0; f.read().since(start) < f.localLimit(); n++ {
+			done, err := w.recoverOwn(f.ctx)
+			if done {
+				if err != nil {
+					f.cfg.Logger.Warn("leasefs: the file may stay open until its lease is over", "path", w.path, "err", err)
+				}
+				return
+			}
+			if !sleep(f.ctx, f.ctx, max(backoffFor(n), time.Second/2)) {
+				return
+			}
+		}
+	})
+}
+
+// recoverOwn recovers the file if it is still open as this Writer opened it.
+func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
+	req := &pb.GetFileRequest{Caller: w.fs.caller, Inode: w.key.inode, NoUrls: true, MaxBlocks: 1}
+	resp := new(pb.GetFileResponse)
+	err = w.fs.call(ctx, &call{op: "close", path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
+	if err != nil {
+		return !transient(err), err
+	}
+	if o := resp.GetAttr().GetOpen(); o == nil || o.GetEpoch() != w.key.epoch {
+		return true, nil
+	}
+	_, err = w.fs.Recover(ctx, resp.GetPath(), true)
+	return !transient(err), err
+}
+
+func transient(err error) bool {
+	switch fserror.KindOf(err) {
+	case fserror.Unavailable, fserror.Retry, fserror.Deadline, fserror.NotActive:
+		return err != nil
+	}
+	return false
+}

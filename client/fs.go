@@ -1,0 +1,279 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// FS is a namespace as one session of one client sees it. A program needs one.
+// It is safe for concurrent use. Errors of its methods are *fserror.Error with
+// operation and path; besides the kinds that a method names, each may return
+// Unavailable (no active namenode within Config.Timeout), Retry (safe mode or
+// overload for as long), Permission, InvalidPath, NameTooLong, Canceled and
+// Deadline (of the context), and Closed.
+type FS struct {
+	cfg         Config
+	nconfigured int
+	eps         *endpoints
+	caller      *pb.Caller // shared by all requests, never changed
+	ids         *callIDs
+	blobs       *blobs
+	attemptTime time.Duration // of one attempt of a call
+
+	welcome atomic.Pointer[pb.Welcome]
+	soft    atomic.Int64 // limits of a lease; time.Duration
+	hard    atomic.Int64
+	line    atomic.Pointer[line] // the session stream, while it is up
+	ready   chan struct{}        // closed at the first Welcome
+	refused chan error           // what makes New fail at once
+
+	ctx        context.Context // ends last in Close
+	cancel     context.CancelFunc
+	renewCtx   context.Context // ends when no writer is left
+	stopRenew  context.CancelFunc
+	wg         sync.WaitGroup // goroutines of the FS itself
+	background sync.WaitGroup // the renewer and the watchdog
+	wake       chan struct{}  // the renewer: now
+
+	mu        sync.Mutex
+	closed    bool
+	writers   map[openKey]*Writer
+	readers   map[*Reader]struct{}
+	version   uint64 // of the set of writers
+	confirmed uint64 // the version that the namenode has
+	resend    bool   // the namenode wants the set
+	jeopardy  bool   // the lease is past its soft limit, and said so
+
+	stats counters
+}
+
+// openKey names one opening of a file for write.
+type openKey struct{ inode, epoch uint64 }
+
+// counters behind Stats.
+type counters struct {
+	retries, renewals, renewFailures, jeopardies, lost, sessions atomic.Uint64
+}
+
+// Stats counts since New, for the metrics of a long-lived program.
+type Stats struct {
+	Retries         uint64 // calls sent again
+	Renewals        uint64 // successful renewals of the session's lease
+	RenewalFailures uint64 // attempts that were not
+	Jeopardies      uint64 // times that the lease went unrenewed past its soft limit
+	LostLeases      uint64 // writers whose lease was lost
+	Sessions        uint64 // session streams opened; above 1: reconnections
+}
+
+// New connects to a namespace and opens a session. It retries until the
+// context ends or Config.Timeout is over: kind Unavailable then, naming the
+// addresses tried. InvalidArgument: the configuration makes no sense.
+// The context governs New alone. Close ends what New began.
+func New(ctx context.Context, cfg Config) (*FS, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	eps, err := newEndpoints(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	session := make([]byte, 16)
+	_, _ = rand.Read(session) // never fails
+	f := &FS{
+		cfg: cfg, nconfigured: len(cfg.Namenodes), eps: eps,
+		caller:      &pb.Caller{User: cfg.User, Client: cfg.Client, Session: session, Host: cfg.Host, Pid: cfg.PID},
+		ids:         newCallIDs(session),
+		blobs:       newBlobs(&cfg),
+		attemptTime: min(max(cfg.Timeout/4, time.Second), 15*time.Second),
+		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
+		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
+	}
+	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	f.renewCtx, f.stopRenew = context.WithCancel(f.ctx)
+	f.wg.Go(f.keepSession)
+	if err := f.awaitWelcome(ctx); err != nil {
+		f.shutdown()
+		return nil, err
+	}
+	f.background.Go(f.renewLoop)
+	f.background.Go(f.watchLoop)
+	return f, nil
+}
+
+func (f *FS) awaitWelcome(ctx context.Context) error {
+	t := time.NewTimer(f.cfg.Timeout)
+	defer t.Stop()
+	var why error
+	select {
+	case <-f.ready:
+		return nil
+	case err := <-f.refused:
+		return fserror.With(err, "connect", "")
+	case <-ctx.Done():
+		if context.Cause(ctx) == context.Canceled { //nolint:errorlint // exactly the plain cancellation
+			return contextError(ctx, "connect", "", false)
+		}
+		why = context.Cause(ctx)
+	case <-t.C:
+		why = fserror.New(fserror.Deadline, "", "", "no answer within %s", f.cfg.Timeout)
+	}
+	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one with leasefs namenode, or name it with --namenode or LEASEFS_NAMENODE", f.eps, why)
+}
+
+// Close flushes and closes all open writers and readers, ends the session and
+// waits until no goroutine of the FS is left. Its error joins those of the
+// writers; one that could not be closed is recovered by the namenode at the
+// hard limit. A second Close is of kind Closed.
+func (f *FS) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return fserror.New(fserror.Closed, "close", "", "the client is closed already")
+	}
+	f.closed = true
+	writers := make([]*Writer, 0, len(f.writers))
+	for _, w := range f.writers {
+		writers = append(writers, w)
+	}
+	readers := make([]*Reader, 0, len(f.readers))
+	for r := range f.readers {
+		readers = append(readers, r)
+	}
+	f.mu.Unlock()
+
+	for _, r := range readers {
+		_ = r.Close() // of a reader: nothing to lose
+	}
+	var g errgroup.Group
+	g.SetLimit(16)
+	errs := make([]error, len(writers))
+	for i, w := range writers {
+		g.Go(func() error {
+			if err := w.Close(); !errors.Is(err, fserror.Closed) {
+				errs[i] = err
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are in errs
+	f.stopRenew()
+	f.background.Wait()
+	if l := f.line.Load(); l != nil {
+		l.end()
+	}
+	f.shutdown()
+	return errors.Join(errs...)
+}
+
+// shutdown ends what New began, once nobody needs it.
+func (f *FS) shutdown() {
+	f.stopRenew()
+	f.mu.Lock()
+	f.cancel()
+	f.mu.Unlock() // no goroutine starts from here on
+	f.eps.close()
+	f.wg.Wait()
+	f.background.Wait()
+	f.blobs.close()
+}
+
+// closedErr refuses calls after the last one of Close.
+func (f *FS) closedErr() error {
+	if f.ctx.Err() != nil {
+		return fserror.New(fserror.Closed, "", "", "the client is closed")
+	}
+	return nil
+}
+
+// goRun starts a goroutine that Close waits for; false if it is too late.
+func (f *FS) goRun(fn func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ctx.Err() != nil {
+		return false
+	}
+	f.wg.Go(fn)
+	return true
+}
+
+// Session is the id of this session, hexadecimal, as listings of leases show it.
+func (f *FS) Session() string { return hex.EncodeToString(f.caller.Session) }
+
+// ClientName is the name under which others see this client.
+func (f *FS) ClientName() string { return f.cfg.Client }
+
+// User is as whom the client asks.
+func (f *FS) User() string { return f.cfg.User }
+
+// NamespaceID is the id of the namespace, given when it was formatted.
+func (f *FS) NamespaceID() string { return f.welcome.Load().GetNamespaceId() }
+
+// BlockSize is the number of data bytes in a full block that this FS writes.
+func (f *FS) BlockSize() int64 {
+	n := f.welcome.Load().GetBlockSize()
+	if n <= 0 {
+		n = defaultBlockSize
+	}
+	if f.cfg.BlockSize > 0 {
+		n = min(n, f.cfg.BlockSize)
+	}
+	return n
+}
+
+// MaxWholeFile is up to how many bytes WriteFile and WriteFiles take in one call.
+func (f *FS) MaxWholeFile() int64 {
+	n := min(f.welcome.Load().GetSmallFile(), int64(f.maxPiece()))
+	if t := f.maxTail(); t > 0 {
+		n = min(n, t)
+	}
+	return n
+}
+
+// Limits are the soft and the hard limit of a lease, as the namenode has them.
+func (f *FS) Limits() (soft, hard time.Duration) {
+	return time.Duration(f.soft.Load()), time.Duration(f.hard.Load())
+}
+
+// Stats returns the counters.
+func (f *FS) Stats() Stats {
+	c := &f.stats
+	return Stats{
+		Retries: c.retries.Load(), Renewals: c.renewals.Load(), RenewalFailures: c.renewFailures.Load(),
+		Jeopardies: c.jeopardies.Load(), LostLeases: c.lost.Load(), Sessions: c.sessions.Load(),
+	}
+}
+
+// maxPiece is how many bytes of data a message may carry.
+func (f *FS) maxPiece() int {
+	n := f.welcome.Load().GetMaxMessage()
+	if n <= 0 {
+		n = 1 << 20
+	}
+	// Room for the path and the rest of the message.
+	const headroom = 4 << 10
+	return int(max(n-headroom-fspath.MaxPath, n/2))
+}
+
+// maxTail is how many bytes a file's tail may have.
+func (f *FS) maxTail() int64 { return f.welcome.Load().GetMaxTail() }
+
+// clean checks a path before anything is sent.
+func clean(op, path string) (string, error) {
+	p, err := fspath.Clean(path)
+	if err != nil {
+		return "", fserror.With(err, op, path)
+	}
+	return p, nil
+}

@@ -1,0 +1,215 @@
+package client
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+	"iter"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// listPage is how many entries a call of ReadDir and Entries asks for.
+const listPage = 5000
+
+// List lists up to limit entries of a directory (0: 1,000; at most 10,000)
+// whose names are greater than after, in the order of names. more tells
+// whether there are others; the last name is the next after, so that changes
+// in between do not upset it. NotFound, NotDirectory.
+func (f *FS) List(ctx context.Context, path, after string, limit int) (entries []*FileInfo, more bool, err error) {
+	path, err = clean("list", path)
+	if err != nil {
+		return nil, false, err
+	}
+	req := &pb.ListRequest{Caller: f.caller, Path: path, After: after, Limit: int32(min(max(limit, 0), 10_000))}
+	resp := new(pb.ListResponse)
+	if err := f.call(ctx, &call{op: "list", path: path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
+		return nil, false, err
+	}
+	entries = make([]*FileInfo, len(resp.GetEntries()))
+	for i, e := range resp.GetEntries() {
+		entries[i] = fileInfo(fspath.Join(path, e.GetName()), e.GetAttr())
+	}
+	return entries, resp.GetMore() && len(entries) > 0, nil
+}
+
+// ReadDir lists a whole directory in the order of names. A very large one is
+// better read with Entries.
+func (f *FS) ReadDir(ctx context.Context, path string) ([]*FileInfo, error) {
+	var all []*FileInfo
+	for i, err := range f.Entries(ctx, path) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// Entries yields the entries of a directory in the order of names, asking for
+// a page at a time. It ends after the first error.
+func (f *FS) Entries(ctx context.Context, path string) iter.Seq2[*FileInfo, error] {
+	return func(yield func(*FileInfo, error) bool) {
+		after := ""
+		for {
+			entries, more, err := f.List(ctx, path, after, listPage)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, e := range entries {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if !more {
+				return
+			}
+			after = entries[len(entries)-1].Name()
+		}
+	}
+}
+
+// Find yields everything below a path that matches, the path itself included,
+// as of one moment; FileInfo.Path is the full path. It ends after the first
+// error; one in the middle (Unavailable) means that the rest is missing.
+func (f *FS) Find(ctx context.Context, path string, opts FindOptions) iter.Seq2[*FileInfo, error] {
+	return func(yield func(*FileInfo, error) bool) {
+		path, err := clean("find", path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		req := &pb.FindRequest{Caller: f.caller, Path: path, OpenOnly: opts.OpenOnly, Holder: opts.Holder}
+		err = receive(ctx, f, "find", path, func(ctx context.Context, ep *endpoint) (receiver[pb.FindResponse], error) {
+			return pb.NewNamenodeClient(ep.conn()).Find(ctx, req)
+		}, func(m *pb.FindResponse) (bool, error) {
+			for _, e := range m.GetEntries() {
+				if !yield(fileInfo(e.GetPath(), e.GetAttr()), nil) {
+					return false, nil
+				}
+			}
+			return true, nil
+		})
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// receiver is what a stream from the server is here.
+type receiver[M any] interface{ Recv() (*M, error) }
+
+// receive reads a stream of answers to its end. Until the first message has
+// come it is begun again as calls are; after it a broken stream is an error.
+func receive[M any](ctx context.Context, f *FS, op, path string, open func(context.Context, *endpoint) (receiver[M], error), each func(*M) (bool, error)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began := f.cfg.Clock.Mono()
+	for n := 0; ; n++ {
+		if err := f.closedErr(); err != nil {
+			return fserror.With(err, op, path)
+		}
+		ep := f.eps.current.Load()
+		got := false
+		s, err := open(ctx, ep)
+		for err == nil {
+			var m *M
+			if m, err = s.Recv(); err != nil {
+				break
+			}
+			got = true
+			goOn, eerr := each(m)
+			if eerr != nil || !goOn {
+				return eerr
+			}
+		}
+		if err == io.EOF { //nolint:errorlint // a stream's end is io.EOF itself
+			return nil
+		}
+		if ctx.Err() != nil {
+			return contextError(ctx, op, path, false)
+		}
+		e, answered := answerOf(err)
+		again := !answered && status.Code(err) == codes.Unavailable
+		if answered {
+			switch e.Kind {
+			case fserror.NotActive, fserror.Unavailable, fserror.Retry:
+				again = true
+			}
+		}
+		if got || !again {
+			return fserror.With(e, op, path)
+		}
+		if e.Kind != fserror.Retry {
+			f.eps.moveOn(ep, e.Active)
+		}
+		f.stats.retries.Add(1)
+		delay := max(backoffFor(n), e.RetryAfter)
+		if f.cfg.Clock.Mono()+delay-began > f.cfg.Timeout || n > 1000 {
+			return (&call{op: op, path: path}).over(f, e)
+		}
+		sleep(ctx, f.ctx, delay)
+	}
+}
+
+// Summary counts what is below a path, the path itself included. It takes
+// about a microsecond an inode. NotFound.
+func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
+	path, err := clean("summary", path)
+	if err != nil {
+		return Summary{}, err
+	}
+	r := new(pb.SummaryResponse)
+	c := call{op: "summary", path: path, attempt: noLimit}
+	if err := f.call(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.caller, Path: path}, r); err != nil {
+		return Summary{}, err
+	}
+	return Summary{
+		Files: r.GetFiles(), Directories: r.GetDirectories(), Symlinks: r.GetSymlinks(), OpenFiles: r.GetOpenFiles(),
+		Length: r.GetLength(), Stored: r.GetStored(),
+	}, nil
+}
+
+// Leases yields the leases that match, in the order of their ids, a page at a
+// time. It ends after the first error.
+func (f *FS) Leases(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, error] {
+	return func(yield func(*Lease, error) bool) {
+		req := &pb.ListLeasesRequest{
+			Caller: f.caller, Limit: 1000, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path,
+		}
+		for {
+			resp := new(pb.ListLeasesResponse)
+			c := call{op: "lease ls", path: filter.Path}
+			if err := f.call(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, l := range resp.GetLeases() {
+				if !yield(leaseOf(l), nil) {
+					return
+				}
+			}
+			if req.Cursor = resp.GetNextCursor(); req.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+func leaseOf(l *pb.Lease) *Lease {
+	out := &Lease{
+		ID: l.GetId(), Holder: holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
+		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
+		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
+	}
+	for _, e := range l.GetFiles() {
+		out.Files = append(out.Files, LeaseFile{Path: e.GetPath(), Inode: e.GetInode(), Epoch: e.GetEpoch()})
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// waitSlice is how long one call waits at the namenode for a holder.
+const waitSlice = 20 * time.Second
+
+// Create makes a new file and opens it for write. Options: WithMode,
+// WithOverwrite, WithSteal, WithParents, WithMTime. Exists if the path is
+// taken, Held if another has the file to be overwritten. The context governs
+// the call, not the Writer.
+func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
+	path, err := clean("create", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.mayOpen("create", path); err != nil {
+		return nil, err
+	}
+	o := gather(opts)
+	req := f.createRequest(path, &o)
+	req.Call = f.ids.begin()
+	defer f.ids.end(req.Call)
+	c := call{op: "create", path: path, mutates: true}
+	resp := new(pb.OpenResponse)
+	if err := f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, resp); err != nil {
+		return nil, err
+	}
+	return f.newWriter("create", path, resp, c.sent, req.MtimeUnixMs)
+}
+
+func (f *FS) createRequest(path string, o *openOptions) *pb.CreateRequest {
+	req := &pb.CreateRequest{
+		Caller: f.caller, Path: path, Mode: modeToWire(o.mode), HasMode: o.hasMode,
+		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents,
+	}
+	if !o.mtime.IsZero() {
+		req.MtimeUnixMs = o.mtime.UnixMilli()
+	}
+	return req
+}
+
+// Append opens an existing file for write at its end. Options:
+// WithExpectedLength, WithCreate, WithParents, WithMode, WithWait. NotFound,
+// IsDirectory, Held (another is writing; the error says who and until when),
+// NotAtEnd (with WithExpectedLength; the error has the true length). A holder
+// past its soft limit is replaced in this call: Writer.TookOver.
+func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
+	path, err := clean("append", path)
+	if err != nil {
+		return nil, err
+	}
+	o := gather(opts)
+	until := time.Now().Add(o.wait)
+	for {
+		if err := f.mayOpen("append", path); err != nil {
+			return nil, err
+		}
+		wait := min(max(time.Until(until), 0), waitSlice)
+		w, err := f.appendOnce(ctx, path, &o, wait)
+		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 {
+			return w, err
+		}
+		// A namenode that does not wait is not asked in a loop without pause.
+		if !sleep(ctx, f.ctx, min(backoffFor(3), max(time.Until(until), 0))) {
+			return nil, contextError(ctx, "append", path, false)
+		}
+	}
+}
+
+func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration) (*Writer, error) {
+	req := &pb.AppendRequest{
+		Call: f.ids.begin(), Caller: f.caller, Path: path, HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
+		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(),
+	}
+	defer f.ids.end(req.Call)
+	c := call{op: "append", path: path, mutates: true, attempt: f.attemptTime + wait}
+	resp := new(pb.OpenResponse)
+	if err := f.call(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
+		return nil, err
+	}
+	return f.newWriter("append", path, resp, c.sent, 0)
+}
+
+// mayOpen refuses new files once Close has begun.
+func (f *FS) mayOpen(op, path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return fserror.New(fserror.Closed, op, path, "the client is closed")
+	}
+	return nil
+}
+
+// WriteFile makes a new file with the data and closes it. Options as of
+// Create; an existing file needs WithOverwrite. Up to MaxWholeFile bytes it is
+// one call and all or nothing; a longer file is written as by Create, Write
+// and Close, and after an error is closed as far as it came.
+func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...OpenOption) error {
+	if int64(len(data)) > f.MaxWholeFile() {
+		return f.writeLarge(ctx, path, data, opts)
+	}
+	path, err := clean("create", path)
+	if err != nil {
+		return err
+	}
+	o := gather(opts)
+	req := f.createRequest(path, &o)
+	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
+	req.Call = f.ids.begin()
+	defer f.ids.end(req.Call)
+	c := call{op: "create", path: path, mutates: true, plainRetry: len(data) > 0}
+	err = f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, new(pb.OpenResponse))
+	if len(data) > 0 && tailRefused(err) {
+		return f.writeLarge(ctx, path, data, opts) // as a block
+	}
+	return err
+}
+
+func (f *FS) writeLarge(ctx context.Context, path string, data []byte, opts []OpenOption) error {
+	w, err := f.Create(ctx, path, opts...)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { w.giveUp(contextError(ctx, "write", path, false)) })
+	defer stop()
+	if _, err := w.Write(data); err != nil {
+		_ = w.Abort() // err says more
+		if ctx.Err() != nil {
+			return contextError(ctx, "write", path, false)
+		}
+		return err
+	}
+	return w.CloseContext(ctx)
+}
+
+// CloseFile completes a file that an earlier process of the same user and
+// client name left open, and returns its length in bytes. Held if another
+// client has it, or that process still lives; InvalidArgument or NotFound as
+// the namenode says if it is not open or not there.
+func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err error) {
+	path, err = clean("close", path)
+	if err != nil {
+		return 0, err
+	}
+	req := &pb.CloseAbandonedRequest{Call: f.ids.begin(), Caller: f.caller, Path: path}
+	defer f.ids.end(req.Call)
+	resp := new(pb.CloseResponse)
+	err = f.call(ctx, &call{op: "close", path: path, mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
+	return resp.GetLength(), err
+}
+
+// Recover closes a file that its writer abandoned, at its flushed length. A
+// holder that lives is only touched with force: Held otherwise. A file that is
+// closed already is no error.
+func (f *FS) Recover(ctx context.Context, path string, force bool) (RecoverResult, error) {
+	path, err := clean("recover", path)
+	if err != nil {
+		return RecoverResult{}, err
+	}
+	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.caller, Path: path, Force: force}
+	defer f.ids.end(req.Call)
+	resp := new(pb.RecoverResponse)
+	if err := f.call(ctx, &call{op: "recover", path: path, mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {
+		return RecoverResult{}, err
+	}
+	return RecoverResult{WasOpen: resp.GetWasOpen(), Length: resp.GetLength(), Epoch: resp.GetEpoch()}, nil
+}
+
+// tailRefused reports whether the namenode has no room for bytes in a tail, so
+// that they have to become a block.
+func tailRefused(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch fserror.KindOf(err) {
+	case fserror.Retry, fserror.NoSpace, fserror.TooLarge:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,65 @@
+package client
+
+import (
+	"io/fs"
+	"time"
+)
+
+// OpenOption changes how Create, Append, WriteFile and WriteFiles open a file.
+// An option that does not apply to the call is ignored.
+type OpenOption func(*openOptions)
+
+type openOptions struct {
+	mode      fs.FileMode
+	hasMode   bool
+	overwrite bool
+	steal     bool
+	parents   bool
+	mtime     time.Time
+	create    bool
+	expected  int64
+	hasLength bool
+	wait      time.Duration
+}
+
+func gather(opts []OpenOption) openOptions {
+	var o openOptions
+	for _, f := range opts {
+		f(&o)
+	}
+	return o
+}
+
+// WithMode sets the permission bits (and the sticky bit) of a file that is
+// made; the default is 0644. An existing file keeps its own.
+func WithMode(mode fs.FileMode) OpenOption {
+	return func(o *openOptions) { o.mode, o.hasMode = mode, true }
+}
+
+// WithOverwrite lets Create replace an existing file. One that another holds
+// for write is still refused (kind Held).
+func WithOverwrite() OpenOption { return func(o *openOptions) { o.overwrite = true } }
+
+// WithSteal, with WithOverwrite, replaces a file even if another holds it: the
+// holder is fenced and gets LeaseLost with its next call.
+func WithSteal() OpenOption { return func(o *openOptions) { o.steal = true } }
+
+// WithParents makes missing parent directories.
+func WithParents() OpenOption { return func(o *openOptions) { o.parents = true } }
+
+// WithMTime gives a file made by Create, WriteFile or WriteFiles a modification
+// time (milliseconds count) other than that of its close.
+func WithMTime(t time.Time) OpenOption { return func(o *openOptions) { o.mtime = t } }
+
+// WithExpectedLength lets Append succeed only if the file's length is n bytes;
+// else kind NotAtEnd, with the true length. So a writer that resumes after a
+// crash appends each record exactly once.
+func WithExpectedLength(n int64) OpenOption {
+	return func(o *openOptions) { o.expected, o.hasLength = n, true }
+}
+
+// WithCreate lets Append make a file that is missing.
+func WithCreate() OpenOption { return func(o *openOptions) { o.create = true } }
+
+// WithWait lets Append wait up to d for a holder to finish or to lapse.
+func WithWait(d time.Duration) OpenOption { return func(o *openOptions) { o.wait = d } }

@@ -1,0 +1,287 @@
+package client
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// Reader reads a file as it was when it was opened, or refreshed last: later
+// appends do not show, and a rename does not disturb it. Each byte was checked
+// against the checksums of its block before it is returned; what does not
+// match is an error of kind Damaged that names file, block and offset.
+//
+// It is safe for concurrent use; Read, Seek and WriteTo share one position.
+// Sequential reads fetch Config.ReadAhead blocks ahead and hold up to
+// (ReadAhead+1) blocks; reads here and there fetch chunks of 64 KiB.
+type Reader struct {
+	fs    *FS
+	path  string
+	inode uint64
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // fetches
+
+	posMu sync.Mutex // held over Read, Seek and WriteTo
+	pos   int64
+
+	mu      sync.Mutex
+	info    *FileInfo
+	length  int64
+	pages   []*page
+	blocks  []*cached // whole blocks, the one used last at the end
+	tables  map[blockstore.Key]blockstore.Table
+	lastEnd int64 // where the last ReadAt ended
+	inRow   int   // how many began where the one before ended
+	closed  bool
+}
+
+// Open opens a file for reading. A file that is being written can be read as
+// far as it was flushed. NotFound, IsDirectory.
+func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
+	path, err := clean("open", path)
+	if err != nil {
+		return nil, err
+	}
+	resp, at, err := f.getFile(ctx, "open", path, &pb.GetFileRequest{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{fs: f, path: path, inode: resp.GetAttr().GetInode(), tables: make(map[blockstore.Key]blockstore.Table)}
+	r.ctx, r.cancel = context.WithCancel(f.ctx)
+	if err := r.take(resp, at, 0); err != nil {
+		r.cancel()
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		r.cancel()
+		return nil, fserror.New(fserror.Closed, "open", path, "the client is closed")
+	}
+	f.readers[r] = struct{}{}
+	return r, nil
+}
+
+// ReadFile returns the whole content of a file. One call if it has no blocks.
+func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
+	r, err := f.Open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // a reader has nothing to lose
+	data := make([]byte, r.Length())
+	n, err := r.readAt(ctx, data, 0, true)
+	if err != nil && n < len(data) {
+		return nil, err
+	}
+	return data[:n], nil
+}
+
+// getFile asks for a file. at is when, for the life of the URLs.
+func (f *FS) getFile(ctx context.Context, op, path string, req *pb.GetFileRequest) (*pb.GetFileResponse, time.Time, error) {
+	req.Caller = f.caller
+	c := call{op: op, path: path}
+	if req.WaitMs > 0 {
+		c.attempt = f.attemptTime + ms(req.WaitMs)
+	}
+	at := time.Now()
+	resp := new(pb.GetFileResponse)
+	if err := f.call(ctx, &c, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
+		return nil, at, err
+	}
+	if t := resp.GetAttr().GetType(); t == pb.FileType_FILE_TYPE_DIRECTORY {
+		return nil, at, fserror.New(fserror.IsDirectory, op, path, "it is a directory")
+	}
+	return resp, at, nil
+}
+
+// take makes an answer the Reader's view of the file: its length counts from
+// now on, and its blocks replace those known.
+func (r *Reader) take(resp *pb.GetFileResponse, at time.Time, asked int64) error {
+	pg, err := r.newPage(resp, at, asked)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.info = fileInfo(r.path, resp.GetAttr())
+	r.length = resp.GetAttr().GetLength()
+	r.pages = append(r.pages[:0], pg)
+	return nil
+}
+
+// Length is the file's length in bytes as the Reader sees it.
+func (r *Reader) Length() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.length
+}
+
+// Path is the path under which the file was opened.
+func (r *Reader) Path() string { return r.path }
+
+// Stat describes the file as of Open or the last Refresh. Closed.
+func (r *Reader) Stat() (*FileInfo, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, r.closedErr("stat")
+	}
+	return r.info, nil
+}
+
+func (r *Reader) closedErr(op string) error {
+	return fserror.New(fserror.Closed, op, r.path, "the reader is closed")
+}
+
+// Refresh takes in the file's present length and bytes, wherever it was
+// renamed to. NotFound if it was deleted.
+func (r *Reader) Refresh(ctx context.Context) error {
+	r.mu.Lock()
+	off := r.lastEnd
+	r.mu.Unlock()
+	resp, at, err := r.fs.getFile(ctx, "open", r.path, &pb.GetFileRequest{Inode: r.inode, Offset: off})
+	if err != nil {
+		return err
+	}
+	return r.take(resp, at, off)
+}
+
+// pollEmpty is how often an empty file is looked at by WaitBeyond.
+const pollEmpty = 200 * time.Millisecond
+
+// WaitBeyond waits until the file is longer than n bytes, or nobody has it
+// open for write any more, or the context ends. It refreshes the Reader; open
+// tells whether more may come.
+func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bool, err error) {
+	for {
+		if r.ctx.Err() != nil {
+			return 0, false, r.closedErr("wait")
+		}
+		began := time.Now()
+		req := &pb.GetFileRequest{Inode: r.inode, Offset: n, WaitBeyond: n, WaitMs: waitSlice.Milliseconds()}
+		resp, at, err := r.fs.getFile(ctx, "wait", r.path, req)
+		if err != nil {
+			return 0, false, err
+		}
+		length, open = resp.GetAttr().GetLength(), resp.GetAttr().GetOpen() != nil
+		if length > n || !open {
+			return length, open, r.take(resp, at, n)
+		}
+		// Not every namenode can wait for the first byte of an empty file.
+		if time.Since(began) < pollEmpty && !sleep(ctx, r.ctx, pollEmpty) && ctx.Err() != nil {
+			return length, open, contextError(ctx, "wait", r.path, false)
+		}
+	}
+}
+
+// Read reads the next bytes; io.EOF at the end. Damaged, Unavailable, NotFound
+// (deleted, and the URLs of its blocks are over), Closed.
+func (r *Reader) Read(p []byte) (int, error) {
+	r.posMu.Lock()
+	defer r.posMu.Unlock()
+	// One block at most, so that what is there comes without waiting for more.
+	n, err := r.readSome(r.ctx, p, r.pos, true)
+	r.pos += int64(n)
+	return n, err
+}
+
+// ReadAt implements io.ReaderAt. It fetches chunks; calls that go on where
+// the last one ended fetch whole blocks, and ahead.
+func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, fserror.New(fserror.InvalidArgument, "read", r.path, "negative offset %d", off)
+	}
+	r.mu.Lock()
+	if off == r.lastEnd && off > 0 {
+		r.inRow++
+	} else if off != r.lastEnd {
+		r.inRow = 0
+	}
+	sequential := r.inRow >= 2
+	r.mu.Unlock()
+	n, err := r.readAt(r.ctx, p, off, sequential)
+	r.mu.Lock()
+	r.lastEnd = off + int64(n)
+	r.mu.Unlock()
+	return n, err
+}
+
+func (r *Reader) readAt(ctx context.Context, p []byte, off int64, sequential bool) (n int, err error) {
+	for n < len(p) {
+		k, err := r.readSome(ctx, p[n:], off+int64(n), sequential)
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Seek sets the position of the next Read. The end is that of Length.
+func (r *Reader) Seek(offset int64, whence int) (int64, error) {
+	r.posMu.Lock()
+	defer r.posMu.Unlock()
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += r.pos
+	case io.SeekEnd:
+		offset += r.Length()
+	default:
+		return 0, fserror.New(fserror.InvalidArgument, "seek", r.path, "unknown whence %d", whence)
+	}
+	if offset < 0 {
+		return 0, fserror.New(fserror.InvalidArgument, "seek", r.path, "negative position %d", offset)
+	}
+	r.pos = offset
+	return offset, nil
+}
+
+// WriteTo writes the rest of the file to w, a block at a time, without copying.
+func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	r.posMu.Lock()
+	defer r.posMu.Unlock()
+	for {
+		k, err := r.withBytes(r.ctx, r.pos, func(data []byte) (int, error) { return w.Write(data) })
+		n += int64(k)
+		r.pos += int64(k)
+		if err == io.EOF { //nolint:errorlint // withBytes returns io.EOF itself
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// Close ends reading; fetches under way are broken off. A second call is of
+// kind Closed.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return r.closedErr("close")
+	}
+	r.closed = true
+	r.mu.Unlock()
+	r.cancel()
+	r.wg.Wait()
+	r.mu.Lock()
+	for _, c := range r.blocks {
+		r.drop(c)
+	}
+	r.blocks, r.pages = nil, nil
+	r.mu.Unlock()
+	r.fs.mu.Lock()
+	delete(r.fs.readers, r)
+	r.fs.mu.Unlock()
+	return nil
+}

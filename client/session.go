@@ -1,0 +1,240 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// line is a session stream that is up: Hello was answered by Welcome.
+type line struct {
+	ep     *endpoint
+	stream pb.Namenode_SessionClient
+	cancel context.CancelFunc
+	gone   chan struct{} // closed when the stream is
+
+	sendMu sync.Mutex // gRPC wants one sender at a time
+
+	mu      sync.Mutex
+	seq     uint64
+	waiting map[uint64]chan renewal
+}
+
+// renewal is the answer to one: either of the two is set.
+type renewal struct {
+	resp *pb.RenewLeaseResponse
+	err  error
+}
+
+// keepSession holds a session stream open for as long as the FS lives.
+func (f *FS) keepSession() {
+	for n := 0; f.ctx.Err() == nil; n++ {
+		ep := f.eps.current.Load()
+		welcomed, err := f.runSession(ep)
+		if f.ctx.Err() != nil {
+			return
+		}
+		if welcomed {
+			n = 0
+		}
+		e, answered := answerOf(err)
+		var own *fserror.Error
+		if errors.As(err, &own) {
+			e, answered = own, true
+		}
+		if answered && fatal(e.Kind) {
+			select {
+			case f.refused <- e: // New may be waiting for it
+			default:
+			}
+		}
+		followed := f.eps.moveOn(ep, e.Active)
+		f.cfg.Logger.Debug("leasefs: no session", "namenode", ep.address, "err", err)
+		if followed && n < 2 {
+			continue
+		}
+		sleep(f.ctx, f.ctx, backoffFor(n))
+	}
+}
+
+// fatal reports whether a refused Hello will be refused again.
+func fatal(k fserror.Kind) bool {
+	switch k {
+	case fserror.Permission, fserror.InvalidArgument, fserror.Unsupported, fserror.TooLarge:
+		return true
+	}
+	return false
+}
+
+// runSession opens one stream and serves it until it breaks.
+func (f *FS) runSession(ep *endpoint) (welcomed bool, err error) {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	impatient := time.AfterFunc(f.attemptTime, cancel)
+	defer impatient.Stop()
+	stream, err := pb.NewNamenodeClient(ep.conn()).Session(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: f.caller}}}); err != nil {
+		_, err = stream.Recv() // it knows why
+		return false, err
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		return false, err
+	}
+	if d := m.GetError(); d != nil {
+		return false, wire.FromDetail(d)
+	}
+	w := m.GetWelcome()
+	if w == nil {
+		return false, fserror.New(fserror.Unsupported, "connect", "", "%s answered Hello with something else: not a leasefs namenode of this version", ep.address)
+	}
+	if !impatient.Stop() {
+		return false, fserror.New(fserror.Unavailable, "connect", "", "%s was too slow", ep.address)
+	}
+	if old := f.welcome.Load(); old != nil && old.GetNamespaceId() != w.GetNamespaceId() {
+		return false, fserror.New(fserror.Unavailable, "connect", "", "%s serves namespace %s, this session belongs to %s", ep.address, w.GetNamespaceId(), old.GetNamespaceId())
+	}
+	l := &line{ep: ep, stream: stream, cancel: cancel, gone: make(chan struct{}), waiting: make(map[uint64]chan renewal)}
+	defer close(l.gone)
+	f.greet(w)
+	f.line.Store(l)
+	defer f.line.CompareAndSwap(l, nil)
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return true, err
+		}
+		switch {
+		case m.GetRenewed() != nil:
+			if r := m.GetRenewed(); !l.deliver(r) {
+				f.lostFiles(r) // unasked: something was lost just now
+			}
+		case m.GetError() != nil:
+			e := wire.FromDetail(m.GetError())
+			if e.Kind == fserror.NotActive || fatal(e.Kind) || !l.refuse(e) {
+				return true, e
+			}
+		case m.GetWelcome() != nil:
+			f.greet(m.GetWelcome())
+		}
+	}
+}
+
+// greet takes a Welcome in. A namenode that welcomes may be another than
+// before, so it gets the whole set of open files at once.
+func (f *FS) greet(w *pb.Welcome) {
+	f.welcome.Store(w)
+	f.setLimits(w.GetSoftLimitMs(), w.GetHardLimitMs())
+	f.mu.Lock()
+	f.resend = true
+	first := f.stats.sessions.Add(1) == 1
+	open := len(f.writers)
+	f.mu.Unlock()
+	if first {
+		close(f.ready)
+		return
+	}
+	if open > 0 {
+		f.renewNow()
+	}
+}
+
+func (f *FS) setLimits(soft, hard int64) {
+	if soft > 0 {
+		f.soft.Store(int64(ms(soft)))
+	}
+	if hard > 0 {
+		f.hard.Store(int64(ms(hard)))
+	}
+}
+
+// kickSession drops the stream to ep, which said that it is not active.
+func (f *FS) kickSession(ep *endpoint) {
+	if l := f.line.Load(); l != nil && l.ep == ep {
+		l.cancel()
+	}
+}
+
+// deliver hands an answer to who waits for it.
+func (l *line) deliver(r *pb.RenewLeaseResponse) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ch, ok := l.waiting[r.GetSeq()]
+	if ok {
+		delete(l.waiting, r.GetSeq())
+		ch <- renewal{resp: r} // has room for one
+	}
+	return ok
+}
+
+// refuse hands an error to who waits; it does not say for which renewal it is,
+// but there is one at a time.
+func (l *line) refuse(err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := false
+	for seq, ch := range l.waiting {
+		delete(l.waiting, seq)
+		ch <- renewal{err: err}
+		told = true
+	}
+	return told
+}
+
+// exchange sends one renewal over the stream and waits for its answer.
+func (l *line) exchange(ctx context.Context, req *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
+	ch := make(chan renewal, 1)
+	l.mu.Lock()
+	l.seq++
+	req.Seq = l.seq
+	l.waiting[req.Seq] = ch
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		delete(l.waiting, req.Seq)
+		l.mu.Unlock()
+	}()
+	// A stream that takes nothing any more would hold Send for good.
+	stuck := context.AfterFunc(ctx, l.cancel)
+	l.sendMu.Lock()
+	err := l.stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Renew{Renew: req}})
+	l.sendMu.Unlock()
+	if !stuck() || err != nil {
+		return nil, fserror.New(fserror.Unavailable, "renew", "", "the session's stream broke")
+	}
+	select {
+	case r := <-ch:
+		return r.resp, r.err
+	case <-l.gone:
+		return nil, fserror.New(fserror.Unavailable, "renew", "", "the session's stream broke")
+	case <-ctx.Done():
+		// It takes messages and does not answer: try another stream.
+		l.cancel()
+		return nil, contextError(ctx, "renew", "", false)
+	}
+}
+
+// end tells the namenode that the session is over, and waits a moment for it
+// to take notice.
+func (l *line) end() {
+	l.sendMu.Lock()
+	err := l.stream.CloseSend()
+	l.sendMu.Unlock()
+	if err == nil {
+		t := time.NewTimer(500 * time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-l.gone:
+		case <-t.C:
+		}
+	}
+	l.cancel()
+}

@@ -1,0 +1,189 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// mutate sends one changing call, which happens at most once.
+func (f *FS) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
+	defer f.ids.end(id)
+	return f.call(ctx, &call{op: op, path: path, mutates: true}, method, req, new(pb.MutateResponse))
+}
+
+// Mkdir makes a directory; its parent must exist. Exists, NotFound,
+// NotDirectory.
+func (f *FS) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
+	return f.mkdir(ctx, path, mode, false)
+}
+
+// MkdirAll makes a directory and the parents that are missing, all with that
+// mode. One that exists is no error.
+func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
+	return f.mkdir(ctx, path, mode, true)
+}
+
+func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents bool) error {
+	path, err := clean("mkdir", path)
+	if err != nil {
+		return err
+	}
+	id := f.ids.begin()
+	return f.mutate(ctx, "mkdir", path, pb.Namenode_Mkdir_FullMethodName, id,
+		&pb.MkdirRequest{Call: id, Caller: f.caller, Path: path, Mode: modeToWire(mode), HasMode: true, Parents: parents})
+}
+
+// Rename gives a file or directory another path. With overwrite, a file or an
+// empty directory there is replaced; else Exists. Open files go on under their
+// new name. InvalidArgument: a directory into itself.
+func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error {
+	from, err := clean("rename", from)
+	if err != nil {
+		return err
+	}
+	to, err = clean("rename", to)
+	if err != nil {
+		return err
+	}
+	id := f.ids.begin()
+	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
+		&pb.RenameRequest{Call: id, Caller: f.caller, From: from, To: to, Overwrite: overwrite})
+}
+
+// Remove removes a file, a symbolic link or an empty directory. NotFound,
+// NotEmpty. A file's writer, if any, loses its lease.
+func (f *FS) Remove(ctx context.Context, path string) error {
+	return f.remove(ctx, path, false)
+}
+
+// RemoveAll removes a path with everything below it, at once. One that does
+// not exist is no error.
+func (f *FS) RemoveAll(ctx context.Context, path string) error {
+	err := f.remove(ctx, path, true)
+	if errors.Is(err, fserror.NotFound) {
+		return nil
+	}
+	return err
+}
+
+func (f *FS) remove(ctx context.Context, path string, recursive bool) error {
+	path, err := clean("remove", path)
+	if err != nil {
+		return err
+	}
+	id := f.ids.begin()
+	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
+		&pb.DeleteRequest{Call: id, Caller: f.caller, Path: path, Recursive: recursive})
+}
+
+// Symlink makes path a symbolic link to target, which need not exist.
+func (f *FS) Symlink(ctx context.Context, target, path string) error {
+	path, err := clean("symlink", path)
+	if err != nil {
+		return err
+	}
+	id := f.ids.begin()
+	return f.mutate(ctx, "symlink", path, pb.Namenode_Symlink_FullMethodName, id,
+		&pb.SymlinkRequest{Call: id, Caller: f.caller, Path: path, Target: target})
+}
+
+// Readlink returns what a symbolic link points to. InvalidArgument if it is
+// none.
+func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
+	i, err := f.stat(ctx, "readlink", path, false)
+	if err != nil {
+		return "", err
+	}
+	if i.Mode()&fs.ModeSymlink == 0 {
+		return "", fserror.New(fserror.InvalidArgument, "readlink", i.Path, "it is no symbolic link")
+	}
+	return i.LinkTarget, nil
+}
+
+// Chmod sets the permission bits and the sticky bit.
+func (f *FS) Chmod(ctx context.Context, path string, mode fs.FileMode) error {
+	return f.setAttr(ctx, "chmod", &pb.SetAttrRequest{Path: path, SetMode: true, Mode: modeToWire(mode)})
+}
+
+// Chown sets user and group; an empty one stays.
+func (f *FS) Chown(ctx context.Context, path, user, group string) error {
+	return f.setAttr(ctx, "chown", &pb.SetAttrRequest{Path: path, User: user, Group: group})
+}
+
+// Chtimes sets the modification time, to the millisecond. The zero time means
+// now, by the namenode's clock.
+func (f *FS) Chtimes(ctx context.Context, path string, mtime time.Time) error {
+	req := &pb.SetAttrRequest{Path: path, SetMtime: true}
+	if !mtime.IsZero() {
+		req.MtimeUnixMs = mtime.UnixMilli()
+	}
+	return f.setAttr(ctx, "chtimes", req)
+}
+
+func (f *FS) setAttr(ctx context.Context, op string, req *pb.SetAttrRequest) error {
+	path, err := clean(op, req.Path)
+	if err != nil {
+		return err
+	}
+	req.Call, req.Caller, req.Path, req.Follow = f.ids.begin(), f.caller, path, true
+	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
+}
+
+// Truncate cuts a closed file to length bytes, which must not be more than it
+// has: InvalidArgument. Held if it is open for write.
+func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
+	path, err := clean("truncate", path)
+	if err != nil {
+		return err
+	}
+	id := f.ids.begin()
+	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
+		&pb.TruncateRequest{Call: id, Caller: f.caller, Path: path, Length: length})
+}
+
+// Concat appends the sources, closed files, to the target in that order, and
+// removes them: a change of metadata only.
+func (f *FS) Concat(ctx context.Context, target string, sources ...string) error {
+	target, err := clean("concat", target)
+	if err != nil {
+		return err
+	}
+	list := make([]string, len(sources))
+	for i, s := range sources {
+		if list[i], err = clean("concat", s); err != nil {
+			return err
+		}
+	}
+	id := f.ids.begin()
+	return f.mutate(ctx, "concat", target, pb.Namenode_Concat_FullMethodName, id,
+		&pb.ConcatRequest{Call: id, Caller: f.caller, Target: target, Sources: list})
+}
+
+// Stat describes what is at a path, following a symbolic link at its end.
+// NotFound, Loop.
+func (f *FS) Stat(ctx context.Context, path string) (*FileInfo, error) {
+	return f.stat(ctx, "stat", path, true)
+}
+
+// Lstat is Stat for a symbolic link itself.
+func (f *FS) Lstat(ctx context.Context, path string) (*FileInfo, error) {
+	return f.stat(ctx, "stat", path, false)
+}
+
+func (f *FS) stat(ctx context.Context, op, path string, follow bool) (*FileInfo, error) {
+	path, err := clean(op, path)
+	if err != nil {
+		return nil, err
+	}
+	resp := new(pb.StatResponse)
+	err = f.call(ctx, &call{op: op, path: path}, pb.Namenode_Stat_FullMethodName, &pb.StatRequest{Caller: f.caller, Path: path, Follow: follow}, resp)
+	if err != nil {
+		return nil, err
+	}
+	return fileInfo(path, resp.GetAttr()), nil
+}

@@ -1,0 +1,264 @@
+package client
+
+import (
+	"encoding/hex"
+	"io/fs"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// FileInfo describes a file, directory or symbolic link at one moment. It is
+// an fs.FileInfo and an fs.DirEntry. It is not changed after it was returned.
+type FileInfo struct {
+	Path       string // absolute, as asked for
+	Inode      uint64
+	User       string
+	Group      string
+	Length     int64     // bytes; of a file open for write: those flushed
+	LinkTarget string    // of a symbolic link
+	Open       *OpenInfo // nil unless the file is open for write
+	Entries    uint64    // of a directory: how many names
+	Blocks     uint64    // of a file
+	TailLength int64     // of a file: bytes after its last block
+
+	mode  fs.FileMode
+	mtime time.Time
+}
+
+// OpenInfo tells who has a file open for write.
+type OpenInfo struct {
+	Holder      fserror.Holder
+	Session     string // the holder's session, hexadecimal
+	Epoch       uint64 // of this opening; grows with each
+	SoftExpired bool   // another client that wants the file gets it
+	TakeableIn  time.Duration
+}
+
+var (
+	_ fs.FileInfo = (*FileInfo)(nil)
+	_ fs.DirEntry = (*FileInfo)(nil)
+)
+
+// Name is the last component of the path; that of the root is "/".
+func (i *FileInfo) Name() string {
+	if i.Path == "/" {
+		return "/"
+	}
+	_, name := fspath.Split(i.Path)
+	return name
+}
+
+// Size is Length.
+func (i *FileInfo) Size() int64 { return i.Length }
+
+// Mode has the type and the permission bits.
+func (i *FileInfo) Mode() fs.FileMode { return i.mode }
+
+// ModTime is the modification time, to the millisecond.
+func (i *FileInfo) ModTime() time.Time { return i.mtime }
+
+// IsDir reports whether it is a directory.
+func (i *FileInfo) IsDir() bool { return i.mode.IsDir() }
+
+// Sys returns nil.
+func (i *FileInfo) Sys() any { return nil }
+
+// Type is the type bits of Mode.
+func (i *FileInfo) Type() fs.FileMode { return i.mode.Type() }
+
+// Info returns i itself.
+func (i *FileInfo) Info() (fs.FileInfo, error) { return i, nil }
+
+// String is a line for people, as of ls -l.
+func (i *FileInfo) String() string { return fs.FormatFileInfo(i) }
+
+// fileInfo makes a FileInfo of the wire's attributes.
+func fileInfo(path string, a *pb.Attr) *FileInfo {
+	i := &FileInfo{
+		Path: path, Inode: a.GetInode(), User: a.GetUser(), Group: a.GetGroup(), Length: a.GetLength(),
+		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(),
+		mode: modeFromWire(a.GetMode(), a.GetType()), mtime: time.UnixMilli(a.GetMtimeUnixMs()),
+	}
+	if o := a.GetOpen(); o != nil {
+		i.Open = &OpenInfo{
+			Holder: holder(o.GetHolder()), Session: hex.EncodeToString(o.GetHolder().GetSession()), Epoch: o.GetEpoch(),
+			SoftExpired: o.GetSoftExpired(), TakeableIn: ms(o.GetTakeableInMs()),
+		}
+	}
+	return i
+}
+
+func holder(h *pb.HolderInfo) fserror.Holder {
+	return fserror.Holder{
+		User: h.GetUser(), Client: h.GetClient(), Host: h.GetHost(), PID: h.GetPid(),
+		Since: ms(h.GetSinceMs()), Idle: ms(h.GetIdleMs()),
+	}
+}
+
+// stickyBit is S_ISVTX, of which fs.FileMode has its own idea.
+const stickyBit = 0o1000
+
+func modeFromWire(mode uint32, t pb.FileType) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	if mode&stickyBit != 0 {
+		m |= fs.ModeSticky
+	}
+	switch t {
+	case pb.FileType_FILE_TYPE_DIRECTORY:
+		m |= fs.ModeDir
+	case pb.FileType_FILE_TYPE_SYMLINK:
+		m |= fs.ModeSymlink
+	}
+	return m
+}
+
+func modeToWire(m fs.FileMode) uint32 {
+	w := uint32(m.Perm())
+	if m&fs.ModeSticky != 0 {
+		w |= stickyBit
+	}
+	return w
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// FileData is one whole small file for WriteFiles.
+type FileData struct {
+	Path string
+	Data []byte
+	// Options are those of Create that apply to this file.
+	Options []OpenOption
+}
+
+// RecoverResult is what Recover did.
+type RecoverResult struct {
+	WasOpen bool // false: the file was closed already, nothing was done
+	Length  int64
+	Epoch   uint64 // any writer of an epoch below it is fenced
+}
+
+// FindOptions choose what Find yields.
+type FindOptions struct {
+	OpenOnly bool   // only files open for write
+	Holder   string // only those held by this client name or session (hexadecimal)
+}
+
+// Summary counts what is below a path, the path itself included.
+type Summary struct {
+	Files, Directories, Symlinks, OpenFiles uint64
+	Length                                  int64 // bytes in files
+	Stored                                  int64 // bytes in the block store and in tails
+}
+
+// LeaseFilter chooses among leases; its zero value means all.
+type LeaseFilter struct {
+	Holder  string // a client name, or a session (hexadecimal)
+	Expired bool   // only those past the soft limit
+	Lease   string // only the lease with this id
+	Path    string // only the lease that holds this path
+}
+
+// Lease is one lease as the namenode shows it.
+type Lease struct {
+	ID          string
+	Holder      fserror.Holder
+	Session     string // hexadecimal
+	SoftExpired bool
+	HardExpired bool
+	Connected   bool        // its session has a stream to the namenode
+	Files       []LeaseFile // at most 1,000
+	FileCount   uint64
+	Attached    []string // paths deleted when the lease ends
+}
+
+// LeaseFile is a file that a lease holds open for write.
+type LeaseFile struct {
+	Path         string
+	Inode, Epoch uint64
+}
+
+// NamenodeStatus is what one namenode of the list says of itself.
+type NamenodeStatus struct {
+	Address string // as in the list
+	Err     error  // it did not answer; all below is zero
+
+	Listen        string // the address it says it has
+	Role          string // "active", "standby", "starting"
+	Term          uint64
+	TxID          uint64
+	DurableTxID   uint64
+	ImageTxID     uint64
+	Inodes        uint64
+	Files         uint64
+	Directories   uint64
+	Blocks        uint64
+	GarbageBlocks uint64
+	Leases        uint64
+	Sessions      uint64
+	OpenFiles     uint64
+	Uptime        time.Duration
+	OldestOverdue time.Duration // how long the lease longest past its hard limit has waited
+	SafeMode      bool
+	SafeModeWhy   string
+	NamespaceID   string
+	Version       string
+	TailBytes     int64
+	StoredBytes   int64 // of blocks in files
+	JournalBytes  int64 // since the last image
+	DiskFree      int64
+	DiskTotal     int64
+	HeapBytes     int64
+}
+
+// SafeModeAction is what Admin.SafeMode does.
+type SafeModeAction int
+
+// The actions of Admin.SafeMode.
+const (
+	SafeModeGet SafeModeAction = iota
+	SafeModeEnter
+	SafeModeLeave
+)
+
+// SafeModeState is whether mutations are refused, and why.
+type SafeModeState struct {
+	On  bool
+	Why string
+}
+
+// CheckpointResult is the image that a checkpoint wrote.
+type CheckpointResult struct {
+	TxID     uint64
+	Bytes    int64
+	Duration time.Duration
+}
+
+// FsckProblem is one thing that Fsck found.
+type FsckProblem struct {
+	Path    string
+	Problem string
+}
+
+// FsckSummary is what Fsck looked at.
+type FsckSummary struct {
+	Inodes, Blocks, Problems uint64
+	BytesVerified            int64
+}
+
+// CollectResult is what a run of the block collector did.
+type CollectResult struct {
+	Garbage uint64 // keys known to be garbage before the run
+	Deleted uint64
+	Waiting uint64 // whose URLs are not over yet
+	Orphans uint64 // found in the store without an owner
+}
+
+// BackupResult is what Backup wrote.
+type BackupResult struct {
+	TxID  uint64
+	Files int
+	Bytes int64
+}
