@@ -1,0 +1,150 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func (p *program) adminCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "admin",
+		Usage:       "for operators: checkpoints, checks, backups",
+		UsageText:   "leasefs admin COMMAND\n\nExample:\n  leasefs admin fsck --blocks",
+		Description: "All but journal and image ask the active namenode and need the superuser. journal and image\nread a stopped namenode's folder, or a copy of it.",
+		Subcommands: []*cli.Command{
+			{
+				Name:        "checkpoint",
+				Usage:       "write an image of the tree now",
+				UsageText:   "leasefs admin checkpoint\n\nExample:\n  leasefs admin checkpoint",
+				Description: "Writes a checkpoint while the namenode goes on serving. A start after it has less to replay.",
+				Action:      p.connected(operands{}, checkpoint),
+			},
+			{
+				Name:        "safemode",
+				Usage:       "refuse changes, or not",
+				UsageText:   "leasefs admin safemode on|off|get\n\nExample:\n  leasefs admin safemode on",
+				Description: "In safe mode changes are refused (exit code 6) and no lease expires. Prints the state.",
+				Action:      p.connected(operands{min: 1, max: 1, names: "one of on, off, get", local: true}, safeMode, checkSafeMode),
+			},
+			{
+				Name:        "fsck",
+				Usage:       "check the tree, and the blocks",
+				UsageText:   "leasefs admin fsck [--blocks] [PATH]\n\nExample:\n  leasefs admin fsck --blocks /archive",
+				Description: "Checks the tree against itself and the leases; with --blocks reads and verifies every block too.\nPrints a line for each problem; exit code 10 if there is one.",
+				Flags:       []cli.Flag{&cli.BoolFlag{Name: "blocks", Usage: "read every block and verify it"}},
+				Action:      p.connected(operands{max: 1, names: "at most one path"}, fsck),
+			},
+			{
+				Name:        "gc",
+				Usage:       "delete blocks that no file has any more",
+				UsageText:   "leasefs admin gc\n\nExample:\n  leasefs admin gc",
+				Description: "Runs the block collector now. Blocks whose signed URLs are not over yet wait.",
+				Action:      p.connected(operands{}, collect),
+			},
+			{
+				Name:        "backup",
+				Usage:       "copy the namespace into a folder",
+				UsageText:   "leasefs admin backup DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
+				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine, from\nwhich leasefs namenode --data can be started.",
+				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, backup),
+			},
+			p.journalCommand(),
+			p.imageCommand(),
+		},
+	}
+}
+
+func checkpoint(e *env) error {
+	res, err := e.fs.Admin().Checkpoint(e.ctx)
+	if err != nil {
+		return e.fail(err, "")
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"txid": res.TxID, "bytes": res.Bytes, "duration_ms": res.Duration.Milliseconds()})
+	}
+	e.printf("checkpoint of txid %d: %d bytes, %s\n", res.TxID, res.Bytes, fserror.Round(res.Duration))
+	return nil
+}
+
+var safeModeActions = map[string]client.SafeModeAction{
+	"on": client.SafeModeEnter, "off": client.SafeModeLeave, "get": client.SafeModeGet,
+}
+
+func checkSafeMode(e *env) error {
+	if _, ok := safeModeActions[e.args[0]]; !ok {
+		return usagef(e.op, "%q is none of on, off, get", e.args[0])
+	}
+	return nil
+}
+
+func safeMode(e *env) error {
+	state, err := e.fs.Admin().SafeMode(e.ctx, safeModeActions[e.args[0]])
+	if err != nil {
+		return e.fail(err, "")
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"on": state.On, "why": state.Why})
+	}
+	word := "off"
+	if state.On {
+		word = "on"
+		if state.Why != "" {
+			word += " (" + state.Why + ")"
+		}
+	}
+	e.printf("safe mode is %s\n", word)
+	return nil
+}
+
+func fsck(e *env) error {
+	path := "/"
+	if len(e.args) == 1 {
+		path = e.args[0]
+	}
+	sum, err := e.fs.Admin().Fsck(e.ctx, path, e.flags.Bool("blocks"), func(p client.FsckProblem) error {
+		if e.json {
+			return e.printJSON(map[string]any{"path": p.Path, "problem": p.Problem})
+		}
+		e.printf("%s: %s\n", e.name(p.Path), p.Problem)
+		return nil
+	})
+	if err != nil {
+		return e.fail(err, path)
+	}
+	if e.json {
+		err = e.printJSON(map[string]any{"inodes": sum.Inodes, "blocks": sum.Blocks, "problems": sum.Problems, "bytes_verified": sum.BytesVerified})
+	} else {
+		e.printf("%s, %s, %d bytes verified, %s\n", plural(sum.Inodes, "inode", "inodes"), plural(sum.Blocks, "block", "blocks"),
+			sum.BytesVerified, plural(sum.Problems, "problem", "problems"))
+	}
+	if err == nil && sum.Problems > 0 {
+		err = fserror.New(fserror.Damaged, e.op, path, "%s found", plural(sum.Problems, "problem was", "problems were"))
+	}
+	return err
+}
+
+func collect(e *env) error {
+	res, err := e.fs.Admin().Collect(e.ctx)
+	if err != nil {
+		return e.fail(err, "")
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"garbage": res.Garbage, "deleted": res.Deleted, "waiting": res.Waiting, "orphans": res.Orphans})
+	}
+	e.printf("%s deleted, %d waiting, %d orphans found\n", plural(res.Deleted, "block", "blocks"), res.Waiting, res.Orphans)
+	return nil
+}
+
+func backup(e *env) error {
+	res, err := e.fs.Admin().Backup(e.ctx, e.args[0])
+	if err != nil {
+		return e.fail(err, e.args[0])
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"txid": res.TxID, "files": res.Files, "bytes": res.Bytes})
+	}
+	e.printf("%s: txid %d, %d files, %d bytes\n", e.args[0], res.TxID, res.Files, res.Bytes)
+	return nil
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// app is the tree of commands. It is built anew for each run: the parser
+// writes into it.
+func (p *program) app() *cli.App {
+	app := &cli.App{
+		Name:      "leasefs",
+		Usage:     "a file namespace with at most one writer a file",
+		UsageText: "leasefs [global options] COMMAND [options] [arguments]\n\nExample:\n  leasefs namenode --data /var/lib/leasefs &\n  date | leasefs append --create /logs/a\n  leasefs cat /logs/a",
+		Description: "Paths in the namespace are absolute. Flags may stand before and after the arguments;\n" +
+			"\"--\" ends them. leasefs COMMAND --help tells about one command.",
+		Version:               version,
+		Flags:                 globalFlags(),
+		Commands:              p.commands(),
+		Before:                p.before,
+		HideHelpCommand:       true,
+		Writer:                p.out,
+		ErrWriter:             p.stderr,
+		CustomAppHelpTemplate: appHelp,
+		OnUsageError:          onUsageError,
+		ExitErrHandler:        func(*cli.Context, error) {},
+	}
+	app.UsageText = indented(app.UsageText)
+	withoutDefaults(app.Flags)
+	finish(app.Commands)
+	return app
+}
+
+// commands are listed in the order in which help shows them.
+func (p *program) commands() []*cli.Command {
+	return []*cli.Command{
+		p.namenodeCommand(),
+		p.createCommand(), p.appendCommand(), p.closeCommand(),
+		p.putCommand(), p.getCommand(),
+		p.catCommand(), p.headCommand(), p.tailCommand(),
+		p.lsCommand(), p.treeCommand(), p.findCommand(), p.statCommand(), p.duCommand(), p.dfCommand(),
+		p.mkdirCommand(), p.mvCommand(), p.rmCommand(), p.touchCommand(), p.truncateCommand(), p.concatCommand(),
+		p.chmodCommand(), p.chownCommand(), p.lnCommand(),
+		p.leaseCommand(),
+		p.statusCommand(), p.adminCommand(),
+		p.benchCommand(), p.completionCommand(),
+	}
+}
+
+// finish gives every command what all have in common.
+func finish(list []*cli.Command) {
+	for _, c := range list {
+		c.HideHelpCommand = true
+		c.OnUsageError = onUsageError
+		c.CustomHelpTemplate = commandHelp
+		c.UsageText = indented(c.UsageText)
+		withoutDefaults(c.Flags)
+		if len(c.Subcommands) > 0 {
+			c.CustomHelpTemplate = groupHelp
+		}
+		finish(c.Subcommands)
+	}
+}
+
+// indented moves all lines but the first to where help has the first.
+func indented(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n  "), "\n  \n", "\n\n")
+}
+
+// withoutDefaults keeps "(default: false)" out of help.
+func withoutDefaults(flags []cli.Flag) {
+	for _, f := range flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true
+		}
+	}
+}
+
+const appHelp = `{{.Name}} {{.Version}}: {{.Usage}}
+
+Usage:
+  {{.UsageText}}
+
+{{.Description}}
+
+Commands:{{range .VisibleCommands}}
+  {{printf "%-11s" .Name}} {{.Usage}}{{end}}
+
+Global options:{{range .VisibleFlags}}
+  {{.}}{{end}}
+`
+
+const groupHelp = `{{.HelpName}}: {{.Usage}}
+
+Usage:
+  {{.UsageText}}
+
+{{.Description}}
+
+Commands:{{range .VisibleCommands}}
+  {{printf "%-11s" .Name}} {{.Usage}}{{end}}
+
+Global options: leasefs --help
+`
+
+const commandHelp = `{{.HelpName}}: {{.Usage}}
+
+Usage:
+  {{.UsageText}}
+
+{{.Description}}
+
+Options:{{range .VisibleFlags}}
+  {{.}}{{end}}
+
+Global options: leasefs --help
+`
+
+// goFlag is how the parser's messages write a flag.
+var goFlag = regexp.MustCompile(`flag -(\w[\w-]*)`)
+
+// onUsageError makes one line of what the parser found.
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	text := goFlag.ReplaceAllString(err.Error(), "flag --$1")
+	return usagef(commandPath(c), "%s", strings.TrimSuffix(text, "."))
+}
+
+// commandPath is the command without the program's name, such as "lease ls".
+func commandPath(c *cli.Context) string {
+	if c.Command == nil {
+		return ""
+	}
+	_, path, _ := strings.Cut(c.Command.HelpName, " ")
+	return path
+}
+
+// env is what an action works with.
+type env struct {
+	*program
+	ctx   context.Context
+	flags *cli.Context
+	op    string   // the command, such as "lease ls"
+	args  []string // the operands
+	fs    *client.FS
+}
+
+// operands says how many arguments a command takes.
+type operands struct {
+	min, max int    // max < 0: any number
+	names    string // as in the usage line
+	local    bool   // they are no paths of the namespace
+}
+
+// action checks the operands and runs f. Unless they are local, operands are
+// cleaned paths when f gets them.
+func (p *program) action(want operands, f func(*env) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		e := &env{program: p, ctx: c.Context, flags: c, op: commandPath(c), args: c.Args().Slice()}
+		if n := len(e.args); n < want.min || want.max >= 0 && n > want.max {
+			if want.max == 0 {
+				return usagef(e.op, "takes no arguments, got %q", e.args[0])
+			}
+			return usagef(e.op, "takes %s, got %s", want.names, plural(uint64(n), "argument", "arguments"))
+		}
+		if !want.local {
+			for i := range e.args {
+				path, err := e.path(e.args[i])
+				if err != nil {
+					return err
+				}
+				e.args[i] = path
+			}
+		}
+		return f(e)
+	}
+}
+
+// path checks and cleans a path of the namespace that was typed.
+func (e *env) path(s string) (string, error) {
+	path, err := fspath.Clean(s)
+	if err != nil {
+		return "", usagef(e.op, "%s", err)
+	}
+	return path, nil
+}
+
+// fail names an error after the command, and after path if it names none. Nil
+// stays nil.
+func (e *env) fail(err error, path string) error {
+	var f *fserror.Error
+	if err == nil || !errors.As(err, &f) {
+		return fserror.With(err, e.op, path)
+	}
+	c := *f
+	c.Op = e.op
+	if c.Path == "" {
+		c.Path = path
+	}
+	return &c
+}
+
+// connected is action with a connection to the namespace in e.fs. The checks,
+// of what the flags say, come before the connection.
+func (p *program) connected(want operands, f func(*env) error, checks ...func(*env) error) cli.ActionFunc {
+	return p.action(want, func(e *env) error {
+		for _, check := range checks {
+			if err := check(e); err != nil {
+				return err
+			}
+		}
+		if err := e.connect(nil); err != nil {
+			return err
+		}
+		err := f(e)
+		// Closing also closes files that are still open; a command that
+		// succeeded has none left.
+		if cerr := e.fs.Close(); err == nil {
+			err = cerr
+		}
+		return err
+	})
+}
+
+// each runs f for every operand, goes on after an error, and returns the first.
+func (e *env) each(f func(path string) error) error {
+	var first error
+	for _, path := range e.args {
+		err := f(path)
+		if err == nil {
+			continue
+		}
+		if len(e.args) == 1 || e.ctx.Err() != nil {
+			return err
+		}
+		e.printError(err)
+		if first == nil {
+			first = reportedError{err}
+		}
+	}
+	return first
+}
+
+// The library's own help and version flags claim -h and -v, which our commands
+// use otherwise (du -h).
+func init() {
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Usage: "show help", DisableDefaultText: true}
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, "leasefs", c.App.Version) }
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func testApp(t *testing.T) *cli.App {
+	t.Helper()
+	return newProgram(os.Stdin, os.Stdout, os.Stderr).app()
+}
+
+// result runs one command line in this process.
+func result(t *testing.T, argv ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	errs, err := os.Create(filepath.Join(dir, "err"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	code = newProgram(null, out, errs).run(argv)
+	o, _ := os.ReadFile(out.Name())
+	e, _ := os.ReadFile(errs.Name())
+	return code, string(o), string(e)
+}
+
+func TestEveryCommandHasHelpWithAnExample(t *testing.T) {
+	var walk func(path []string, list []*cli.Command)
+	walk = func(path []string, list []*cli.Command) {
+		for _, c := range list {
+			p := append(slices.Clone(path), c.Name)
+			t.Run(strings.Join(p, " "), func(t *testing.T) {
+				if c.Usage == "" || c.Description == "" {
+					t.Error("no usage or description")
+				}
+				code, out, errs := result(t, append(p, "--help")...)
+				if code != 0 || errs != "" {
+					t.Fatalf("code %d, stderr %q", code, errs)
+				}
+				full := "leasefs " + strings.Join(p, " ")
+				_, example, found := strings.Cut(out, "Example:\n")
+				if !found || !strings.Contains(strings.SplitN(example, "\n\n", 2)[0], full) && len(c.Subcommands) == 0 {
+					// A global flag may stand between program and command.
+					if !strings.Contains(example, p[len(p)-1]) {
+						t.Errorf("no example of %q in:\n%s", full, out)
+					}
+				}
+				if !strings.Contains(out, c.Description) || !strings.HasPrefix(out, full+": ") {
+					t.Errorf("incomplete help:\n%s", out)
+				}
+				for line := range strings.SplitSeq(c.UsageText+"\n"+c.Description, "\n") {
+					if len(line) > 110 {
+						t.Errorf("line of %d characters: %s", len(line), line)
+					}
+				}
+			})
+			walk(p, c.Subcommands)
+		}
+	}
+	walk(nil, testApp(t).Commands)
+}
+
+func TestNoFlagNameTwice(t *testing.T) {
+	var walk func(list []*cli.Command)
+	walk = func(list []*cli.Command) {
+		for _, c := range list {
+			seen := map[string]bool{"help": true}
+			for _, f := range c.Flags {
+				for _, n := range f.Names() {
+					if seen[n] {
+						t.Errorf("%s: flag %s twice", c.Name, n)
+					}
+					seen[n] = true
+				}
+			}
+			for _, f := range globalFlags() {
+				for _, n := range f.Names() {
+					if seen[n] {
+						t.Errorf("%s: flag %s is a global one too", c.Name, n)
+					}
+				}
+			}
+			walk(c.Subcommands)
+		}
+	}
+	walk(testApp(t).Commands)
+}
+
+func TestUsageErrorsAreOneLine(t *testing.T) {
+	for _, line := range []string{
+		"", "frob", "ls --frob", "ls -lX", "lease", "lease frob", "admin journal", "rm", "mv /a", "status /a", "cat rel", "cat /a/../b", "rm -r rel",
+		"append --wait soon /a", "append --wait -1s /a", "append --at x /a", "append --at -1 /a", "append --at", "create --flush never /a",
+		"create --flush 0s /a", "create --steal /a", "head -n 1 -c 1 /a", "tail -c 1X /a", "head -n x /a", "truncate /a", "truncate -s -1 /a",
+		"chmod 999 /a", "chmod u+q /a", "chmod /a", "chown : /a", "chown a: /a", "ln /a /b", "mkdir -m 9 /a", "find / --type x", "find / --name [",
+		"--timeout 1h ls", "--timeout x ls", "--namenode nohost ls", "ls --namenode a:b", "--namenode a:1,,b:2 ls", "ls --json=maybe", "--tls-cert x ls",
+		"--tls-key x ls", "namenode", "namenode --data /x --soft-limit 2m --hard-limit 1m", "namenode --data /x --blocks s3://b",
+		"namenode --data /x --log-level loud", "namenode --data /x --tls-client-ca y", "completion tcsh", "admin safemode maybe", "bench --run frob",
+		"bench --workers 0", "bench --n x", "put a /b --workers 0", "put a b", "get a b", "mv -T /a /b /c",
+	} {
+		t.Run(line, func(t *testing.T) {
+			code, out, errs := result(t, strings.Fields(line)...)
+			if code != fserror.ExitUsage {
+				t.Errorf("exit code %d, stderr %q", code, errs)
+			}
+			if out != "" {
+				t.Errorf("stdout: %q", out)
+			}
+			if !strings.HasPrefix(errs, "leasefs: ") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "(see leasefs ") || !strings.Contains(errs, "--help)") {
+				t.Errorf("stderr: %q", errs)
+			}
+			_, _, errs = result(t, append([]string{"--json"}, strings.Fields(line)...)...)
+			if !strings.HasPrefix(errs, `{"error":{"kind":"INVALID_ARGUMENT"`) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("with --json: %q", errs)
+			}
+		})
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	addr := deadAddress(t)
+	code, _, errs := result(t, "--namenode", addr, "--timeout", "50ms", "stat", "/a")
+	if code != fserror.ExitUnavailable || !strings.Contains(errs, addr) || strings.Count(errs, "\n") != 1 {
+		t.Errorf("code %d, %q", code, errs)
+	}
+}
+
+func TestArrange(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{"ls /a -l", "ls -l -- /a"},
+		{"ls -lR /a /b", "ls -l -R -- /a /b"},
+		{"ls -l /a --user bob", "--user=bob ls -l -- /a"},
+		{"--json ls", "--json ls --"},
+		{"ls --json", "--json ls --"},
+		{"-q ls", "-q ls --"},
+		{"head -n5 /a", "head -n=5 -- /a"},
+		{"head -n 5 /a", "head -n=5 -- /a"},
+		{"head --lines=5 /a", "head --lines=5 -- /a"},
+		{"rm -rf /a", "rm -r -f -- /a"},
+		{"rm -- -r", "rm -- -r"},
+		{"cat -", "cat -- -"},
+		{"chmod -w /a", "chmod -- -w /a"},
+		{"chmod -R -w /a", "chmod -R -- -w /a"},
+		{"lease ls --holder=x --expired", "lease ls --holder=x --expired --"},
+		{"help lease ls", "lease ls --help"},
+		{"lease ls -h", "lease ls --help"},
+		{"du -h /a", "du -h -- /a"},
+		{"--version", "--version"},
+		{"find / --name -x", "find --name=-x -- /"},
+	} {
+		got, err := arrange(testApp(t), strings.Fields(tc.in))
+		if err != nil || strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %s, %v; want %s", tc.in, strings.Join(got, " "), err, tc.want)
+		}
+	}
+}
+
+func TestCompletionScripts(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		code, out, errs := result(t, "completion", shell)
+		if code != 0 || errs != "" {
+			t.Fatalf("%s: code %d, %s", shell, code, errs)
+		}
+		for _, word := range []string{"leasefs", "lease ls", "soft-limit", "expired", "admin journal verify"} {
+			if !strings.Contains(out, word) {
+				t.Errorf("%s: no %q", shell, word)
+			}
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue // its syntax cannot be checked here
+		}
+		cmd := exec.Command(path, "-n")
+		cmd.Stdin = strings.NewReader(out)
+		if msg, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", shell, err, msg)
+		}
+	}
+}
+
+func TestBashCompletes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash here")
+	}
+	_, script, _ := result(t, "completion", "bash")
+	for _, tc := range []struct{ words, want string }{
+		{"leasefs cre", "create"},
+		{"leasefs lease re", "recover"},
+		{"leasefs --json lease ls --exp", "--expired"},
+		{"leasefs admin journal v", "verify"},
+	} {
+		words := strings.Fields(tc.words)
+		cmd := exec.Command(bash, "-c", script+"\nCOMP_WORDS=("+tc.words+")\nCOMP_CWORD="+string(rune('0'+len(words)-1))+"\n_leasefs\necho ${COMPREPLY[@]}")
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != tc.want {
+			t.Errorf("%s: %q, %v; want %s", tc.words, out, err, tc.want)
+		}
+	}
+}

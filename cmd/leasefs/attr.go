@@ -1,0 +1,223 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func (p *program) chmodCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "chmod",
+		Usage:       "change permissions",
+		UsageText:   "leasefs chmod [-R] MODE PATH...\n\nExample:\n  leasefs chmod g+w,o-rwx /shared",
+		Description: "Sets the permission bits: octal (0640) or symbolic (u+x, go-w, a=rX). Links are followed; with\n-R those inside the tree are left alone.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Usage: "all that is below, too"}},
+		Action:      p.connected(operands{min: 2, max: -1, names: "MODE and at least one PATH", local: true}, chmod, checkChmod),
+	}
+}
+
+func checkChmod(e *env) error {
+	if _, err := parseMode(e.args[0]); err != nil {
+		return usagef(e.op, "%v", err)
+	}
+	return e.pathsAfterFirst()
+}
+
+func chmod(e *env) error {
+	change, err := parseMode(e.args[0])
+	if err != nil {
+		return err
+	}
+	return e.eachBelow(func(i *client.FileInfo, path string) error {
+		return e.fs.Chmod(e.ctx, path, change(i.Mode()))
+	})
+}
+
+func (p *program) chownCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "chown",
+		Usage:       "change user and group",
+		UsageText:   "leasefs chown [-R] USER[:GROUP] PATH...\n\nExample:\n  leasefs chown -R web:staff /www",
+		Description: "Sets the user, the group (:GROUP), or both. The user can be changed only by the superuser. Links\nare followed; with -R those inside the tree are left alone.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Usage: "all that is below, too"}},
+		Action: p.connected(operands{min: 2, max: -1, names: "USER[:GROUP] and at least one PATH", local: true}, func(e *env) error {
+			user, group, _ := strings.Cut(e.args[0], ":")
+			return e.eachBelow(func(_ *client.FileInfo, path string) error {
+				return e.fs.Chown(e.ctx, path, user, group)
+			})
+		}, func(e *env) error {
+			user, group, colon := strings.Cut(e.args[0], ":")
+			if user == "" && group == "" || colon && group == "" {
+				return usagef(e.op, "%q is not USER, USER:GROUP or :GROUP", e.args[0])
+			}
+			return e.pathsAfterFirst()
+		}),
+	}
+}
+
+// eachBelow runs f for each path after the first operand and, with
+// --recursive, for all below it but symbolic links.
+func (e *env) eachBelow(f func(i *client.FileInfo, path string) error) error {
+	e.args = e.args[1:]
+	return e.each(func(path string) error {
+		info, err := e.fs.Stat(e.ctx, path)
+		if err == nil {
+			err = f(info, path)
+		}
+		if err != nil || !info.IsDir() || !e.flags.Bool("recursive") {
+			return e.fail(err, path)
+		}
+		for i, err := range e.fs.Find(e.ctx, path, client.FindOptions{}) {
+			if err == nil && (i.Path == path || i.Mode().Type() == fs.ModeSymlink) {
+				continue
+			}
+			if err == nil {
+				err = f(i, i.Path)
+			}
+			if err != nil {
+				return e.fail(err, path)
+			}
+		}
+		return nil
+	})
+}
+
+// pathsAfterFirst cleans all operands but the first.
+func (e *env) pathsAfterFirst() error {
+	for n := range e.args[1:] {
+		path, err := e.path(e.args[n+1])
+		if err != nil {
+			return err
+		}
+		e.args[n+1] = path
+	}
+	return nil
+}
+
+// touch sets the time of what exists, and makes what does not.
+func (e *env) touch(path string) error {
+	err := e.fs.Chtimes(e.ctx, path, time.Now())
+	if fserror.KindOf(err) != fserror.NotFound || err == nil {
+		return e.fail(err, path)
+	}
+	if e.flags.Bool("no-create") {
+		return nil
+	}
+	err = e.fs.WriteFile(e.ctx, path, nil)
+	if fserror.KindOf(err) == fserror.Exists { // another was faster
+		err = e.fs.Chtimes(e.ctx, path, time.Now())
+	}
+	return e.fail(err, path)
+}
+
+// parseOctal reads a mode such as 0755 or 1777.
+func parseOctal(s string) (fs.FileMode, error) {
+	n, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || n > 0o1777 {
+		return 0, fmt.Errorf("%q is not an octal mode from 0 to 1777", s)
+	}
+	mode := fs.FileMode(n & 0o777)
+	if n&0o1000 != 0 {
+		mode |= fs.ModeSticky
+	}
+	return mode, nil
+}
+
+// parseMode reads an octal or symbolic mode as a change of an old one.
+func parseMode(s string) (func(old fs.FileMode) fs.FileMode, error) {
+	if s != "" && strings.Trim(s, "01234567") == "" {
+		mode, err := parseOctal(s)
+		return func(fs.FileMode) fs.FileMode { return mode }, err
+	}
+	var changes []modeChange
+	for clause := range strings.SplitSeq(s, ",") {
+		list, err := parseClause(clause)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a mode such as 0640 or u+x,go-w: %w", s, err)
+		}
+		changes = append(changes, list...)
+	}
+	return func(old fs.FileMode) fs.FileMode {
+		mode := old & permBits
+		for _, c := range changes {
+			mode = c.apply(mode, old.IsDir())
+		}
+		return mode
+	}, nil
+}
+
+// modeChange is one operator of a symbolic mode with its permissions.
+type modeChange struct {
+	who   fs.FileMode // the bits of those it is about: 0700, 0070, 0007
+	op    byte        // + - =
+	perms string      // of rwxXt
+}
+
+// parseClause reads one of the clauses between commas, such as go-w+x.
+func parseClause(clause string) ([]modeChange, error) {
+	i := strings.IndexAny(clause, "+-=")
+	if i < 0 {
+		return nil, errors.New("it has none of + - =")
+	}
+	var who fs.FileMode
+	for _, c := range clause[:i] {
+		bits, ok := map[rune]fs.FileMode{'u': 0o700, 'g': 0o070, 'o': 0o007, 'a': 0o777}[c]
+		if !ok {
+			return nil, fmt.Errorf("%q is none of u, g, o, a", c)
+		}
+		who |= bits
+	}
+	if who == 0 {
+		who = 0o777
+	}
+	var list []modeChange
+	for rest := clause[i:]; rest != ""; {
+		end := strings.IndexAny(rest[1:], "+-=") + 1
+		if end == 0 {
+			end = len(rest)
+		}
+		c := modeChange{who, rest[0], rest[1:end]}
+		if bad := strings.Trim(c.perms, "rwxXt"); bad != "" {
+			return nil, fmt.Errorf("%q is none of r, w, x, X, t", bad[:1])
+		}
+		list, rest = append(list, c), rest[end:]
+	}
+	return list, nil
+}
+
+func (c modeChange) apply(mode fs.FileMode, dir bool) fs.FileMode {
+	var bits fs.FileMode
+	for _, p := range c.perms {
+		switch p {
+		case 'r':
+			bits |= 0o444
+		case 'w':
+			bits |= 0o222
+		case 'x':
+			bits |= 0o111
+		case 'X':
+			if dir || mode&0o111 != 0 {
+				bits |= 0o111
+			}
+		case 't':
+			bits |= fs.ModeSticky
+		}
+	}
+	bits &= c.who | fs.ModeSticky
+	switch c.op {
+	case '+':
+		return mode | bits
+	case '-':
+		return mode &^ bits
+	}
+	return mode&^c.who | bits
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/bench"
+)
+
+func (p *program) benchCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "bench",
+		Usage:     "measure a running namenode",
+		UsageText: "leasefs bench [--run LIST] [options]\n\nExample:\n  leasefs bench --run create,stat,flush --data-dir /var/lib/leasefs",
+		Description: "Runs workloads in a new directory, prints a table, and removes what it made, also after\n" +
+			"Ctrl-C. Workloads, in the order of their runs:\n  " + workloadList() + ".\n" +
+			"health is bare gRPC to the same server, the ceiling of what one call an operation can reach;\n" +
+			"fdatasync is what the disk alone takes, beside flush.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "run", Usage: "only the workloads in `LIST`, with commas between", DefaultText: "all"},
+			&cli.IntFlag{Name: "workers", Usage: "`N` calls under way at once", Value: 32},
+			&cli.IntFlag{Name: "n", Usage: "`N` operations of each namespace workload; the others are scaled from it", Value: 10_000},
+			&cli.IntFlag{Name: "conns", Usage: "`N` connections", Value: 4},
+			&cli.IntFlag{Name: "mb", Usage: "`N` MiB of seqwrite and seqread", Value: 1024},
+			&cli.StringFlag{Name: "dir", Usage: "the `PATH` of the directory to work in; it must not exist", DefaultText: "/bench- and a random part"},
+			&cli.StringFlag{Name: "data-dir", Usage: "time fdatasync in this local `DIR`, on the namenode's disk"},
+		},
+		Action: p.action(operands{}, runBench),
+	}
+}
+
+// workloadList names all workloads, some a line.
+func workloadList() string {
+	var lines []string
+	for part := range slices.Chunk(bench.Names(), 10) {
+		lines = append(lines, strings.Join(part, ", "))
+	}
+	return strings.Join(lines, ",\n  ")
+}
+
+func runBench(e *env) error {
+	cfg := bench.Config{
+		Workers: e.flags.Int("workers"), N: e.flags.Int("n"), Conns: e.flags.Int("conns"), MB: e.flags.Int("mb"), DataDir: e.flags.String("data-dir"),
+	}
+	for _, name := range []string{"workers", "n", "conns", "mb"} {
+		if e.flags.Int(name) < 1 {
+			return usagef(e.op, "--%s: at least 1 is needed", name)
+		}
+	}
+	var err error
+	if dir := e.flags.String("dir"); dir != "" {
+		if cfg.Dir, err = e.path(dir); err != nil {
+			return err
+		}
+	}
+	if list := e.flags.String("run"); list != "" {
+		cfg.Run = strings.Split(list, ",")
+	}
+	names, err := cfg.Chosen()
+	if err != nil {
+		return usagef(e.op, "--run: %v", err)
+	}
+	if cfg.Client, err = e.clientConfig(); err != nil {
+		return err
+	}
+	bar := e.newSteps(len(names))
+	cfg.Step = bar.step
+	var rows []bench.Row
+	err = bench.Run(e.ctx, cfg, func(r bench.Row) error {
+		if !e.json {
+			rows = append(rows, r)
+			return nil
+		}
+		if err := e.printJSON(benchJSON(r)); err != nil {
+			return err
+		}
+		return e.flush()
+	})
+	bar.finish()
+	// What was measured before an error or Ctrl-C is still shown.
+	if len(rows) > 0 {
+		if terr := e.benchTable(rows); err == nil {
+			err = terr
+		}
+	}
+	return err
+}
+
+func benchJSON(r bench.Row) map[string]any {
+	return map[string]any{
+		"name": r.Name, "ops": r.Ops, "seconds": r.Seconds, "ops_per_s": r.Rate(), "bytes": r.Bytes,
+		"p50_ms": float64(r.P50) / 1e6, "p99_ms": float64(r.P99) / 1e6, "note": r.Note,
+	}
+}
+
+func (e *env) benchTable(rows []bench.Row) error {
+	w := e.table()
+	fmt.Fprintln(w, "WORKLOAD\tOPS\tSECONDS\tOPS/S\tP50\tP99\t")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.0f\t%s\t%s\t%s\n", r.Name, r.Ops, r.Seconds, r.Rate(), benchTime(r.P50), benchTime(r.P99), r.Note)
+	}
+	return w.Flush()
+}
+
+func benchTime(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f ms", float64(d)/1e6)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/transfer"
+)
+
+// copyFlags are those that put and get share.
+func copyFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy trees, with links, modes and times"},
+		&cli.BoolFlag{Name: "overwrite", Usage: "replace files that exist"},
+		&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories of the target"},
+		&cli.IntFlag{Name: "workers", Usage: "copy `N` files at once", Value: 8},
+	}
+}
+
+func (p *program) putCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "put",
+		Usage:     "copy local files into the namespace",
+		UsageText: "leasefs put [-r] [options] LOCAL PATH\n\nExample:\n  leasefs put -r ./site /www/site",
+		Description: "Copies a file, or a tree with -r. If PATH is a directory the copy goes into it. Each file\n" +
+			"is there whole or not at all: large ones are written under a temporary name and renamed.\n" +
+			"Existing directories are merged into; an existing file is an error without --overwrite.\n" +
+			"The first error ends the copy; files copied before it stay.",
+		Flags:  append(copyFlags(), &cli.BoolFlag{Name: "skip-special", Usage: "leave sockets, pipes and devices out instead of failing"}),
+		Action: p.action(operands{min: 2, max: 2, names: "LOCAL PATH", local: true}, put),
+	}
+}
+
+func (p *program) getCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "get",
+		Usage:     "copy files out of the namespace",
+		UsageText: "leasefs get [-r] [options] PATH LOCAL\n\nExample:\n  leasefs get -r /www/site /srv/www",
+		Description: "Copies a file, or a tree with -r, and verifies the checksums of all that it reads. If LOCAL\n" +
+			"is a directory the copy goes into it. Each file is written under a temporary name, synced\n" +
+			"and renamed. A file open for write is copied as far as it was flushed.",
+		Flags:  copyFlags(),
+		Action: p.action(operands{min: 2, max: 2, names: "PATH LOCAL", local: true}, get),
+	}
+}
+
+func put(e *env) error {
+	remote, err := e.path(e.args[1])
+	if err != nil {
+		return err
+	}
+	return e.transfer(func(ctx context.Context, opts transfer.Options) (transfer.Result, error) {
+		opts.SkipSpecial = e.flags.Bool("skip-special")
+		return transfer.Put(ctx, e.fs, e.args[0], remote, opts)
+	})
+}
+
+func get(e *env) error {
+	remote, err := e.path(e.args[0])
+	if err != nil {
+		return err
+	}
+	return e.transfer(func(ctx context.Context, opts transfer.Options) (transfer.Result, error) {
+		return transfer.Get(ctx, e.fs, remote, e.args[1], opts)
+	})
+}
+
+// transfer connects, copies with a progress bar, and prints the summary.
+func (e *env) transfer(run func(context.Context, transfer.Options) (transfer.Result, error)) error {
+	workers := e.flags.Int("workers")
+	if workers < 1 || workers > 256 {
+		return usagef(e.op, "--workers: %d is not within 1 and 256", workers)
+	}
+	err := e.connect(func(cfg *client.Config) {
+		if cfg.Timeout == 0 {
+			cfg.Timeout = copyTimeout
+		}
+	})
+	if err != nil {
+		return err
+	}
+	bar := e.newBar(e.op)
+	opts := transfer.Options{
+		Recursive: e.flags.Bool("recursive"), Overwrite: e.flags.Bool("overwrite"), Parents: e.flags.Bool("parents"),
+		Workers: workers, Progress: bar.bytes,
+	}
+	start := time.Now()
+	res, err := run(e.ctx, opts)
+	bar.finish()
+	if cerr := e.fs.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		err = e.fail(err, "")
+		if res.Files > 0 && !byInterrupt(err) {
+			err = fmt.Errorf("%w; %s copied before it", err, plural(uint64(res.Files), "file was", "files were"))
+		}
+		return err
+	}
+	return e.copied(res, time.Since(start))
+}
+
+func (e *env) copied(res transfer.Result, took time.Duration) error {
+	if e.json {
+		return e.printJSON(map[string]any{
+			"files": res.Files, "directories": res.Directories, "symlinks": res.Symlinks, "skipped": res.Skipped,
+			"bytes": res.Bytes, "seconds": took.Seconds(),
+		})
+	}
+	if e.quiet() {
+		return nil
+	}
+	e.printf("%s, %s bytes, %.2f s", plural(uint64(res.Files), "file", "files"), size(res.Bytes, false), took.Seconds())
+	if res.Skipped > 0 {
+		e.printf(", %d skipped", res.Skipped)
+	}
+	e.printf("\n")
+	return nil
+}
+
+// into is where an operand goes if the target may be a directory: the target
+// itself, or the operand's name in it.
+func (e *env) into(target, operand string) (string, error) {
+	info, err := e.fs.Stat(e.ctx, target)
+	switch {
+	case err == nil && info.IsDir():
+		_, name := fspath.Split(operand)
+		return fspath.Join(target, name), nil
+	case err == nil || fserror.KindOf(err) == fserror.NotFound:
+		return target, nil
+	}
+	return "", err
+}

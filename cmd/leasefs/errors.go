@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// usagef is a wrong command line: exit code 2. The help command named in hint
+// ends the line; op is the command, such as "lease ls", or empty.
+func usagef(op, format string, args ...any) error {
+	hint := "leasefs --help"
+	if op != "" {
+		hint = "leasefs " + op + " --help"
+	}
+	return &fserror.Error{Op: op, Kind: fserror.InvalidArgument, Message: fmt.Sprintf(format, args...) + " (see " + hint + ")"}
+}
+
+// outputError is a failed write to standard output.
+func outputError(err error) error {
+	return &fserror.Error{Op: "write to standard output", Kind: fserror.Internal, Err: err}
+}
+
+// reportedError stands for errors that were printed already; only the first
+// one's exit code is still wanted.
+type reportedError struct{ first error }
+
+func (r reportedError) Error() string { return r.first.Error() }
+func (r reportedError) Unwrap() error { return r.first }
+
+// stoppedError says what a command brought to an end when a signal came. It is
+// printed, and the exit code is the signal's.
+type stoppedError struct{ text string }
+
+func (s stoppedError) Error() string { return s.text }
+
+// report prints the error, if any, as one line on standard error, and returns
+// the exit code. cause is that of the command's context.
+func (p *program) report(err, cause error) int {
+	if err == nil {
+		return fserror.ExitOK
+	}
+	var sig interrupted
+	if errors.As(cause, &sig) && byInterrupt(err) {
+		var s stoppedError
+		if !errors.As(err, &s) {
+			err = stoppedError{"interrupted"}
+		}
+		p.printError(&fserror.Error{Kind: fserror.Canceled, Message: err.Error()})
+		return 128 + int(sig.sig)
+	}
+	var done reportedError
+	if !errors.As(err, &done) {
+		p.printError(err)
+	}
+	return exitCode(err)
+}
+
+// byInterrupt says whether an error is what a cancelled context makes of a
+// call, and not a failure of its own.
+func byInterrupt(err error) bool {
+	var s stoppedError
+	var i interrupted
+	return errors.As(err, &s) || errors.As(err, &i) || errors.Is(err, context.Canceled) || fserror.KindOf(err) == fserror.Canceled
+}
+
+func exitCode(err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fserror.Deadline.ExitCode()
+	}
+	return fserror.KindOf(err).ExitCode()
+}
+
+// errorJSON is the shape of an error under --json.
+type errorJSON struct {
+	Kind         string  `json:"kind"`
+	Path         string  `json:"path"`
+	Message      string  `json:"message"`
+	Holder       *string `json:"holder"`
+	IdleMS       *int64  `json:"idle_ms"`
+	TakeableInMS *int64  `json:"takeable_in_ms"`
+	RetryAfterMS *int64  `json:"retry_after_ms"`
+}
+
+// printError writes one error line, as text or as JSON.
+func (p *program) printError(err error) {
+	// What was printed so far comes first where both streams go to one place.
+	_ = p.out.Flush()
+	if !p.json {
+		fmt.Fprintln(p.stderr, oneLine("leasefs: "+err.Error()))
+		return
+	}
+	var e *fserror.Error
+	if !errors.As(err, &e) {
+		e = &fserror.Error{Kind: fserror.KindOf(err), Err: err}
+	}
+	j := errorJSON{Kind: e.Kind.String(), Path: e.Path, Message: err.Error()}
+	if e.Holder != nil {
+		j.Holder = &e.Holder.Client
+		idle := e.Holder.Idle.Milliseconds()
+		j.IdleMS = &idle
+	}
+	if e.Kind == fserror.Held {
+		ms := e.TakeableIn.Milliseconds()
+		j.TakeableInMS = &ms
+	}
+	if e.RetryAfter > 0 {
+		ms := e.RetryAfter.Milliseconds()
+		j.RetryAfterMS = &ms
+	}
+	enc := json.NewEncoder(p.stderr)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(map[string]errorJSON{"error": j}) // nobody is left to tell
+}
+
+// oneLine escapes what would break a line or drive a terminal.
+func oneLine(s string) string {
+	if strings.IndexFunc(s, unicode.IsControl) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case unicode.IsControl(r):
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}

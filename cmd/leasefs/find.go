@@ -1,0 +1,170 @@
+package main
+
+import (
+	"io/fs"
+	"path"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+func (p *program) findCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "find",
+		Usage:     "find files below a path",
+		UsageText: "leasefs find PATH [--open] [--holder H] [--name GLOB] [--type f|d|l]\n\nExample:\n  leasefs find /logs --open --holder ingest-3",
+		Description: "Prints the paths of all that is at and below PATH, as of one moment, and that fits every\n" +
+			"flag given.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "open", Usage: "only files open for write"},
+			&cli.StringFlag{Name: "holder", Usage: "only files that the client `NAME` or session holds"},
+			&cli.StringFlag{Name: "name", Usage: "only names that fit the shell pattern `GLOB`"},
+			&cli.StringFlag{Name: "type", Usage: "only `T`: f files, d directories, l symbolic links"},
+			&cli.BoolFlag{Name: "print0", Aliases: []string{"0"}, Usage: "end each path with a NUL byte, for xargs -0"},
+		},
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, find, checkFind),
+	}
+}
+
+func find(e *env) error {
+	fits, err := e.findFilter()
+	if err != nil {
+		return err
+	}
+	opts := client.FindOptions{OpenOnly: e.flags.Bool("open"), Holder: e.flags.String("holder")}
+	for i, err := range e.fs.Find(e.ctx, e.args[0], opts) {
+		switch {
+		case err != nil:
+			return e.fail(err, e.args[0])
+		case !fits(i):
+		case e.json:
+			if err := e.printJSON(toJSON(i)); err != nil {
+				return err
+			}
+		case e.flags.Bool("print0"):
+			e.printf("%s\x00", i.Path)
+		default:
+			e.printf("%s\n", e.name(i.Path))
+		}
+	}
+	return nil
+}
+
+func checkFind(e *env) error {
+	_, err := e.findFilter()
+	return err
+}
+
+// findFilter reads --name and --type.
+func (e *env) findFilter() (func(*client.FileInfo) bool, error) {
+	glob := e.flags.String("name")
+	if _, err := path.Match(glob, ""); err != nil {
+		return nil, usagef(e.op, "--name: %q is not a valid pattern: %v", glob, err)
+	}
+	var want fs.FileMode
+	kind := e.flags.String("type")
+	switch kind {
+	case "", "f":
+	case "d":
+		want = fs.ModeDir
+	case "l":
+		want = fs.ModeSymlink
+	default:
+		return nil, usagef(e.op, "--type: %q is none of f, d, l", kind)
+	}
+	return func(i *client.FileInfo) bool {
+		if kind != "" && i.Mode().Type() != want {
+			return false
+		}
+		ok, _ := path.Match(glob, i.Name()) // the pattern was checked
+		return glob == "" || ok
+	}, nil
+}
+
+func (p *program) duCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "du",
+		Usage:       "count bytes below paths",
+		UsageText:   "leasefs du [-s] [-h] [PATH...]\n\nExample:\n  leasefs du -s -h /logs /tmp",
+		Description: "Prints the bytes of all files below each directory at and below PATH (/ if none is named),\nchildren first; with -s only for PATH itself.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "summarize", Aliases: []string{"s"}, Usage: "only the sum for each argument"},
+			&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"},
+		},
+		Action: p.connected(operands{max: -1, names: "paths"}, func(e *env) error {
+			if len(e.args) == 0 {
+				e.args = []string{"/"}
+			}
+			if e.flags.Bool("summarize") {
+				return e.each(e.duSum)
+			}
+			return e.each(e.duTree)
+		}),
+	}
+}
+
+func (e *env) duSum(path string) error {
+	s, err := e.fs.Summary(e.ctx, path)
+	if err != nil {
+		return e.fail(err, path)
+	}
+	return e.duLine(path, duCount{s.Length, s.Files, s.Directories})
+}
+
+// duCount is what is below one directory, the directory included.
+type duCount struct {
+	length      int64
+	files, dirs uint64
+}
+
+func (e *env) duLine(path string, c duCount) error {
+	if e.json {
+		return e.printJSON(map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs})
+	}
+	e.printf("%s\t%s\n", size(c.length, e.flags.Bool("human")), e.name(path))
+	return nil
+}
+
+// duTree counts below each directory: by its parent, so that one pass from the
+// last directory to the first sums all up.
+func (e *env) duTree(root string) error {
+	counts := map[string]*duCount{root: {}}
+	order := []string{root}
+	for i, err := range e.fs.Find(e.ctx, root, client.FindOptions{}) {
+		if err != nil {
+			return e.fail(err, root)
+		}
+		switch {
+		case i.IsDir() && i.Path == root:
+			counts[root].dirs = 1
+		case i.IsDir():
+			counts[i.Path] = &duCount{dirs: 1}
+			order = append(order, i.Path)
+		default:
+			dir, _ := fspath.Split(i.Path)
+			c := counts[dir]
+			if i.Path == root || c == nil {
+				c = counts[root]
+			}
+			c.length += i.Length
+			if i.Mode().IsRegular() {
+				c.files++
+			}
+		}
+	}
+	for n := len(order) - 1; n > 0; n-- { // a directory comes after its parent
+		c := counts[order[n]]
+		dir, _ := fspath.Split(order[n])
+		if up := counts[dir]; up != nil {
+			up.length += c.length
+			up.files += c.files
+			up.dirs += c.dirs
+		}
+		if err := e.duLine(order[n], *c); err != nil {
+			return err
+		}
+	}
+	return e.duLine(root, *counts[root])
+}

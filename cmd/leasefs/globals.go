@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+// globalFlags are accepted by every command, before and after it. Flags beat
+// environment beats file.
+func globalFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "namenode", Usage: "`HOST:PORT` of the namenode; several with commas between", Value: client.DefaultNamenode, EnvVars: []string{"LEASEFS_NAMENODE"}},
+		&cli.StringFlag{Name: "user", Usage: "`NAME` of who asks", DefaultText: "the login name", EnvVars: []string{"LEASEFS_USER"}},
+		&cli.StringFlag{Name: "client", Usage: "a stable client `NAME`: who comes back under it gets its files at once", DefaultText: "host, pid and a random part", EnvVars: []string{"LEASEFS_CLIENT"}},
+		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a line, errors too", EnvVars: []string{"LEASEFS_JSON"}},
+		&cli.DurationFlag{Name: "timeout", Usage: "how `LONG` a call is tried again while no namenode answers", DefaultText: "1m, put and get 2m; at most 2m", EnvVars: []string{"LEASEFS_TIMEOUT"}},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress bar, no summary", EnvVars: []string{"LEASEFS_QUIET"}},
+		&cli.StringFlag{Name: "config", Usage: "a TOML `FILE` that sets any of these by name", EnvVars: []string{"LEASEFS_CONFIG"}},
+		&cli.BoolFlag{Name: "tls", Usage: "connect with TLS; implied by the other TLS flags", EnvVars: []string{"LEASEFS_TLS"}},
+		&cli.StringFlag{Name: "tls-ca", Usage: "PEM `FILE` of the authorities that sign namenodes", DefaultText: "the system's", EnvVars: []string{"LEASEFS_TLS_CA"}},
+		&cli.StringFlag{Name: "tls-cert", Usage: "PEM `FILE` of the own certificate", EnvVars: []string{"LEASEFS_TLS_CERT"}},
+		&cli.StringFlag{Name: "tls-key", Usage: "PEM `FILE` of its key", EnvVars: []string{"LEASEFS_TLS_KEY"}},
+		&cli.StringFlag{Name: "tls-server-name", Usage: "the `NAME` that the namenode's certificate must have", DefaultText: "the host", EnvVars: []string{"LEASEFS_TLS_SERVER_NAME"}},
+	}
+}
+
+// clientConfig is what the global flags say to the library.
+func (e *env) clientConfig() (client.Config, error) {
+	cfg := client.Config{
+		User:    e.flags.String("user"),
+		Client:  e.flags.String("client"),
+		Timeout: e.flags.Duration("timeout"),
+	}
+	for a := range strings.SplitSeq(e.flags.String("namenode"), ",") {
+		a = strings.TrimSpace(a)
+		if err := checkAddress(a); err != "" {
+			return cfg, usagef(e.op, "--namenode: %s", err)
+		}
+		cfg.Namenodes = append(cfg.Namenodes, a)
+	}
+	if cfg.Timeout > client.MaxTimeout {
+		return cfg, usagef(e.op, "--timeout: %s is too long; at most %s, so that a repeated call happens once", cfg.Timeout, client.MaxTimeout)
+	}
+	var err error
+	cfg.TLS, err = e.clientTLS()
+	return cfg, err
+}
+
+// connect fills e.fs; change, if not nil, adapts the configuration first.
+func (e *env) connect(change func(*client.Config)) error {
+	cfg, err := e.clientConfig()
+	if err != nil {
+		return err
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	note := time.AfterFunc(noteAfter, func() {
+		if isTerminal(e.stderr) && !e.quiet() && !e.json {
+			fmt.Fprintf(e.stderr, "leasefs: no namenode answers at %s so far; trying on (Ctrl-C ends it)\n", strings.Join(cfg.Namenodes, ", "))
+		}
+	})
+	defer note.Stop()
+	e.fs, err = client.New(e.ctx, cfg)
+	if err != nil && e.ctx.Err() != nil {
+		return context.Cause(e.ctx)
+	}
+	return err
+}
+
+// noteAfter is when a person is told what a command waits for.
+const noteAfter = 3 * time.Second
+
+// quiet is --quiet.
+func (e *env) quiet() bool { return e.flags.Bool("quiet") }
+
+// copyTimeout is how long put and get try again by default: long enough for a
+// namenode to be started anew.
+const copyTimeout = 2 * time.Minute

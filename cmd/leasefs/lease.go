@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func (p *program) leaseCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "lease",
+		Usage:       "see who holds files for write; recover abandoned ones",
+		UsageText:   "leasefs lease COMMAND\n\nExample:\n  leasefs lease ls --expired",
+		Description: "Each client process that has files open for write holds one lease over all of them.",
+		Subcommands: []*cli.Command{
+			{
+				Name:        "ls",
+				Usage:       "list leases",
+				UsageText:   "leasefs lease ls [--expired] [--holder H]\n\nExample:\n  leasefs lease ls --holder ingest-3",
+				Description: "Lists leases in the order of their ids: holder, its host, how many files, how long since the last\nrenewal, and the state: live, soft (another may take the files) or hard (about to be closed).",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "expired", Usage: "only those past the soft limit"},
+					&cli.StringFlag{Name: "holder", Usage: "only those of the client `NAME` or session"},
+				},
+				Action: p.connected(operands{}, func(e *env) error {
+					return e.listLeases(client.LeaseFilter{Holder: e.flags.String("holder"), Expired: e.flags.Bool("expired")})
+				}),
+			},
+			{
+				Name:        "show",
+				Usage:       "show leases with their files",
+				UsageText:   "leasefs lease show ID|HOLDER|PATH\n\nExample:\n  leasefs lease show /logs/a",
+				Description: "Shows the lease that has the id or holds the path, or all leases of a client name.",
+				Action:      p.connected(operands{min: 1, max: 1, names: "ID, HOLDER or PATH", local: true}, showLease),
+			},
+			p.recoverCommand(),
+		},
+	}
+}
+
+// leaseJSON is a lease under --json.
+type leaseJSON struct {
+	Lease       string          `json:"lease"`
+	Holder      string          `json:"holder"`
+	ClientHost  string          `json:"client_host"`
+	Session     string          `json:"session"`
+	IdleMS      int64           `json:"idle_ms"`
+	SoftExpired bool            `json:"soft_expired"`
+	HardExpired bool            `json:"hard_expired"`
+	Files       []leaseFileJSON `json:"files"`
+	Attached    []string        `json:"attached"`
+	User        string          `json:"user"`
+	PID         int64           `json:"pid"`
+	FileCount   uint64          `json:"file_count"`
+	Connected   bool            `json:"connected"`
+}
+
+type leaseFileJSON struct {
+	Path  string `json:"path"`
+	Inode uint64 `json:"inode"`
+	Epoch uint64 `json:"epoch"`
+}
+
+func (e *env) printLeaseJSON(l *client.Lease) error {
+	j := leaseJSON{
+		Lease: l.ID, Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: l.Session, IdleMS: l.Holder.Idle.Milliseconds(),
+		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
+		User: l.Holder.User, PID: l.Holder.PID, FileCount: l.FileCount, Connected: l.Connected,
+	}
+	for _, f := range l.Files {
+		j.Files = append(j.Files, leaseFileJSON(f))
+	}
+	return e.printJSON(j)
+}
+
+func (e *env) listLeases(filter client.LeaseFilter) error {
+	w := e.table()
+	none := true
+	for l, err := range e.fs.Leases(e.ctx, filter) {
+		switch {
+		case err != nil:
+			return e.fail(err, "")
+		case e.json:
+			if err := e.printLeaseJSON(l); err != nil {
+				return err
+			}
+			continue
+		case none:
+			fmt.Fprintln(w, "LEASE\tHOLDER\tUSER\tHOST\tPID\tFILES\tIDLE\tSTATE")
+		}
+		none = false
+		h := l.Holder
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, quoteName(h.Client), h.User, h.Host, h.PID, l.FileCount, fserror.Round(h.Idle), leaseState(l))
+	}
+	return w.Flush()
+}
+
+func leaseState(l *client.Lease) string {
+	switch {
+	case l.HardExpired:
+		return "hard"
+	case l.SoftExpired:
+		return "soft"
+	}
+	return "live"
+}
+
+func showLease(e *env) error {
+	what := e.args[0]
+	filters := []client.LeaseFilter{{Lease: what}, {Holder: what}}
+	if strings.HasPrefix(what, "/") {
+		path, err := e.path(what)
+		if err != nil {
+			return err
+		}
+		filters = []client.LeaseFilter{{Path: path}}
+	}
+	for _, filter := range filters {
+		found := false
+		for l, err := range e.fs.Leases(e.ctx, filter) {
+			if kind := fserror.KindOf(err); err != nil && (kind == fserror.NotFound || kind == fserror.InvalidArgument) && filter.Path == "" {
+				break // not of this kind
+			}
+			if err != nil {
+				return e.fail(err, what)
+			}
+			found = true
+			if err := e.printLease(l); err != nil {
+				return err
+			}
+		}
+		if found {
+			return nil
+		}
+	}
+	return fserror.New(fserror.NotFound, e.op, what, "there is no such lease (leasefs lease ls lists all)")
+}
+
+func (e *env) printLease(l *client.Lease) error {
+	if e.json {
+		return e.printLeaseJSON(l)
+	}
+	h := l.Holder
+	connected := "disconnected"
+	if l.Connected {
+		connected = "connected"
+	}
+	e.printf("lease %s: %s (user %s, host %s, pid %d), session %s, %s\n", l.ID, quoteName(h.Client), h.User, h.Host, h.PID, l.Session, connected)
+	e.printf("  %s, idle %s; %s\n", leaseState(l), fserror.Round(h.Idle), plural(l.FileCount, "file", "files"))
+	for _, f := range l.Files {
+		e.printf("  %s  inode %d, epoch %d\n", e.name(f.Path), f.Inode, f.Epoch)
+	}
+	if n := uint64(len(l.Files)); n < l.FileCount {
+		e.printf("  and %d more\n", l.FileCount-n)
+	}
+	for _, path := range l.Attached {
+		e.printf("  %s  attached\n", e.name(path))
+	}
+	return nil
+}
+
+func (p *program) recoverCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "recover",
+		Usage:     "close abandoned files at their flushed length",
+		UsageText: "leasefs lease recover [--force] [--wait D] PATH...\n\nExample:\n  leasefs lease recover --wait 2m /logs/a",
+		Description: "Closes files whose holders are past the soft limit, under a new epoch: no flushed byte is lost,\n" +
+			"and the old holder can write no more. A live holder's file is refused (exit code 5) unless\n" +
+			"--force is given. A file that is closed already is no error.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "force", Usage: "even if the holder is alive"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` until the holder lapses or closes"},
+		},
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+			deadline := time.Now().Add(e.flags.Duration("wait"))
+			return e.each(func(path string) error { return e.recover(path, deadline) })
+		}),
+	}
+}
+
+// recoverPause is how often a live holder's file is tried again.
+const recoverPause = 500 * time.Millisecond
+
+func (e *env) recover(path string, deadline time.Time) error {
+	for {
+		res, err := e.fs.Recover(e.ctx, path, e.flags.Bool("force"))
+		if err == nil {
+			return e.recovered(path, res)
+		}
+		left := time.Until(deadline)
+		if fserror.KindOf(err) != fserror.Held || left <= 0 {
+			return e.fail(err, path)
+		}
+		if err := e.pause(min(left, recoverPause)); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *env) recovered(path string, res client.RecoverResult) error {
+	if e.json {
+		return e.printJSON(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": res.Epoch})
+	}
+	switch {
+	case e.quiet():
+	case res.WasOpen:
+		e.printf("%s: closed at %d bytes, epoch %d\n", e.name(path), res.Length, res.Epoch)
+	default:
+		e.printf("%s: was closed already, %d bytes\n", e.name(path), res.Length)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+func (p *program) lsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ls",
+		Usage:     "list directories",
+		UsageText: "leasefs ls [-l] [-R] [-1] [PATH...]\n\nExample:\n  leasefs ls -l /logs",
+		Description: "Lists directories (/ if none is named) in the order of names, and files as themselves. With\n" +
+			"-l: mode, user, group, length, time, name; a w after the mode marks a file open for write,\n" +
+			"and its holder follows the name. A terminal shows the mark without -l too.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with attributes"},
+			&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Usage: "directories below, too"},
+			&cli.BoolFlag{Name: "one", Aliases: []string{"1"}, Usage: "one name a line (always so)"},
+			&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "lengths as 1.5K, 2.0M"},
+		},
+		Action: p.connected(operands{max: -1, names: "paths"}, func(e *env) error {
+			if len(e.args) == 0 {
+				e.args = []string{"/"}
+			}
+			l := lister{env: e, headings: len(e.args) > 1 || e.flags.Bool("recursive")}
+			return e.each(l.operand)
+		}),
+	}
+}
+
+// lister prints listings.
+type lister struct {
+	*env
+	headings bool // name the directory above its listing
+	printed  bool // something was; the next heading needs an empty line
+}
+
+func (l *lister) operand(path string) error {
+	info, err := l.fs.Lstat(l.ctx, path)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink && !l.flags.Bool("long") {
+		if to, serr := l.fs.Stat(l.ctx, path); serr == nil && to.IsDir() {
+			info = to
+		}
+	}
+	if err != nil {
+		return l.fail(err, path)
+	}
+	if info.IsDir() {
+		return l.directory(path)
+	}
+	return l.print(func(row func(*client.FileInfo, string) error) error { return row(info, path) })
+}
+
+// directory lists one directory, then, if asked, those in it.
+func (l *lister) directory(path string) error {
+	left := []string{path}
+	for len(left) > 0 {
+		path, left = left[len(left)-1], left[:len(left)-1]
+		if l.headings && !l.json {
+			if l.printed {
+				l.printf("\n")
+			}
+			l.printf("%s:\n", l.name(path))
+		}
+		l.printed = true
+		var below []string
+		err := l.print(func(row func(*client.FileInfo, string) error) error {
+			for info, err := range l.fs.Entries(l.ctx, path) {
+				if err != nil {
+					return l.fail(err, path)
+				}
+				if err := row(info, info.Name()); err != nil {
+					return err
+				}
+				if info.IsDir() && l.flags.Bool("recursive") {
+					below = append(below, fspath.Join(path, info.Name()))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i := len(below) - 1; i >= 0; i-- { // the last one is taken first
+			left = append(left, below[i])
+		}
+	}
+	return nil
+}
+
+// print runs f with a function that prints one line.
+func (l *lister) print(f func(row func(*client.FileInfo, string) error) error) error {
+	switch {
+	case l.json:
+		return f(func(i *client.FileInfo, _ string) error { return l.printJSON(toJSON(i)) })
+	case l.flags.Bool("long"):
+		w := l.table()
+		err := f(func(i *client.FileInfo, name string) error {
+			l.long(w, i, name)
+			return nil
+		})
+		if ferr := w.Flush(); err == nil && ferr != nil {
+			err = outputError(ferr)
+		}
+		return err
+	}
+	marked := isTerminal(l.stdout)
+	return f(func(i *client.FileInfo, name string) error {
+		l.printf("%s", l.name(name))
+		if marked && i.Open != nil {
+			l.printf("  [open: %s]", quoteName(i.Open.Holder.Client))
+		}
+		l.printf("\n")
+		return nil
+	})
+}
+
+func (l *lister) long(w *tabwriter.Writer, i *client.FileInfo, name string) {
+	mark := ""
+	if i.Open != nil {
+		mark = "w"
+	}
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s", modeString(i.Mode()), mark, i.User, i.Group,
+		size(i.Length, l.flags.Bool("human")), shortTime(i.ModTime()), l.name(name))
+	if i.LinkTarget != "" {
+		fmt.Fprintf(w, " -> %s", l.name(i.LinkTarget))
+	}
+	if i.Open != nil {
+		fmt.Fprintf(w, "  [open: %s]", quoteName(i.Open.Holder.Client))
+	}
+	fmt.Fprintln(w)
+}
+
+func (p *program) treeCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "tree",
+		Usage:       "draw a tree of directories",
+		UsageText:   "leasefs tree [-L N] [PATH]\n\nExample:\n  leasefs tree -L 2 /",
+		Description: "Draws what is below a directory (/ if none is named), and counts it.",
+		Flags:       []cli.Flag{&cli.IntFlag{Name: "level", Aliases: []string{"L"}, Usage: "at most `N` levels deep", DefaultText: "all"}},
+		Action: p.connected(operands{max: 1, names: "at most one path"}, func(e *env) error {
+			root := "/"
+			if len(e.args) == 1 {
+				root = e.args[0]
+			}
+			info, err := e.fs.Stat(e.ctx, root)
+			if err != nil {
+				return e.fail(err, root)
+			}
+			d := drawer{env: e, levels: e.flags.Int("level")}
+			if e.json {
+				return d.json(info, root)
+			}
+			e.printf("%s\n", e.name(root))
+			if info.IsDir() {
+				if err := d.draw(root, "", 1); err != nil {
+					return err
+				}
+			}
+			e.printf("\n%s, %s\n", plural(d.dirs, "directory", "directories"), plural(d.files, "file", "files"))
+			return nil
+		}),
+	}
+}
+
+// drawer draws trees and counts.
+type drawer struct {
+	*env
+	levels      int
+	dirs, files uint64
+}
+
+func (d *drawer) json(info *client.FileInfo, root string) error {
+	if err := d.printJSON(toJSON(info)); err != nil || !info.IsDir() {
+		return err
+	}
+	for i, err := range d.fs.Find(d.ctx, root, client.FindOptions{}) {
+		if err != nil {
+			return d.fail(err, root)
+		}
+		depth := strings.Count(strings.TrimPrefix(i.Path, strings.TrimSuffix(root, "/")), "/")
+		if i.Path == root || d.levels > 0 && depth > d.levels {
+			continue
+		}
+		if err := d.printJSON(toJSON(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *drawer) draw(path, indent string, level int) error {
+	entries, err := d.fs.ReadDir(d.ctx, path)
+	if err != nil {
+		return d.fail(err, path)
+	}
+	for n, i := range entries {
+		branch, below := "├── ", "│   "
+		if n == len(entries)-1 {
+			branch, below = "└── ", "    "
+		}
+		d.printf("%s%s%s", indent, branch, d.name(i.Name()))
+		if i.LinkTarget != "" {
+			d.printf(" -> %s", d.name(i.LinkTarget))
+		}
+		if i.Open != nil {
+			d.printf("  [open: %s]", quoteName(i.Open.Holder.Client))
+		}
+		d.printf("\n")
+		if !i.IsDir() {
+			d.files++
+			continue
+		}
+		d.dirs++
+		if d.levels > 0 && level >= d.levels {
+			continue
+		}
+		if err := d.draw(fspath.Join(path, i.Name()), indent+below, level+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+// Command leasefs is the one program of leasefs: it serves a namespace
+// (leasefs namenode) and works with one (everything else).
+//
+// It holds no logic of its own. A command checks its arguments, calls package
+// client, transfer, bench or namenode, and prints what it got; there is one
+// file a command or close family:
+//
+//	main.go, program.go  the process: streams, signals, exit code
+//	app.go, globals.go   the tree of commands, the flags of all of them
+//	argv.go              flags before, after and between operands
+//	config.go, tls.go    the TOML file, certificates
+//	errors.go, output.go one-line errors, tables, JSON lines, quoted names
+//
+// What scripts may depend on (names, JSON keys, exit codes) is in docs/CLI.md.
+package main
+
+import "os"
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	p := newProgram(os.Stdin, os.Stdout, os.Stderr)
+	os.Exit(p.run(os.Args[1:]))
+}

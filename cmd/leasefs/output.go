@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+// printf writes to standard output; errors show when it is flushed.
+func (p *program) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+
+// printJSON writes one object on one line.
+func (p *program) printJSON(v any) error {
+	enc := json.NewEncoder(p.out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return outputError(err)
+	}
+	return nil
+}
+
+// flush hands what was printed to whoever waits for it.
+func (p *program) flush() error {
+	if err := p.out.Flush(); err != nil {
+		return outputError(err)
+	}
+	return nil
+}
+
+// table returns a writer that aligns columns separated by tabs; flush it.
+func (p *program) table() *tabwriter.Writer { return tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0) }
+
+// name is a name as it is printed: exact in a pipe, quoted on a terminal if
+// it holds what a terminal would act on.
+func (p *program) name(s string) string {
+	if isTerminal(p.stdout) {
+		return quoteName(s)
+	}
+	return s
+}
+
+// quoteName quotes a name that holds unprintable characters.
+func quoteName(s string) string {
+	for _, r := range s {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}
+
+// infoJSON is a file, directory or link under --json. What does not apply is null.
+type infoJSON struct {
+	Path        string  `json:"path"`
+	Type        string  `json:"type"`
+	Length      int64   `json:"length"`
+	Mode        string  `json:"mode"` // octal
+	User        string  `json:"user"`
+	Group       string  `json:"group"`
+	MTime       string  `json:"mtime"` // RFC 3339, UTC, milliseconds
+	Inode       uint64  `json:"inode"`
+	Open        bool    `json:"open"`
+	Holder      *string `json:"holder"`
+	Epoch       *uint64 `json:"epoch"`
+	LeaseIdleMS *int64  `json:"lease_idle_ms"`
+	LinkTarget  *string `json:"link_target"`
+}
+
+const timeJSON = "2006-01-02T15:04:05.000Z07:00"
+
+func toJSON(i *client.FileInfo) infoJSON {
+	j := infoJSON{
+		Path: i.Path, Type: typeName(i.Mode()), Length: i.Length, Mode: octal(i.Mode()), User: i.User, Group: i.Group,
+		MTime: i.ModTime().UTC().Format(timeJSON), Inode: i.Inode, Open: i.Open != nil,
+	}
+	if o := i.Open; o != nil {
+		idle := o.Holder.Idle.Milliseconds()
+		j.Holder, j.Epoch, j.LeaseIdleMS = &o.Holder.Client, &o.Epoch, &idle
+	}
+	if i.Mode().Type() == fs.ModeSymlink {
+		j.LinkTarget = &i.LinkTarget
+	}
+	return j
+}
+
+func typeName(m fs.FileMode) string {
+	switch m.Type() {
+	case fs.ModeDir:
+		return "directory"
+	case fs.ModeSymlink:
+		return "symlink"
+	}
+	return "file"
+}
+
+// octal is a mode as chmod takes it.
+func octal(m fs.FileMode) string {
+	n := uint32(m.Perm())
+	if m&fs.ModeSticky != 0 {
+		n |= 0o1000
+	}
+	return fmt.Sprintf("%04o", n)
+}
+
+// modeString is a mode as ls -l shows it.
+func modeString(m fs.FileMode) string {
+	b := []byte("-" + m.Perm().String()[1:])
+	switch m.Type() {
+	case fs.ModeDir:
+		b[0] = 'd'
+	case fs.ModeSymlink:
+		b[0] = 'l'
+	}
+	if m&fs.ModeSticky != 0 {
+		if b[9] == 'x' {
+			b[9] = 't'
+		} else {
+			b[9] = 'T'
+		}
+	}
+	return string(b)
+}
+
+// size is a number of bytes for people: exact, or in powers of 1,024.
+func size(n int64, human bool) string {
+	if !human || n < 1024 {
+		return strconv.FormatInt(n, 10)
+	}
+	f, unit := float64(n), -1
+	for f >= 1024 && unit < 5 {
+		f /= 1024
+		unit++
+	}
+	format := "%.1f%c"
+	if f >= 10 {
+		format = "%.0f%c"
+	}
+	return fmt.Sprintf(format, f, "KMGTPE"[unit])
+}
+
+// shortTime is a time as ls -l shows it.
+func shortTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// plural is "1 file", "2 files".
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatUint(n, 10) + " " + many
+}
+
+// orDash is s, or "-" if it is empty.
+func orDash(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/transfer"
+)
+
+func (p *program) catCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "cat",
+		Usage:       "print files",
+		UsageText:   "leasefs cat PATH...\n\nExample:\n  leasefs cat /logs/a /logs/b | sort",
+		Description: "Prints files one after another, checksums verified. A file open for write is printed as far\nas it was flushed.",
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+			return e.each(func(path string) error {
+				return e.open(path, func(r *client.Reader) error { return e.copyOut(r) })
+			})
+		}),
+	}
+}
+
+func (p *program) headCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "head",
+		Usage:       "print the beginning of a file",
+		UsageText:   "leasefs head [-n N | -c N] PATH\n\nExample:\n  leasefs head -n 3 /logs/a",
+		Description: "Prints the first N lines (10), or the first N bytes with -c.",
+		Flags:       countFlags("first"),
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+			n, inBytes, err := e.count()
+			if err != nil {
+				return err
+			}
+			return e.open(e.args[0], func(r *client.Reader) error {
+				if inBytes {
+					return e.copyOut(io.LimitReader(r, n))
+				}
+				return transfer.FirstLines(e.out, r, n)
+			})
+		}, checkCount),
+	}
+}
+
+func (p *program) tailCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "tail",
+		Usage:     "print the end of a file, and what is flushed to it",
+		UsageText: "leasefs tail [-f] [-n N | -c N] PATH\n\nExample:\n  leasefs tail -f -n 0 /logs/a",
+		Description: "Prints the last N lines (10), or the last N bytes with -c. With -f it then prints what any\n" +
+			"writer flushes to the file, over renames, until it is interrupted; with --until-closed, until\n" +
+			"nobody has the file open for write.",
+		Flags: append(countFlags("last"),
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is flushed"},
+			&cli.BoolFlag{Name: "until-closed", Usage: "with -f: end when the file is closed"}),
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+			n, inBytes, err := e.count()
+			if err != nil {
+				return err
+			}
+			return e.open(e.args[0], func(r *client.Reader) error { return e.tail(r, n, inBytes) })
+		}, checkCount),
+	}
+}
+
+func countFlags(which string) []cli.Flag {
+	return []cli.Flag{
+		&cli.Int64Flag{Name: "lines", Aliases: []string{"n"}, Usage: "the " + which + " `N` lines", DefaultText: "10"},
+		&cli.StringFlag{Name: "bytes", Aliases: []string{"c"}, Usage: "the " + which + " `N` bytes; K, M, G: times 1,024 each"},
+	}
+}
+
+// count reads -n and -c.
+func (e *env) count() (n int64, inBytes bool, err error) {
+	if s := e.flags.String("bytes"); s != "" {
+		if e.flags.IsSet("lines") {
+			return 0, false, usagef(e.op, "-n and -c exclude each other")
+		}
+		n, err = e.parseSize("-c", s)
+		return n, true, err
+	}
+	if e.flags.IsSet("lines") {
+		return e.flags.Int64("lines"), false, nil
+	}
+	return 10, false, nil
+}
+
+func checkCount(e *env) error {
+	_, _, err := e.count()
+	return err
+}
+
+// parseSize reads a number of bytes such as 4096, 64K or 1G.
+func (e *env) parseSize(flag, s string) (int64, error) {
+	digits, shift := s, 0
+	if i := strings.IndexByte("KMGT", s[len(s)-1]&^0x20); i >= 0 {
+		digits, shift = s[:len(s)-1], 10*(i+1)
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > (1<<62)>>shift {
+		return 0, usagef(e.op, "%s: %q is not a number of bytes such as 4096, 64K or 1G", flag, s)
+	}
+	return n << shift, nil
+}
+
+// open runs f with a reader of path.
+func (e *env) open(path string, f func(*client.Reader) error) error {
+	r, err := e.fs.Open(e.ctx, path)
+	if err != nil {
+		return e.fail(err, path)
+	}
+	err = f(r)
+	_ = r.Close() // only read
+	return e.fail(err, path)
+}
+
+// copyOut prints r, and tells a failed read from a failed write.
+func (e *env) copyOut(r io.Reader) error {
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := r.Read(buf)
+		if _, werr := e.out.Write(buf[:n]); werr != nil {
+			return outputError(werr)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := context.Cause(e.ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *env) tail(r *client.Reader, n int64, inBytes bool) error {
+	length := r.Length()
+	pos := max(0, length-n)
+	if !inBytes {
+		var err error
+		if pos, err = transfer.LastLines(r, length, n); err != nil {
+			return err
+		}
+	}
+	pos, err := e.printRange(r, pos, length)
+	if err != nil || !e.flags.Bool("follow") {
+		return err
+	}
+	return e.follow(r, pos)
+}
+
+// printRange prints the bytes from pos to end and returns where it came to.
+func (e *env) printRange(r *client.Reader, pos, end int64) (int64, error) {
+	if err := e.copyOut(io.NewSectionReader(r, pos, end-pos)); err != nil {
+		return pos, err
+	}
+	return end, e.flush()
+}
+
+// closedPause is how often a closed file is asked whether it grew.
+const closedPause = time.Second
+
+// follow prints what is flushed beyond pos.
+func (e *env) follow(r *client.Reader, pos int64) error {
+	for {
+		length, open, err := r.WaitBeyond(e.ctx, pos)
+		if err != nil {
+			return err
+		}
+		if length < pos { // truncated: what is new begins there
+			pos = length
+		}
+		if length > pos {
+			if pos, err = e.printRange(r, pos, length); err != nil {
+				return err
+			}
+			continue
+		}
+		if open {
+			continue
+		}
+		if e.flags.Bool("until-closed") {
+			return nil
+		}
+		if err := e.pause(closedPause); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, or returns why the command ended.
+func (e *env) pause(d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-e.ctx.Done():
+		return context.Cause(e.ctx)
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func (p *program) statCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "stat",
+		Usage:       "show what is known about a path",
+		UsageText:   "leasefs stat PATH...\n\nExample:\n  leasefs stat --json /logs/a | jq .holder",
+		Description: "Shows attributes, and of a file open for write its holder, epoch and lease. Symbolic links are\nshown as such; -L follows them.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "dereference", Aliases: []string{"L"}, Usage: "follow symbolic links"}},
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+			return e.each(func(path string) error {
+				stat := e.fs.Lstat
+				if e.flags.Bool("dereference") {
+					stat = e.fs.Stat
+				}
+				info, err := stat(e.ctx, path)
+				if err != nil {
+					return e.fail(err, path)
+				}
+				if e.json {
+					return e.printJSON(toJSON(info))
+				}
+				e.printStat(info)
+				return nil
+			})
+		}),
+	}
+}
+
+func (e *env) printStat(i *client.FileInfo) {
+	row := func(key, format string, args ...any) { e.printf("%8s: %s\n", key, fmt.Sprintf(format, args...)) }
+	row("path", "%s", e.name(i.Path))
+	row("type", "%s", typeName(i.Mode()))
+	if i.LinkTarget != "" {
+		row("target", "%s", e.name(i.LinkTarget))
+	}
+	if i.IsDir() {
+		row("entries", "%d", i.Entries)
+	} else {
+		row("length", "%d (%s, %d in the tail)", i.Length, plural(i.Blocks, "block", "blocks"), i.TailLength)
+	}
+	row("mode", "%s (%s)", octal(i.Mode()), modeString(i.Mode()))
+	row("owner", "%s:%s", i.User, i.Group)
+	row("mtime", "%s", i.ModTime().Local().Format("2006-01-02 15:04:05.000 -0700"))
+	row("inode", "%d", i.Inode)
+	o := i.Open
+	if o == nil {
+		if i.Mode().IsRegular() {
+			row("open", "no")
+		}
+		return
+	}
+	h := o.Holder
+	row("open", "by %s (user %s, host %s, pid %d) for %s", quoteName(h.Client), h.User, h.Host, h.PID, fserror.Round(h.Since))
+	row("epoch", "%d", o.Epoch)
+	state := "can be taken in " + fserror.Round(o.TakeableIn).String()
+	if o.SoftExpired {
+		state = "can be taken now"
+	}
+	row("lease", "idle %s, %s", fserror.Round(h.Idle), state)
+}
+
+func (p *program) dfCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "df",
+		Usage:       "show the space of the namespace",
+		UsageText:   "leasefs df [-h]\n\nExample:\n  leasefs df -h",
+		Description: "Shows the disk of the active namenode: size, use, what the namespace's blocks and tails take of\nit, and its inodes.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}},
+		Action:      p.connected(operands{}, df),
+	}
+}
+
+func df(e *env) error {
+	list, err := e.fs.Status(e.ctx)
+	if err != nil {
+		return err
+	}
+	s, err := active(list)
+	if err != nil {
+		return err
+	}
+	used := s.DiskTotal - s.DiskFree
+	if e.json {
+		return e.printJSON(map[string]any{
+			"namespace": s.NamespaceID, "disk_total": s.DiskTotal, "disk_used": used, "disk_free": s.DiskFree,
+			"stored": s.StoredBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
+		})
+	}
+	human := e.flags.Bool("human")
+	w := e.table()
+	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tTAILS\tINODES")
+	percent := int64(0)
+	if s.DiskTotal > 0 {
+		percent = used * 100 / s.DiskTotal
+	}
+	fmt.Fprintln(w, strings.Join([]string{
+		orDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), size(s.DiskTotal, human), size(used, human), size(s.DiskFree, human),
+		fmt.Sprintf("%d%%", percent), size(s.StoredBytes, human), size(s.TailBytes, human), fmt.Sprint(s.Inodes),
+	}, "\t"))
+	return w.Flush()
+}
+
+// active is the namenode that serves, among those that answered.
+func active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
+	var failed error
+	for i := range list {
+		if list[i].Err == nil && list[i].Role == "active" {
+			return &list[i], nil
+		}
+		if failed == nil {
+			failed = list[i].Err
+		}
+	}
+	return nil, &fserror.Error{Op: "status", Kind: fserror.Unavailable, Message: "no active namenode could be reached; is one running at --namenode?", Err: failed}
+}

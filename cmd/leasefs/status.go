@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func (p *program) statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "status",
+		Usage:     "show the state of every namenode",
+		UsageText: "leasefs status\n\nExample:\n  leasefs --namenode nn1:8020,nn2:8020 status",
+		Description: "Shows a line for each namenode in --namenode: role, term, last change (TXID), how many changes\n" +
+			"are not durable yet (LAG), inodes, blocks, leases, open files, uptime. Exit code 9 if none of\n" +
+			"them is active.",
+		Action: p.connected(operands{}, status),
+	}
+}
+
+// statusJSON is a namenode under --json.
+type statusJSON struct {
+	Address         string  `json:"address"`
+	Role            string  `json:"role"` // "unreachable" when it did not answer
+	Term            uint64  `json:"term"`
+	TxID            uint64  `json:"txid"`
+	DurableTxID     uint64  `json:"durable_txid"`
+	Inodes          uint64  `json:"inodes"`
+	Blocks          uint64  `json:"blocks"`
+	Leases          uint64  `json:"leases"`
+	OpenFiles       uint64  `json:"open_files"`
+	UptimeMS        int64   `json:"uptime_ms"`
+	Error           *string `json:"error"`
+	ImageTxID       uint64  `json:"image_txid"`
+	Files           uint64  `json:"files"`
+	Directories     uint64  `json:"directories"`
+	Sessions        uint64  `json:"sessions"`
+	GarbageBlocks   uint64  `json:"garbage_blocks"`
+	OldestOverdueMS int64   `json:"oldest_overdue_ms"`
+	SafeMode        bool    `json:"safe_mode"`
+	SafeModeWhy     string  `json:"safe_mode_why"`
+	Namespace       string  `json:"namespace"`
+	Version         string  `json:"version"`
+	TailBytes       int64   `json:"tail_bytes"`
+	StoredBytes     int64   `json:"stored_bytes"`
+	JournalBytes    int64   `json:"journal_bytes"`
+	HeapBytes       int64   `json:"heap_bytes"`
+	DiskFree        int64   `json:"disk_free"`
+	DiskTotal       int64   `json:"disk_total"`
+}
+
+func status(e *env) error {
+	list, err := e.fs.Status(e.ctx)
+	if err != nil {
+		return e.fail(err, "")
+	}
+	if e.json {
+		for i := range list {
+			if err := e.printJSON(statusToJSON(&list[i])); err != nil {
+				return err
+			}
+		}
+	} else if err := e.statusTable(list); err != nil {
+		return err
+	}
+	_, err = active(list)
+	return err
+}
+
+func statusToJSON(s *client.NamenodeStatus) statusJSON {
+	j := statusJSON{
+		Address: s.Address, Role: s.Role, Term: s.Term, TxID: s.TxID, DurableTxID: s.DurableTxID, Inodes: s.Inodes, Blocks: s.Blocks,
+		Leases: s.Leases, OpenFiles: s.OpenFiles, UptimeMS: s.Uptime.Milliseconds(), ImageTxID: s.ImageTxID, Files: s.Files,
+		Directories: s.Directories, Sessions: s.Sessions, GarbageBlocks: s.GarbageBlocks, OldestOverdueMS: s.OldestOverdue.Milliseconds(),
+		SafeMode: s.SafeMode, SafeModeWhy: s.SafeModeWhy, Namespace: s.NamespaceID, Version: s.Version, TailBytes: s.TailBytes,
+		StoredBytes: s.StoredBytes, JournalBytes: s.JournalBytes, HeapBytes: s.HeapBytes, DiskFree: s.DiskFree, DiskTotal: s.DiskTotal,
+	}
+	if s.Err != nil {
+		text := s.Err.Error()
+		j.Role, j.Error = "unreachable", &text
+	}
+	return j
+}
+
+func (e *env) statusTable(list []client.NamenodeStatus) error {
+	w := e.table()
+	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tLEASES\tOPEN\tUPTIME")
+	for i := range list {
+		s := &list[i]
+		if s.Err != nil {
+			fmt.Fprintf(w, "%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
+			continue
+		}
+		role := s.Role
+		if s.SafeMode {
+			role += " (safe mode)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", s.Address, role, s.Term, s.TxID, s.TxID-min(s.TxID, s.DurableTxID),
+			s.Inodes, s.Blocks, s.Leases, s.OpenFiles, fserror.Round(s.Uptime))
+	}
+	return w.Flush()
+}

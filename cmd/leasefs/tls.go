@@ -1,0 +1,90 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"strconv"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/transfer"
+)
+
+// clientTLS is nil for plain text.
+func (e *env) clientTLS() (*tls.Config, error) {
+	ca, cert, key, server := e.flags.String("tls-ca"), e.flags.String("tls-cert"), e.flags.String("tls-key"), e.flags.String("tls-server-name")
+	if !e.flags.Bool("tls") && ca == "" && cert == "" && key == "" && server == "" {
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: server}
+	if ca != "" {
+		pool, err := certPool(ca)
+		if err != nil {
+			return nil, err
+		}
+		cfg.RootCAs = pool
+	}
+	return cfg, e.addCertificate(cfg, cert, key)
+}
+
+// serverTLS is nil for plain text. clientCA demands certificates of clients.
+func (e *env) serverTLS(clientCA string) (*tls.Config, error) {
+	cert, key := e.flags.String("tls-cert"), e.flags.String("tls-key")
+	if cert == "" && key == "" {
+		if clientCA != "" || e.flags.Bool("tls") {
+			return nil, usagef(e.op, "TLS needs --tls-cert and --tls-key")
+		}
+		return nil, nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if clientCA != "" {
+		pool, err := certPool(clientCA)
+		if err != nil {
+			return nil, err
+		}
+		cfg.ClientCAs, cfg.ClientAuth = pool, tls.RequireAndVerifyClientCert
+	}
+	return cfg, e.addCertificate(cfg, cert, key)
+}
+
+func (e *env) addCertificate(cfg *tls.Config, cert, key string) error {
+	switch {
+	case cert == "" && key == "":
+		return nil
+	case cert == "":
+		return usagef(e.op, "--tls-key needs --tls-cert")
+	case key == "":
+		return usagef(e.op, "--tls-cert needs --tls-key")
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return &fserror.Error{Op: "load certificate", Path: cert, Kind: fserror.InvalidArgument, Err: err}
+	}
+	cfg.Certificates = []tls.Certificate{pair}
+	return nil
+}
+
+func certPool(name string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(name) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, transfer.LocalError("read certificates", name, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fserror.New(fserror.InvalidArgument, "read certificates", name, "there is no PEM certificate in it")
+	}
+	return pool, nil
+}
+
+// checkAddress returns what is wrong with a HOST:PORT, or nothing.
+func checkAddress(a string) string {
+	host, port, err := net.SplitHostPort(a)
+	if err != nil || host == "" {
+		return strconv.Quote(a) + " is not HOST:PORT"
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return strconv.Quote(a) + ": the port is not a number from 0 to 65535"
+	}
+	return ""
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"io/fs"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+func (p *program) mkdirCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "mkdir",
+		Usage:       "make directories",
+		UsageText:   "leasefs mkdir [-p] [-m MODE] PATH...\n\nExample:\n  leasefs mkdir -p /logs/2026/07",
+		Description: "Makes directories. With -p parents too, and one that exists is no error.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make parents; no error if it exists"},
+			&cli.StringFlag{Name: "mode", Aliases: []string{"m"}, Usage: "octal permission `MODE`", Value: "0755"},
+		},
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+			mode, err := e.mkdirMode()
+			if err != nil {
+				return err
+			}
+			return e.each(func(path string) error {
+				mkdir := e.fs.Mkdir
+				if e.flags.Bool("parents") {
+					mkdir = e.fs.MkdirAll
+				}
+				return e.fail(mkdir(e.ctx, path, mode), path)
+			})
+		}, func(e *env) error {
+			_, err := e.mkdirMode()
+			return err
+		}),
+	}
+}
+
+// mkdirMode reads -m.
+func (e *env) mkdirMode() (fs.FileMode, error) {
+	mode, err := parseOctal(e.flags.String("mode"))
+	if err != nil {
+		return 0, usagef(e.op, "-m: %v", err)
+	}
+	return mode, nil
+}
+
+func (p *program) mvCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "mv",
+		Usage:     "rename or move",
+		UsageText: "leasefs mv [--overwrite] [-T] FROM... TO\n\nExample:\n  leasefs mv /in/part-1 /in/part-2 /done",
+		Description: "Renames FROM to TO, or moves each FROM into the directory TO. A file that exists is replaced\n" +
+			"only with --overwrite. A writer of a moved file goes on.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "overwrite", Usage: "replace a file, or an empty directory, at TO"},
+			&cli.BoolFlag{Name: "no-target-directory", Aliases: []string{"T"}, Usage: "TO is the new name, even if it is a directory"},
+		},
+		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, mv, func(e *env) error {
+			if len(e.args) > 2 && e.flags.Bool("no-target-directory") {
+				return usagef(e.op, "-T takes FROM and TO only")
+			}
+			return nil
+		}),
+	}
+}
+
+func mv(e *env) error {
+	to := e.args[len(e.args)-1]
+	e.args = e.args[:len(e.args)-1]
+	exact := e.flags.Bool("no-target-directory")
+	if len(e.args) > 1 {
+		info, err := e.fs.Stat(e.ctx, to)
+		if err != nil {
+			return e.fail(err, to)
+		}
+		if !info.IsDir() {
+			return fserror.New(fserror.NotDirectory, e.op, to, "is not a directory, but several paths were given to move there")
+		}
+	}
+	return e.each(func(from string) error {
+		target := to
+		if !exact {
+			var err error
+			if target, err = e.into(to, from); err != nil {
+				return e.fail(err, from)
+			}
+		}
+		return e.fail(e.fs.Rename(e.ctx, from, target, e.flags.Bool("overwrite")), from)
+	})
+}
+
+func (p *program) rmCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "rm",
+		Usage:     "remove files, or trees with -r",
+		UsageText: "leasefs rm [-r] [-f] PATH...\n\nExample:\n  leasefs rm -r /tmp/job-7",
+		Description: "Removes files and links; with -r directories with all that is in them, each in one step. It\n" +
+			"goes on after an error; the exit code is that of the first. / is refused. Whoever has a\n" +
+			"removed file open for write loses the lease.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "directories too, with all that is in them"},
+			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "what does not exist is no error"},
+		},
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error { return e.each(e.rm) }),
+	}
+}
+
+func (e *env) rm(path string) error {
+	if path == "/" {
+		return fserror.New(fserror.InvalidArgument, e.op, path, "the root is never removed; name what is in it")
+	}
+	info, err := e.fs.Lstat(e.ctx, path)
+	switch {
+	case err != nil:
+	case !info.IsDir():
+		err = e.fs.Remove(e.ctx, path)
+	case e.flags.Bool("recursive"):
+		err = e.fs.RemoveAll(e.ctx, path)
+	default:
+		err = fserror.New(fserror.IsDirectory, e.op, path, "is a directory; -r removes it with all that is in it")
+	}
+	if e.flags.Bool("force") && fserror.KindOf(err) == fserror.NotFound {
+		return nil
+	}
+	return e.fail(err, path)
+}
+
+func (p *program) touchCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "touch",
+		Usage:       "make empty files, or set times to now",
+		UsageText:   "leasefs touch [-c] PATH...\n\nExample:\n  leasefs touch /out/_SUCCESS",
+		Description: "Makes an empty file; of what exists, sets the modification time to now.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "no-create", Aliases: []string{"c"}, Usage: "make nothing"}},
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+			return e.each(e.touch)
+		}),
+	}
+}
+
+func (p *program) truncateCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "truncate",
+		Usage:       "shorten files",
+		UsageText:   "leasefs truncate -s N PATH...\n\nExample:\n  leasefs truncate -s 1M /logs/a",
+		Description: "Cuts files to N bytes. A file never grows by it, and none that is open for write is cut.",
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "size", Aliases: []string{"s"}, Usage: "the new length, `N` bytes; K, M, G: times 1,024 each"}},
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+			n, err := e.newSize()
+			if err != nil {
+				return err
+			}
+			return e.each(func(path string) error { return e.fail(e.fs.Truncate(e.ctx, path, n), path) })
+		}, func(e *env) error {
+			_, err := e.newSize()
+			return err
+		}),
+	}
+}
+
+// newSize reads -s.
+func (e *env) newSize() (int64, error) {
+	s := e.flags.String("size")
+	if s == "" {
+		return 0, usagef(e.op, "needs -s N, the new length")
+	}
+	return e.parseSize("-s", s)
+}
+
+func (p *program) concatCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "concat",
+		Usage:       "join files without copying them",
+		UsageText:   "leasefs concat TARGET SOURCE...\n\nExample:\n  leasefs concat /out/all /out/part-1 /out/part-2",
+		Description: "Moves the contents of the sources, in this order, to the end of TARGET, and removes the\nsources: in one step, or not at all. None of the files may be open for write.",
+		Action: p.connected(operands{min: 2, max: -1, names: "TARGET and at least one SOURCE"}, func(e *env) error {
+			return e.fail(e.fs.Concat(e.ctx, e.args[0], e.args[1:]...), e.args[0])
+		}),
+	}
+}
+
+func (p *program) lnCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "ln",
+		Usage:       "make symbolic links",
+		UsageText:   "leasefs ln -s TARGET PATH\n\nExample:\n  leasefs ln -s /releases/7 /current",
+		Description: "Makes PATH a symbolic link to TARGET, or a link of TARGET's name in it if PATH is a directory.\nTARGET may be relative to the link and need not exist. There are no hard links: -s is needed.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link"}},
+		Action: p.connected(operands{min: 2, max: 2, names: "TARGET and PATH", local: true}, func(e *env) error {
+			path, target := e.args[1], e.args[0]
+			if info, serr := e.fs.Lstat(e.ctx, path); serr == nil && info.IsDir() {
+				_, name := fspath.Split(target)
+				path = fspath.Join(path, name)
+			}
+			return e.fail(e.fs.Symlink(e.ctx, target, path), path)
+		}, func(e *env) (err error) {
+			if !e.flags.Bool("symbolic") {
+				return usagef(e.op, "there are no hard links; -s makes a symbolic one")
+			}
+			e.args[1], err = e.path(e.args[1])
+			return err
+		}),
+	}
+}
+
+// permBits are what chmod sets.
+const permBits = fs.ModePerm | fs.ModeSticky

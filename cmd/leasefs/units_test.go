@@ -1,0 +1,195 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func TestParseMode(t *testing.T) {
+	for _, tc := range []struct {
+		mode     string
+		old, new fs.FileMode
+	}{
+		{"0640", 0o777, 0o640},
+		{"755", 0, 0o755},
+		{"1777", 0, 0o777 | fs.ModeSticky},
+		{"u+x", 0o644, 0o744},
+		{"+x", 0o644, 0o755},
+		{"-w", 0o666, 0o444},
+		{"go-rwx", 0o777, 0o700},
+		{"a=r", 0o777, 0o444},
+		{"u=rw,go=r", 0o777, 0o644},
+		{"g+w-x", 0o755, 0o765},
+		{"a+X", 0o644, 0o644},
+		{"a+X", 0o744, 0o755},
+		{"a+X", fs.ModeDir | 0o644, 0o755},
+		{"+t", 0o777, 0o777 | fs.ModeSticky},
+		{"-t", 0o777 | fs.ModeSticky, 0o777},
+		{"o=", 0o777, 0o770},
+	} {
+		change, err := parseMode(tc.mode)
+		if err != nil {
+			t.Errorf("%s: %v", tc.mode, err)
+			continue
+		}
+		if got := change(tc.old); got != tc.new {
+			t.Errorf("%s of %o: %o, want %o", tc.mode, tc.old, got, tc.new)
+		}
+	}
+	for _, bad := range []string{"", "8", "2777", "x", "u", "z+r", "u+q", "u+r,", "07777777777777"} {
+		if _, err := parseMode(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+func TestQuoteName(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain": "plain", "with space": "with space", "grün": "grün", "a\nb": `"a\nb"`, "\x1b[31m": `"\x1b[31m"`, "bad\xff": `"bad\xff"`,
+	} {
+		if got := quoteName(in); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+	if got := oneLine("a\nb\x1b[0m\tc"); got != `a\nb\x1b[0m\tc` {
+		t.Errorf("oneLine: %s", got)
+	}
+}
+
+func TestSize(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0K", 1536: "1.5K", 10 << 20: "10M", 3 << 40: "3.0T"} {
+		if got := size(n, true); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	if got := size(1536, false); got != "1536" {
+		t.Error(got)
+	}
+}
+
+func TestModeString(t *testing.T) {
+	for mode, want := range map[fs.FileMode]string{
+		0o644: "-rw-r--r--", fs.ModeDir | 0o755: "drwxr-xr-x", fs.ModeSymlink | 0o777: "lrwxrwxrwx",
+		fs.ModeDir | fs.ModeSticky | 0o777: "drwxrwxrwt", fs.ModeDir | fs.ModeSticky | 0o770: "drwxrwx--T",
+	} {
+		if got := modeString(mode); got != want {
+			t.Errorf("%v: %s, want %s", mode, got, want)
+		}
+	}
+}
+
+func TestErrorLineAndJSON(t *testing.T) {
+	held := &fserror.Error{
+		Op: "append", Path: "/logs/a", Kind: fserror.Held, TakeableIn: 48 * time.Second,
+		Holder: &fserror.Holder{Client: "ingest-3", Host: "b", PID: 812, Since: 250 * time.Second, Idle: 12 * time.Second},
+	}
+	dir := t.TempDir()
+	print := func(asJSON bool) string {
+		f, err := os.Create(filepath.Join(dir, "err"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		p := newProgram(nil, os.Stdout, f)
+		p.json = asJSON
+		if code := p.report(held, nil); code != fserror.ExitHeld {
+			t.Errorf("exit code %d", code)
+		}
+		raw, _ := os.ReadFile(f.Name())
+		return string(raw)
+	}
+	want := "leasefs: append /logs/a: held by ingest-3 (host b, pid 812) for 4m10s, idle 12s; can be taken in 48s (leasefs lease recover --force /logs/a takes it now)\n"
+	if got := print(false); got != want {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	var j map[string]map[string]any
+	if err := json.Unmarshal([]byte(print(true)), &j); err != nil {
+		t.Fatal(err)
+	}
+	e := j["error"]
+	if e["kind"] != "HELD" || e["path"] != "/logs/a" || e["holder"] != "ingest-3" || e["idle_ms"] != 12000.0 || e["takeable_in_ms"] != 48000.0 || e["retry_after_ms"] != nil {
+		t.Errorf("%v", j)
+	}
+}
+
+func TestReportOfAnInterrupt(t *testing.T) {
+	p := newProgram(nil, os.Stdout, os.Stderr)
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	p.stderr = null
+	for _, tc := range []struct {
+		err, cause error
+		want       int
+	}{
+		{nil, interrupted{2}, 0},
+		{interrupted{2}, interrupted{2}, 130},
+		{stoppedError{"x"}, interrupted{15}, 143},
+		{fserror.New(fserror.Canceled, "", "", "x"), interrupted{15}, 143},
+		{fserror.New(fserror.LeaseLost, "", "", "x"), interrupted{2}, 7},
+		{fserror.New(fserror.Canceled, "", "", "x"), nil, 1},
+		{errors.New("x"), nil, 1},
+		{reportedError{fserror.New(fserror.NotFound, "", "", "x")}, nil, 3},
+		{fserror.New(fserror.Damaged, "", "", "x"), nil, 10},
+	} {
+		if got := p.report(tc.err, tc.cause); got != tc.want {
+			t.Errorf("%v, %v: %d, want %d", tc.err, tc.cause, got, tc.want)
+		}
+	}
+}
+
+func TestConfigFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct{ file, want string }{
+		{"timeout = \"1s\"\nfrob = 1\n", `line 2: unknown key "frob"`},
+		{"[deep]\nnamenode = 1\n", `unknown key "deep`},
+		{"timeout = 5\n", "line 1"},
+		{"user = \"a\"\njson = \"yes\"\n", "line 2"},
+		{"timeout = \"soon\"\n", "timeout"},
+		{"namenode = 5\n", "namenode"},
+		{"namenode = [5]\n", "namenode"},
+		{"user = \"a\n", "line 1"},
+		{"timeuot = \"1s\"\n", `is "timeout" meant?`},
+	} {
+		name := filepath.Join(dir, "c.toml")
+		if err := os.WriteFile(name, []byte(tc.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errs := result(t, "--config", name, "ls")
+		if code != fserror.ExitUsage || !strings.Contains(errs, tc.want) || !strings.Contains(errs, name) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: code %d, %q; want %s", tc.file, code, errs, tc.want)
+		}
+	}
+	if code, _, errs := result(t, "--config", filepath.Join(dir, "none"), "ls"); code != fserror.ExitNotFound {
+		t.Errorf("missing file: code %d, %q", code, errs)
+	}
+}
+
+func TestConfigPrecedence(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "c.toml")
+	file, env, flag := deadAddress(t), deadAddress(t), deadAddress(t)
+	if err := os.WriteFile(name, []byte("namenode = [\""+file+"\"]\ntimeout = \"20ms\"\njson = true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(addr string, argv ...string) {
+		t.Helper()
+		code, _, errs := result(t, append(argv, "stat", "/")...)
+		if code != fserror.ExitUnavailable || !strings.Contains(errs, addr) || !strings.HasPrefix(errs, `{"error":{"kind":"UNAVAILABLE"`) {
+			t.Errorf("code %d, %q; want %s", code, errs, addr)
+		}
+	}
+	expect(file, "--config", name)
+	t.Setenv("LEASEFS_NAMENODE", env)
+	expect(env, "--config", name)
+	expect(flag, "--config", name, "--namenode", flag)
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/transfer"
+)
+
+// streamFlags are those that create and append share.
+func streamFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "flush", Usage: "`WHEN` to make input durable: line, block, or an interval such as 500ms", DefaultText: "line from a terminal, else whenever no more input is there"},
+		&cli.BoolFlag{Name: "ack", Usage: "print the durable length in bytes, a number a line, after each flush"},
+		&cli.BoolFlag{Name: "keep-open", Usage: "leave the file open for write when the command ends"},
+	}
+}
+
+func (p *program) createCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "create",
+		Usage:     "make a file from standard input",
+		UsageText: "leasefs create [options] PATH\n\nExample:\n  tar c /etc | leasefs create -p /backup/etc.tar",
+		Description: "Makes a new file, writes standard input to it as it comes, and closes it at the end of\n" +
+			"the input. Ctrl-C closes it at the flushed length. With --keep-open nobody renews the\n" +
+			"lease after the command: the file can be taken after the soft limit, is closed at the hard\n" +
+			"one, and a command with the same --client name takes or closes it at once.",
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "overwrite", Usage: "replace an existing file"},
+			&cli.BoolFlag{Name: "steal", Usage: "with --overwrite: even if another has it open for write"},
+			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories"},
+		}, streamFlags()...),
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, create, checkCreate),
+	}
+}
+
+func (p *program) appendCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "append",
+		Usage:     "write standard input to the end of a file",
+		UsageText: "leasefs append [options] PATH\n\nExample:\n  journalctl -f | leasefs append --create --flush line /logs/host-1",
+		Description: "Opens a file at its end, writes standard input to it as it comes, and closes it at the end\n" +
+			"of the input. With --at a writer that resumes after a crash writes each byte exactly once:\n" +
+			"N is the last length that it saw acknowledged. Ctrl-C closes at the flushed length.",
+		Flags: append([]cli.Flag{
+			&cli.Int64Flag{Name: "at", Usage: "only if the file's length is `N` bytes"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for a holder to finish or to lapse"},
+			&cli.BoolFlag{Name: "create", Usage: "make the file if it is missing"},
+			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "with --create: make missing parent directories"},
+		}, streamFlags()...),
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, appendTo, checkStream),
+	}
+}
+
+func (p *program) closeCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "close",
+		Usage:       "complete a file that this --client name holds",
+		UsageText:   "leasefs close PATH\n\nExample:\n  leasefs --client job-7 close /out/part-7",
+		Description: "Closes, at its flushed length, a file that an earlier command with the same --user and\n--client left open (--keep-open, or it died). Prints the length.",
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+			n, err := e.fs.CloseFile(e.ctx, e.args[0])
+			if err != nil {
+				return e.fail(err, e.args[0])
+			}
+			if e.json {
+				return e.printJSON(map[string]any{"path": e.args[0], "length": n})
+			}
+			if !e.quiet() {
+				e.printf("%d\n", n)
+			}
+			return nil
+		}),
+	}
+}
+
+// checkStream checks the flags that create and append share.
+func checkStream(e *env) error {
+	_, err := e.pumpOptions()
+	return err
+}
+
+func checkCreate(e *env) error {
+	if e.flags.Bool("steal") && !e.flags.Bool("overwrite") {
+		return usagef(e.op, "--steal needs --overwrite")
+	}
+	return checkStream(e)
+}
+
+func create(e *env) error {
+	opts, err := e.pumpOptions()
+	if err != nil {
+		return err
+	}
+	var open []client.OpenOption
+	for flag, opt := range map[string]client.OpenOption{
+		"overwrite": client.WithOverwrite(), "steal": client.WithSteal(), "parents": client.WithParents(),
+	} {
+		if e.flags.Bool(flag) {
+			open = append(open, opt)
+		}
+	}
+	w, err := e.fs.Create(e.ctx, e.args[0], open...)
+	if err != nil {
+		return e.fail(err, e.args[0])
+	}
+	return e.stream(w, opts)
+}
+
+func appendTo(e *env) error {
+	opts, err := e.pumpOptions()
+	if err != nil {
+		return err
+	}
+	var open []client.OpenOption
+	if e.flags.IsSet("at") {
+		open = append(open, client.WithExpectedLength(e.flags.Int64("at")))
+	}
+	if e.flags.Bool("create") {
+		open = append(open, client.WithCreate())
+	}
+	if e.flags.Bool("parents") {
+		open = append(open, client.WithParents())
+	}
+	if d := e.flags.Duration("wait"); d > 0 {
+		open = append(open, client.WithWait(d))
+	}
+	w, err := e.fs.Append(e.ctx, e.args[0], open...)
+	if err != nil {
+		return e.fail(err, e.args[0])
+	}
+	return e.stream(w, opts)
+}
+
+// pumpOptions reads --flush.
+func (e *env) pumpOptions() (transfer.PumpOptions, error) {
+	var opts transfer.PumpOptions
+	switch when := e.flags.String("flush"); when {
+	case "":
+		if isTerminal(e.stdin) {
+			opts.Mode = transfer.FlushLine
+		}
+	case "line":
+		opts.Mode = transfer.FlushLine
+	case "block":
+		opts.Mode = transfer.FlushBlock
+	default:
+		d, err := time.ParseDuration(when)
+		if err != nil || d <= 0 {
+			return opts, usagef(e.op, "--flush: %q is not line, block or an interval such as 500ms", when)
+		}
+		opts.Mode, opts.Every = transfer.FlushEvery, d
+	}
+	return opts, nil
+}
+
+// ack prints a durable length. Somebody waits for it: it is flushed at once.
+func (e *env) ack(length int64) error {
+	e.printf("%d\n", length)
+	return e.flush()
+}
+
+// stream writes standard input to w and ends it as the flags say.
+func (e *env) stream(w *client.Writer, opts transfer.PumpOptions) error {
+	// With SIGPIPE asked for, a reader of --ack that went away is an error of
+	// the write, and the file is closed as after any other.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+
+	acked, ack := w.Durable(), e.flags.Bool("ack")
+	if ack {
+		opts.Durable = func(length int64) error {
+			acked = length
+			return e.ack(length)
+		}
+	}
+	err := transfer.Pump(e.ctx, w, e.stdin, opts)
+	if err == nil && !e.flags.Bool("keep-open") {
+		err = w.CloseContext(e.ctx)
+	} else if err == nil {
+		if err = w.Flush(e.ctx); err == nil {
+			err = w.Detach()
+		}
+	}
+	if err != nil {
+		return e.broken(w, err)
+	}
+	if ack && w.Durable() != acked { // the close made the rest durable
+		return e.ack(w.Durable())
+	}
+	return nil
+}
+
+// broken gives the file up at its flushed length, and says so after a signal.
+func (e *env) broken(w *client.Writer, err error) error {
+	err = e.fail(err, w.Path())
+	if errors.Is(err, fserror.LeaseLost) {
+		_ = w.Abort() // there is nothing left to close
+		return err
+	}
+	cerr := w.Abort()
+	var sig interrupted
+	if !errors.As(context.Cause(e.ctx), &sig) {
+		return err
+	}
+	if cerr != nil {
+		return stoppedError{fmt.Sprintf("%s %s: interrupted, and it could not be closed: %v", e.op, w.Path(), cerr)}
+	}
+	return stoppedError{fmt.Sprintf("%s %s: interrupted; closed at %d bytes", e.op, w.Path(), w.Durable())}
+}
