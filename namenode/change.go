@@ -56,7 +56,7 @@ func (s *Server) begin(id namespace.CallID, c *namespace.Call, grows bool, plan 
 		}
 	}
 	s.mu.Lock()
-	out, err = s.changeLocked(id, c, plan)
+	out, err = s.changeLocked(id, plan)
 	s.mu.Unlock()
 	wait = out.TxID
 	if err != nil || out.noop {
@@ -65,7 +65,7 @@ func (s *Server) begin(id namespace.CallID, c *namespace.Call, grows bool, plan 
 	return out, wait, err
 }
 
-func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, plan planFunc) (applied, error) {
+func (s *Server) changeLocked(id namespace.CallID, plan planFunc) (applied, error) {
 	if err := s.checkActive(); err != nil {
 		return applied{}, err
 	}

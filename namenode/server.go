@@ -73,11 +73,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: make(chan struct{}, 2), reclaimWake: make(chan struct{}, 1)}
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
 	if err := s.open(ctx); err != nil {
-		s.release()
+		_ = s.release()
 		return nil, err
 	}
 	if err := s.activate(ctx); err != nil {
-		s.release()
+		_ = s.release()
 		return nil, err
 	}
 	s.serve()

@@ -82,13 +82,6 @@ func (w *waiter) wake() {
 	}
 }
 
-// waiting is how many wait for the file to be freed.
-func (t *waitTable) waiting(inode namespace.InodeID) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.queues[inode])
-}
-
 // watch returns a channel that is closed at the file's next change, and a
 // function to call when done with it.
 func (t *waitTable) watch(inode namespace.InodeID) (<-chan struct{}, func()) {

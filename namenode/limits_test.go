@@ -1,0 +1,334 @@
+package namenode_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+func TestStartRefusals(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = busy.Close() }()
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "photo.jpg"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	running := t.TempDir()
+	startServer(t, func(c *namenode.Config) { c.Data = running })
+	for _, tc := range []struct {
+		name string
+		mod  func(*namenode.Config)
+		want string
+	}{
+		{"no folder", func(c *namenode.Config) { c.Data = "" }, "--data"},
+		{"port in use", func(c *namenode.Config) { c.Listen = busy.Addr().String() }, "choose another address with --listen"},
+		{"HTTP port in use", func(c *namenode.Config) { c.HTTP = busy.Addr().String() }, "choose another address with --http"},
+		{"folder of something else", func(c *namenode.Config) { c.Data = foreign }, "photo.jpg"},
+		{"folder locked", func(c *namenode.Config) { c.Data = running }, "in use by another namenode"},
+		{"soft limit too short", func(c *namenode.Config) { c.SoftLimit = time.Millisecond }, "soft limit 1ms"},
+		{"hard below soft", func(c *namenode.Config) { c.HardLimit = time.Second }, "below the soft limit"},
+		{"block size", func(c *namenode.Config) { c.BlockSize = 5 }, "block size 5"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := namenode.Config{Data: filepath.Join(t.TempDir(), "d"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "g"}
+			tc.mod(&cfg)
+			s, err := namenode.Start(t.Context(), cfg)
+			if err == nil {
+				_ = s.Close()
+				t.Fatal("it started")
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("the error does not say %q: %v", tc.want, err)
+			}
+		})
+	}
+}
+
+func TestFolderOfAnotherFormat(t *testing.T) {
+	for _, tc := range []struct{ name, file, content, want string }{
+		{"newer", "VERSION", "format = 99\nnamespace = \"00112233445566778899aabbccddeeff\"\n", "format 99"},
+		{"damaged", "VERSION", "\x00\x01garbage", "VERSION"},
+		{"no namespace", "VERSION", "format = 1\n", "VERSION"},
+		{"short secret", "secret", "abc", "secret"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := startServer(t, func(c *namenode.Config) { c.Data = dir })
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, tc.file), []byte(tc.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := namenode.Start(t.Context(), namenode.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "g"})
+			if err == nil {
+				_ = s.Close()
+				t.Fatal("it started")
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("the error does not say %q: %v", tc.want, err)
+			}
+		})
+	}
+}
+
+// TestJournalGone: an emptied journal folder must not start an empty namespace.
+func TestJournalGone(t *testing.T) {
+	dir := t.TempDir()
+	s := startServer(t, func(c *namenode.Config) { c.Data = dir })
+	connect(t, s.Addr(), "a").create("/f")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := namenode.Start(t.Context(), namenode.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "g"})
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("it started without its journal")
+	}
+	if !strings.Contains(err.Error(), "journal") {
+		t.Fatal(err)
+	}
+}
+
+func TestBadPaths(t *testing.T) {
+	s := startServer(t)
+	r := connect(t, s.Addr(), "a")
+	for _, tc := range []struct {
+		name, path string
+		want       fserror.Kind
+	}{
+		{"empty", "", fserror.InvalidPath},
+		{"relative", "a/b", fserror.InvalidPath},
+		{"dot", "/a/./b", fserror.InvalidPath},
+		{"dot dot", "/a/../b", fserror.InvalidPath},
+		{"NUL", "/a\x00b", fserror.InvalidPath},
+		{"doubled slash", "/a//b", fserror.InvalidPath},
+		{"256 bytes", "/" + strings.Repeat("x", 256), fserror.NameTooLong},
+		{"10,000 deep", strings.Repeat("/d", 10_000), fserror.NameTooLong},
+		{"100,000 bytes", "/" + strings.Repeat("abcdefg/", 12_500) + "x", fserror.NameTooLong},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := r.nn.Create(t.Context(), &pb.CreateRequest{Call: r.call(), Caller: r.caller(), Path: tc.path, Parents: true})
+			if err = wire.FromStatus(err); !errors.Is(err, tc.want) {
+				t.Errorf("create: %v, want %v", err, tc.want)
+			}
+			_, err = r.nn.Stat(t.Context(), &pb.StatRequest{Caller: r.caller(), Path: tc.path})
+			if err = wire.FromStatus(err); !errors.Is(err, tc.want) {
+				t.Errorf("stat: %v, want %v", err, tc.want)
+			}
+		})
+	}
+	longest := "/" + strings.Repeat("x", 255)
+	r.create(longest)
+}
+
+func TestBadRequests(t *testing.T) {
+	s := startServer(t)
+	r := connect(t, s.Addr(), "a")
+	w := r.create("/f")
+	data := []byte("x")
+	for _, tc := range []struct {
+		name string
+		call func(ctx context.Context) error
+		want codes.Code
+	}{
+		{"no call id", func(ctx context.Context) error {
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Caller: r.caller(), Path: "/d"})
+			return err
+		}, codes.InvalidArgument},
+		{"short session", func(ctx context.Context) error {
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: []byte("x"), Seq: 1}, Caller: r.caller(), Path: "/d"})
+			return err
+		}, codes.InvalidArgument},
+		{"acked beyond", func(ctx context.Context) error {
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: r.session, Seq: 5, Acked: 9}, Caller: r.caller(), Path: "/d"})
+			return err
+		}, codes.InvalidArgument},
+		{"no user", func(ctx context.Context) error {
+			_, err := r.nn.Stat(ctx, &pb.StatRequest{Path: "/"})
+			return err
+		}, codes.InvalidArgument},
+		{"no writer", func(ctx context.Context) error {
+			_, err := r.nn.AppendTail(ctx, &pb.AppendTailRequest{Data: data, Crc32C: crc(data)})
+			return err
+		}, codes.InvalidArgument},
+		{"wrong token", func(ctx context.Context) error {
+			_, err := r.nn.AppendTail(ctx, &pb.AppendTailRequest{Writer: &pb.WriterId{Inode: w.GetInode(), Epoch: w.GetEpoch(), Token: make([]byte, 16)}, Data: data, Crc32C: crc(data)})
+			return err
+		}, codes.Aborted},
+		{"wrong checksum", func(ctx context.Context) error {
+			_, err := r.nn.AppendTail(ctx, &pb.AppendTailRequest{Writer: w, Data: data, Crc32C: 1})
+			return err
+		}, codes.InvalidArgument},
+		{"negative offset", func(ctx context.Context) error {
+			_, err := r.nn.AppendTail(ctx, &pb.AppendTailRequest{Writer: w, Offset: -1, Data: data, Crc32C: crc(data)})
+			return err
+		}, codes.InvalidArgument},
+		{"message over the limit", func(ctx context.Context) error {
+			_, err := r.nn.AppendTail(ctx, &pb.AppendTailRequest{Writer: w, Data: make([]byte, namenode.MaxMessage+1)})
+			return err
+		}, codes.ResourceExhausted},
+		{"block of nothing", func(ctx context.Context) error {
+			_, err := r.nn.AllocateBlock(ctx, &pb.AllocateBlockRequest{Writer: w, Blocks: []*pb.BlockIntent{{StoredLength: 3}}})
+			return err
+		}, codes.InvalidArgument},
+		{"commit of a block that was never put", func(ctx context.Context) error {
+			_, err := r.nn.Commit(ctx, &pb.CommitRequest{Writer: w, Block: &pb.Block{Term: 1, Seq: 77, StoredLength: 14, UsedLength: 10}})
+			return err
+		}, codes.InvalidArgument},
+		{"mode", func(ctx context.Context) error {
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: r.call(), Caller: r.caller(), Path: "/d", HasMode: true, Mode: 0o70000})
+			return err
+		}, codes.InvalidArgument},
+		{"session without hello", func(ctx context.Context) error {
+			st, err := r.nn.Session(ctx)
+			if err != nil {
+				return err
+			}
+			if err := st.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Renew{Renew: &pb.RenewLeaseRequest{}}}); err != nil {
+				return err
+			}
+			_, err = st.Recv()
+			return err
+		}, codes.InvalidArgument},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := tc.call(t.Context())
+			if status.Code(err) != tc.want {
+				t.Fatalf("%v, want %v", err, tc.want)
+			}
+			if status.Convert(err).Message() == "" {
+				t.Fatal("the error says nothing")
+			}
+		})
+	}
+	if err := r.flush(w, 0, "still writable"); err != nil {
+		t.Fatalf("the writer suffered from bad requests: %v", err)
+	}
+}
+
+// TestHalfRequests: connections that break off in the middle leave a namenode
+// that goes on.
+func TestHalfRequests(t *testing.T) {
+	s := startServer(t)
+	for _, addr := range []string{s.Addr(), s.HTTPAddr()} {
+		for _, half := range []string{"", "PUT /v1/blocks/x HTTP/1.1\r\nContent-Le", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\xff", "\x00\x01\x02\x03\xff\xfe"} {
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(c, half)
+			_ = c.Close()
+		}
+	}
+	r := connect(t, s.Addr(), "a")
+	r.create("/after")
+}
+
+// TestVanishingClients cancels each kind of call at once, many times; the
+// namenode stays whole and the calls that happened are whole.
+func TestVanishingClients(t *testing.T) {
+	s := startServer(t)
+	r := connect(t, s.Addr(), "a")
+	w := r.create("/w")
+	calls := []func(ctx context.Context){
+		func(ctx context.Context) {
+			_, _ = r.nn.Create(ctx, &pb.CreateRequest{Call: r.call(), Caller: r.caller(), Path: "/c", Overwrite: true, Steal: true})
+		},
+		func(ctx context.Context) {
+			_, _ = r.nn.Append(ctx, &pb.AppendRequest{Call: r.call(), Caller: connect(t, s.Addr(), "b").caller(), Path: "/w", WaitMs: 60_000})
+		},
+		func(ctx context.Context) {
+			_, _ = r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: r.call(), Caller: r.caller(), Path: "/d", Parents: true})
+		},
+		func(ctx context.Context) {
+			_, _ = r.nn.Rename(ctx, &pb.RenameRequest{Call: r.call(), Caller: r.caller(), From: "/c", To: "/d/c", Overwrite: true})
+		},
+		func(ctx context.Context) {
+			_, _ = r.nn.Delete(ctx, &pb.DeleteRequest{Call: r.call(), Caller: r.caller(), Path: "/d", Recursive: true})
+		},
+		func(ctx context.Context) {
+			_, _ = r.nn.GetFile(ctx, &pb.GetFileRequest{Caller: r.caller(), Path: "/w", WaitBeyond: 100, WaitMs: 60_000})
+		},
+		func(ctx context.Context) {
+			if st, err := r.nn.Session(ctx); err == nil {
+				_ = st.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: connect(t, s.Addr(), "v").caller()}}})
+			}
+		},
+		func(ctx context.Context) {
+			if st, err := r.nn.Find(ctx, &pb.FindRequest{Caller: r.caller(), Path: "/"}); err == nil {
+				_, _ = st.Recv()
+			}
+		},
+	}
+	for i := range 40 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*250*time.Microsecond)
+		calls[i%len(calls)](ctx)
+		cancel()
+	}
+	if err := r.flush(w, 0, "still here"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := r.admin.Fsck(t.Context(), &pb.FsckRequest{Caller: r.caller(), Blocks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		m, err := st.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.GetProblem() != "" {
+			t.Errorf("fsck: %s: %s", m.GetPath(), m.GetProblem())
+		}
+		if m.GetSummary() != nil {
+			return
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	s := startServer(t)
+	for page, want := range map[string]string{
+		"/healthz": "ok", "/readyz": "ok", "/metrics": "leasefs_ready 1",
+	} {
+		resp, err := http.Get("http://" + s.HTTPAddr() + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d %.200s", page, resp.StatusCode, body)
+		}
+	}
+	resp, err := http.Get("http://" + s.HTTPAddr() + "/debug/pprof/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("profiles are served without being asked for: %d", resp.StatusCode)
+	}
+}
