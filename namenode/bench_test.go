@@ -87,3 +87,80 @@ func BenchmarkStat(b *testing.B) {
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "stats/s")
 }
+
+// fill makes n empty files with names of 13 bytes, 1,000 a directory.
+func fill(b *testing.B, c pb.NamenodeClient, n int) {
+	b.Helper()
+	session := make([]byte, 16)
+	_, _ = rand.Read(session)
+	who := &pb.Caller{User: "root", Client: "fill", Session: session}
+	seq := uint64(0)
+	for at := 0; at < n; {
+		req := &pb.CreateManyRequest{}
+		acked := seq
+		for ; at < n && len(req.GetFiles()) < 1000; at++ {
+			seq++
+			req.Files = append(req.Files, &pb.CreateRequest{
+				Call: &pb.CallId{Session: session, Seq: seq, Acked: acked}, Caller: who, Parents: true,
+				Path: fmt.Sprintf("/fill/d%05d/file-%08d", at/1000, at),
+			})
+		}
+		resp, err := c.CreateMany(b.Context(), req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, r := range resp.GetResults() {
+			if r.GetError() != nil {
+				b.Fatal(r.GetError())
+			}
+		}
+	}
+}
+
+// BenchmarkStart measures how long a namenode takes from the start of the
+// process's work to its first answer, with so many files in the journal or in
+// an image.
+func BenchmarkStart(b *testing.B) {
+	for _, bc := range []struct {
+		name  string
+		files int
+		image bool
+	}{{"journal-330k", 330_000, false}, {"image-1M", 1_000_000, true}} {
+		b.Run(bc.name, func(b *testing.B) {
+			cfg := namenode.Config{
+				Data: filepath.Join(b.TempDir(), "data"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+				Superuser: "root", Supergroup: "supergroup", Groups: func(string) []string { return nil },
+			}
+			s, err := namenode.Start(b.Context(), cfg)
+			if err != nil {
+				b.Fatal(err)
+			}
+			cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = cc.Close() }()
+			fill(b, pb.NewNamenodeClient(cc), bc.files)
+			if bc.image {
+				session := make([]byte, 16)
+				if _, err := pb.NewAdminClient(cc).Checkpoint(b.Context(), &pb.CheckpointRequest{Caller: &pb.Caller{User: "root", Client: "c", Session: session}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				s, err := namenode.Start(b.Context(), cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}

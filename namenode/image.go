@@ -124,8 +124,9 @@ func (s *Server) openJournal(image uint64) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if len(names) == 0 && !s.dir.fresh && (s.dir.backup == 0 || image != s.dir.backup) {
-		return fmt.Errorf("%s is empty: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
+	segments := slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) })
+	if !segments && !s.dir.fresh && (s.dir.backup == 0 || image != s.dir.backup) {
+		return fmt.Errorf("%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
 	}
 	s.journal, err = localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Logger: s.log})
 	return err
@@ -138,7 +139,7 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 	}
 	n := 0
 	began := s.cfg.Clock.Mono()
-	_, err := s.journal.Replay(ctx, from+1, func(r journal.Record) error {
+	last, err := s.journal.Replay(ctx, from+1, func(r journal.Record) error {
 		n++
 		call, op, err := namespace.DecodeOp(r.Type, r.Body)
 		if err == nil {
@@ -154,6 +155,9 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 	}
 	if err != nil {
 		return nil, err
+	}
+	if last < from {
+		return nil, fmt.Errorf("the journal in %s ends at record %d, the image holds record %d: the journal's last segments are missing; put them back, or restore the folder from a backup", s.dir.path, last, from)
 	}
 	if id := t.NamespaceID(); id != s.dir.id && id != ([16]byte{}) {
 		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.id)

@@ -3,6 +3,7 @@ package namenode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -90,25 +91,67 @@ func TestFolderOfAnotherFormat(t *testing.T) {
 	}
 }
 
-// TestJournalGone: an emptied journal folder must not start an empty namespace.
+// TestJournalGone: a journal that lost all or its last segments must not start,
+// as an empty namespace or as an older one.
 func TestJournalGone(t *testing.T) {
-	dir := t.TempDir()
-	s := startServer(t, func(c *namenode.Config) { c.Data = dir })
-	connect(t, s.Addr(), "a").create("/f")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+	for _, tc := range []struct {
+		name  string
+		image bool
+		gone  func(dir string) error
+	}{
+		{"folder", false, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "journal")) }},
+		{"segments", false, func(dir string) error { return removeAll(filepath.Join(dir, "journal", "*.log")) }},
+		{"folder, with an image", true, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "journal")) }},
+		{"last segments, with an image", true, func(dir string) error {
+			all, err := filepath.Glob(filepath.Join(dir, "journal", "*.log"))
+			if err != nil || len(all) < 2 {
+				return fmt.Errorf("%d segments: %w", len(all), err)
+			}
+			for _, name := range all[1:] {
+				if err := os.Remove(name); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := startServer(t, func(c *namenode.Config) { c.Data = dir })
+			r := connect(t, s.Addr(), "a")
+			r.create("/f")
+			if tc.image {
+				for _, next := range []string{"/g", "/h"} {
+					if _, err := r.admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.caller()}); err != nil {
+						t.Fatal(err)
+					}
+					r.create(next)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := tc.gone(dir); err != nil {
+				t.Fatal(err)
+			}
+			s, err := namenode.Start(t.Context(), namenode.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "g"})
+			if err == nil {
+				_ = s.Close()
+				t.Fatal("it started without its journal")
+			}
+			if !strings.Contains(err.Error(), "journal") || !strings.Contains(err.Error(), "backup") {
+				t.Fatal(err)
+			}
+		})
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
-		t.Fatal(err)
+}
+
+func removeAll(pattern string) error {
+	all, err := filepath.Glob(pattern)
+	for _, name := range all {
+		err = errors.Join(err, os.Remove(name))
 	}
-	s, err := namenode.Start(t.Context(), namenode.Config{Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "g"})
-	if err == nil {
-		_ = s.Close()
-		t.Fatal("it started without its journal")
-	}
-	if !strings.Contains(err.Error(), "journal") {
-		t.Fatal(err)
-	}
+	return err
 }
 
 func TestBadPaths(t *testing.T) {

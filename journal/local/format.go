@@ -245,15 +245,16 @@ func (e *framingError) Error() string {
 }
 
 const (
-	segSuffix = ".log"
-	tmpSuffix = ".tmp"
+	// SegmentSuffix ends the names of segments.
+	SegmentSuffix = ".log"
+	tmpSuffix     = ".tmp"
 )
 
-func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segSuffix) }
+func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, SegmentSuffix) }
 
 // parseSegmentName reports whether name is a segment's, and of which first txid.
 func parseSegmentName(name string) (first uint64, ok bool) {
-	num, found := strings.CutSuffix(name, segSuffix)
+	num, found := strings.CutSuffix(name, SegmentSuffix)
 	if !found || len(num) != 20 {
 		return 0, false
 	}

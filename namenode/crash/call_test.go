@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -8,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -80,7 +84,7 @@ func admin[Q, A any](method func(pb.AdminClient, context.Context, *Q, ...grpc.Ca
 
 func (c *client) mkdir(path string) *call {
 	q := &pb.MkdirRequest{Call: c.id(), Caller: c.who(), Path: path, Parents: true}
-	return &call{name: "mkdir " + path, send: api(pb.NamenodeClient.Mkdir, q), func(m *model, _ any) { m.mkdirAll(path) }}
+	return &call{name: "mkdir " + path, send: api(pb.NamenodeClient.Mkdir, q), effect: func(m *model, _ any) { m.mkdirAll(path) }}
 }
 
 // create makes a file; with whole it is closed in the same call.
@@ -93,7 +97,7 @@ func (c *client) create(id, path, data string, whole bool, alter ...func(*pb.Cre
 	if q.HasMode {
 		mode = q.Mode
 	}
-	return &call{name: "create " + path, send: api(pb.NamenodeClient.Create, q), func(m *model, out any) {
+	return &call{name: "create " + path, send: api(pb.NamenodeClient.Create, q), effect: func(m *model, out any) {
 		m.mkdirAll(parentOf(path))
 		m.fence(m.nodes[path])
 		n := &node{id: id, typ: file, mode: mode, data: data, mtime: q.MtimeUnixMs}
@@ -148,7 +152,7 @@ func (c *client) createMany(dir string, names ...string) *call {
 func (c *client) appendTo(id, path string, wait time.Duration) *call {
 	q := &pb.AppendRequest{Call: c.id(), Caller: c.who(), Path: path}
 	send := api(pb.NamenodeClient.Append, q)
-	return &call{name: "append " + path, send: func(m *machine) (any, error) { m.clock.Advance(wait); return send(m) }, func(m *model, out any) {
+	return &call{name: "append " + path, send: func(m *machine) (any, error) { m.clock.Advance(wait); return send(m) }, effect: func(m *model, out any) {
 		n := m.nodes[path]
 		m.fence(n)
 		n.id, n.mtime, n.open = id, 0, &writer{session: string(c.session)}
@@ -161,7 +165,7 @@ func (c *client) appendTo(id, path string, wait time.Duration) *call {
 func (c *client) flush(id, data string) *call {
 	w, n := c.writer(id)
 	q := &pb.AppendTailRequest{Writer: w, Offset: int64(len(n.data)), Data: []byte(data), Crc32C: crc([]byte(data))}
-	return &call{name: "flush " + id, send: api(pb.NamenodeClient.AppendTail, q), func(m *model, _ any) {
+	return &call{name: "flush " + id, send: api(pb.NamenodeClient.AppendTail, q), effect: func(m *model, _ any) {
 		n := m.byID(id)
 		n.data, n.mtime = n.data+data, 0
 	}}
@@ -170,7 +174,7 @@ func (c *client) flush(id, data string) *call {
 func (c *client) close(id, data string) *call {
 	w, n := c.writer(id)
 	q := &pb.CloseRequest{Call: c.id(), Writer: w, Offset: int64(len(n.data)), Data: []byte(data), Crc32C: crc([]byte(data)), Length: int64(len(n.data) + len(data))}
-	return &call{name: "close " + id, send: api(pb.NamenodeClient.Close, q), func(m *model, _ any) {
+	return &call{name: "close " + id, send: api(pb.NamenodeClient.Close, q), effect: func(m *model, _ any) {
 		n := m.byID(id)
 		n.data += data
 		n.mtime, n.cut = 0, 0
@@ -192,7 +196,7 @@ func (c *client) put(id, data string) {
 func (c *client) target(w *pb.WriterId, object []byte, sum uint32) *pb.BlockTarget {
 	q := &pb.AllocateBlockRequest{Writer: w, Blocks: []*pb.BlockIntent{{StoredLength: int64(len(object)), Crc32C: sum}}}
 	var target *pb.BlockTarget
-	c.r.do(&call{"allocate", api(pb.NamenodeClient.AllocateBlock, q), func(_ *model, out any) {
+	c.r.do(&call{name: "allocate", send: api(pb.NamenodeClient.AllocateBlock, q), effect: func(_ *model, out any) {
 		if a, ok := out.(*pb.AllocateBlockResponse); ok {
 			target = a.GetTargets()[0]
 		}
@@ -213,7 +217,7 @@ func (c *client) upload(target *pb.BlockTarget, object []byte) *call {
 			return nil, fmt.Errorf("PUT: %d %s", status, text)
 		}
 		return nil, nil
-	}, nothing}
+	}, effect: nothing}
 }
 
 func (c *client) commit(id string, target *pb.BlockTarget, object []byte, sum uint32, data string) *call {
@@ -223,7 +227,7 @@ func (c *client) commit(id string, target *pb.BlockTarget, object []byte, sum ui
 		Writer: w, Offset: n.cut, TailCovered: int64(len(tail)), TailCrc32C: crc([]byte(tail)),
 		Block: &pb.Block{Term: target.GetTerm(), Seq: target.GetSeq(), StoredLength: int64(len(object)), UsedLength: int64(len(tail) + len(data)), Crc32C: sum},
 	}
-	return &call{name: "commit " + id, send: api(pb.NamenodeClient.Commit, q), func(m *model, _ any) {
+	return &call{name: "commit " + id, send: api(pb.NamenodeClient.Commit, q), effect: func(m *model, _ any) {
 		n := m.byID(id)
 		n.data += data
 		n.cut, n.mtime = int64(len(n.data)), 0
@@ -232,27 +236,27 @@ func (c *client) commit(id string, target *pb.BlockTarget, object []byte, sum ui
 
 func (c *client) recover(path string) *call {
 	q := &pb.RecoverRequest{Call: c.id(), Caller: c.who(), Path: path, Force: true}
-	return &call{name: "recover " + path, send: api(pb.NamenodeClient.Recover, q), func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
+	return &call{name: "recover " + path, send: api(pb.NamenodeClient.Recover, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
 }
 
 func (c *client) closeAbandoned(path string) *call {
 	q := &pb.CloseAbandonedRequest{Call: c.id(), Caller: c.who(), Path: path}
-	return &call{name: "close abandoned " + path, send: api(pb.NamenodeClient.CloseAbandoned, q), func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
+	return &call{name: "close abandoned " + path, send: api(pb.NamenodeClient.CloseAbandoned, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
 }
 
 func (c *client) rename(from, to string) *call {
 	q := &pb.RenameRequest{Call: c.id(), Caller: c.who(), From: from, To: to, Overwrite: true}
-	return &call{name: "rename " + from + " " + to, send: api(pb.NamenodeClient.Rename, q), func(m *model, _ any) { m.rename(from, to) }}
+	return &call{name: "rename " + from + " " + to, send: api(pb.NamenodeClient.Rename, q), effect: func(m *model, _ any) { m.rename(from, to) }}
 }
 
 func (c *client) delete(path string) *call {
 	q := &pb.DeleteRequest{Call: c.id(), Caller: c.who(), Path: path, Recursive: true}
-	return &call{name: "delete " + path, send: api(pb.NamenodeClient.Delete, q), func(m *model, _ any) { m.remove(path) }}
+	return &call{name: "delete " + path, send: api(pb.NamenodeClient.Delete, q), effect: func(m *model, _ any) { m.remove(path) }}
 }
 
 func (c *client) symlink(target, path string) *call {
 	q := &pb.SymlinkRequest{Call: c.id(), Caller: c.who(), Path: path, Target: target, Parents: true}
-	return &call{name: "symlink " + path, send: api(pb.NamenodeClient.Symlink, q), func(m *model, _ any) {
+	return &call{name: "symlink " + path, send: api(pb.NamenodeClient.Symlink, q), effect: func(m *model, _ any) {
 		m.mkdirAll(parentOf(path))
 		m.nodes[path] = &node{typ: symlink, target: target}
 	}}
@@ -260,17 +264,17 @@ func (c *client) symlink(target, path string) *call {
 
 func (c *client) truncate(path string, length int) *call {
 	q := &pb.TruncateRequest{Call: c.id(), Caller: c.who(), Path: path, Length: int64(length)}
-	return &call{name: "truncate " + path, send: api(pb.NamenodeClient.Truncate, q), func(m *model, _ any) { m.nodes[path].data, m.nodes[path].mtime = m.nodes[path].data[:length], 0 }}
+	return &call{name: "truncate " + path, send: api(pb.NamenodeClient.Truncate, q), effect: func(m *model, _ any) { m.nodes[path].data, m.nodes[path].mtime = m.nodes[path].data[:length], 0 }}
 }
 
 func (c *client) setattr(path string, mode uint32, mtime int64) *call {
 	q := &pb.SetAttrRequest{Call: c.id(), Caller: c.who(), Path: path, SetMode: true, Mode: mode, SetMtime: true, MtimeUnixMs: mtime}
-	return &call{name: "setattr " + path, send: api(pb.NamenodeClient.SetAttr, q), func(m *model, _ any) { m.nodes[path].mode, m.nodes[path].mtime = mode, mtime }}
+	return &call{name: "setattr " + path, send: api(pb.NamenodeClient.SetAttr, q), effect: func(m *model, _ any) { m.nodes[path].mode, m.nodes[path].mtime = mode, mtime }}
 }
 
 func (c *client) concat(target string, sources ...string) *call {
 	q := &pb.ConcatRequest{Call: c.id(), Caller: c.who(), Target: target, Sources: sources}
-	return &call{name: "concat " + target, send: api(pb.NamenodeClient.Concat, q), func(m *model, _ any) {
+	return &call{name: "concat " + target, send: api(pb.NamenodeClient.Concat, q), effect: func(m *model, _ any) {
 		n := m.nodes[target]
 		n.mtime = 0
 		for _, s := range sources {
@@ -285,12 +289,12 @@ func (c *client) safeMode(on bool) *call {
 	if on {
 		q.Action = pb.SafeModeRequest_ACTION_ENTER
 	}
-	return &call{name: "safe mode", send: admin(pb.AdminClient.SafeMode, q), func(m *model, _ any) { m.safe = on }}
+	return &call{name: "safe mode", send: admin(pb.AdminClient.SafeMode, q), effect: func(m *model, _ any) { m.safe = on }}
 }
 
 func (c *client) checkpoint() *call {
 	q := &pb.CheckpointRequest{Caller: c.who()}
-	return &call{name: "checkpoint", send: admin(pb.AdminClient.Checkpoint, q), nothing}
+	return &call{name: "checkpoint", send: admin(pb.AdminClient.Checkpoint, q), effect: nothing}
 }
 
 // collect runs the collector when all URLs handed out so far are over.
@@ -298,7 +302,7 @@ func (c *client) collect() *call {
 	return &call{name: "collect", send: func(m *machine) (any, error) {
 		m.clock.Advance(urlLife + 2*time.Minute)
 		return nil, wire.FromStatus(m.collect())
-	}, nothing}
+	}, effect: nothing}
 }
 
 // look reads an open file: what it shows must stay.
@@ -309,7 +313,7 @@ func (c *client) look(id string) *call {
 		defer cancel()
 		text, err := m.content(ctx, n.inode)
 		return text, err
-	}, nothing, func(m *model, out any) bool {
+	}, effect: nothing, seen: func(m *model, out any) bool {
 		n := m.byID(id)
 		return n != nil && strings.HasPrefix(n.data, out.(string))
 	}, true}
@@ -326,9 +330,9 @@ func (c *client) find(path string) *call {
 		switch err = wire.FromStatus(err); {
 		case err == nil:
 			return true, nil
-		case isNotFound(err):
+		case errors.Is(err, fserror.NotFound):
 			return false, nil
 		}
 		return nil, err
-	}, nothing, func(m *model, out any) bool { return !out.(bool) || m.nodes[path] != nil }, true}
+	}, effect: nothing, seen: func(m *model, out any) bool { return !out.(bool) || m.nodes[path] != nil }}
 }

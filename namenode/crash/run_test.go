@@ -1,0 +1,353 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/vfs/crashfs"
+)
+
+// variant is one way in which a machine may come back.
+type variant struct {
+	mode  crashfs.Mode
+	seed  uint64
+	again int // die once more at this point of the boot; 0: no
+}
+
+func (v variant) String() string {
+	s := [...]string{"strict", "torn", "kill"}[v.mode]
+	if v.mode == crashfs.Torn {
+		s += fmt.Sprint(v.seed)
+	}
+	if v.again > 0 {
+		s += fmt.Sprintf(", again at %d of the boot", v.again)
+	}
+	return s
+}
+
+// run is one run of a day.
+type run struct {
+	day      string
+	opts     []option
+	crashAt  int       // point of the disk, 0: never
+	main     variant   // how the day goes on after the crash
+	branches []variant // other ways, each looked at and left
+
+	disk    *crashfs.FS
+	m       *machine
+	wall    time.Time
+	want    *model
+	clients map[string]*client
+	crashes int // machines that died and came back, branches included
+	where   string
+	trace   []string
+}
+
+// failure is what failf panics with.
+type failure struct{ text string }
+
+func (r *run) failf(format string, args ...any) {
+	last := r.trace[max(0, len(r.trace)-8):]
+	panic(failure{fmt.Sprintf("%s, crash at %d (%s)%s: %s\n\tlast calls: %s", r.day, r.crashAt, r.main, r.where, fmt.Sprintf(format, args...), strings.Join(last, " → "))})
+}
+
+// play runs a day from the format to the last power failure.
+func (r *run) play(script func(*run)) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, ok := p.(failure)
+			if !ok {
+				panic(p)
+			}
+			err = errors.New(f.text)
+			if r.m != nil && r.m.nn != nil {
+				_ = r.m.halt()
+			}
+		}
+	}()
+	r.disk, r.wall, r.want, r.clients = crashfs.New(r.main.seed), epoch, newModel(), map[string]*client{}
+	r.disk.CrashAt(r.crashAt)
+	r.start()
+	script(r)
+	r.end()
+	return nil
+}
+
+// by returns the client process of that name; with /2 it is another process.
+func (r *run) by(name string) *client {
+	c := r.clients[name]
+	if c == nil {
+		stable, _, _ := strings.Cut(name, "/")
+		c = &client{r: r, name: stable, session: []byte((name + "----------------")[:16])}
+		r.clients[name] = c
+	}
+	return c
+}
+
+func died(d *crashfs.FS) bool {
+	_, err := d.Stat("/")
+	return errors.Is(err, crashfs.ErrCrashed)
+}
+
+// start boots on the run's disk as it is.
+func (r *run) start() {
+	var err error
+	if r.m, err = boot(r.disk, r.wall, r.opts...); err == nil {
+		return
+	}
+	if !died(r.disk) {
+		r.failf("start: %v", err)
+	}
+	r.recover(nil, nil)
+}
+
+// mustBoot boots on a disk after a crash, which nothing may prevent.
+func (r *run) mustBoot(d *crashfs.FS) *machine {
+	m, err := boot(d, r.wall, r.opts...)
+	if err != nil {
+		r.failf("the namenode does not start after the crash: %v", err)
+	}
+	return m
+}
+
+// stop ends a machine. Only faults of the namenode itself matter if its disk
+// is dead.
+func (r *run) stop(m *machine, dead bool) {
+	if m == nil || m.nn == nil {
+		return
+	}
+	r.wall = m.clock.Wall().Add(time.Second)
+	if err := m.halt(); err != nil && (!dead || m.log.fault() != "") {
+		r.failf("stop: %v", err)
+	}
+}
+
+// restart is an orderly stop and start on the same disk.
+func (r *run) restart() {
+	r.trace = append(r.trace, "restart")
+	r.stop(r.m, r.crashAt > 0)
+	r.m = nil
+	r.start()
+}
+
+// do sends calls, all at once, and sees to it that each happened, whatever the
+// disk does.
+func (r *run) do(calls ...*call) {
+	outs, errs := make([]any, len(calls)), make([]error, len(calls))
+	var wg sync.WaitGroup
+	for i, c := range calls {
+		r.trace = append(r.trace, c.name)
+		if len(calls) == 1 {
+			outs[i], errs[i] = c.send(r.m)
+			break
+		}
+		wg.Go(func() { outs[i], errs[i] = c.send(r.m) })
+	}
+	wg.Wait()
+	var pending []*call
+	var seen []func(*model) bool
+	for i, c := range calls {
+		switch {
+		case errs[i] != nil:
+			if !died(r.disk) {
+				r.failf("%s: %v", c.name, errs[i])
+			}
+			pending = append(pending, c)
+		case c.seen != nil:
+			seen = append(seen, func(m *model) bool { return c.seen(m, outs[i]) })
+		default:
+			c.apply(r.want, outs[i])
+		}
+	}
+	if len(pending) > 0 {
+		r.recover(pending, seen)
+		r.retry(r.m, r.want, pending)
+	}
+	for _, ok := range seen {
+		if !ok(r.want) {
+			r.failf("a reader was shown what nobody wrote")
+		}
+	}
+}
+
+func (c *call) apply(m *model, out any) {
+	c.effect(m, out)
+	for _, e := range c.more {
+		e(m, out)
+	}
+}
+
+// retry sends calls again, under their own ids.
+func (r *run) retry(m *machine, want *model, pending []*call) {
+	for _, c := range pending {
+		out, err := c.send(m)
+		if err != nil {
+			r.failf("%s, sent again: %v", c.name, err)
+		}
+		c.apply(want, out)
+	}
+}
+
+// candidates are the states that may be found: everything acknowledged, and of
+// the calls under way any, as long as all that was shown is there.
+func (r *run) candidates(pending []*call, seen []func(*model) bool) []*model {
+	type effect = func(*model, any)
+	var effects []effect
+	for _, c := range pending {
+		effects = append(append(effects, c.effect), c.more...)
+	}
+	var out []*model
+next:
+	for set := range 1 << len(effects) {
+		m := r.want.clone()
+		for i, e := range effects {
+			if set&(1<<i) != 0 {
+				e(m, nil)
+			}
+		}
+		for _, ok := range seen {
+			if !ok(m) {
+				continue next
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// match wants the machine's state to be one of the candidates.
+func (r *run) match(m *machine, candidates ...*model) {
+	got, err := m.state()
+	if err != nil {
+		r.failf("reading everything: %v", err)
+	}
+	var why []string
+	for _, want := range candidates {
+		d := differs(want, got)
+		if d == "" {
+			return
+		}
+		why = append(why, d)
+	}
+	r.failf("the state is none of %d that may be: %s", len(candidates), strings.Join(why, "\n\tor: "))
+}
+
+// recover takes the machine up after its disk died.
+func (r *run) recover(pending []*call, seen []func(*model) bool) {
+	dead := r.disk
+	r.stop(r.m, true)
+	may := r.candidates(pending, seen)
+	for _, v := range r.branches {
+		r.where = ", branch " + v.String()
+		r.branch(dead.Clone(), v, may, pending)
+		r.where = ""
+		r.crashes++
+	}
+	r.crashes++
+	r.disk = dead.Crash(r.main.mode)
+	r.m = r.mustBoot(r.disk)
+	r.match(r.m, may...)
+}
+
+// branch looks at one other way in which the machine may come back.
+func (r *run) branch(dead *crashfs.FS, v variant, may []*model, pending []*call) {
+	dead.Reseed(v.seed)
+	disk := dead.Crash(v.mode)
+	if v.again > 0 {
+		disk.CrashAt(v.again)
+		m, err := boot(disk, r.wall, r.opts...)
+		if err != nil && !died(disk) {
+			r.failf("start: %v", err)
+		}
+		r.stop(m, true)
+		disk = disk.Crash(v.mode)
+	}
+	m := r.mustBoot(disk)
+	defer r.stop(m, false)
+	r.match(m, may...)
+	want := r.want.clone()
+	r.retry(m, want, pending)
+	r.settle(m, want)
+	r.powerFails(disk, want)
+}
+
+// settle holds the machine against the model in every way there is.
+func (r *run) settle(m *machine, want *model) {
+	r.match(m, want)
+	if want.safe {
+		if _, err := r.by("operator").safeMode(false).send(m); err != nil {
+			r.failf("leaving safe mode: %v", err)
+		}
+		want.safe = false
+	}
+	r.writers(m, want)
+	if err := m.collected(); err != nil {
+		r.failf("collecting: %v", err)
+	}
+	if err := m.fsck(); err != nil {
+		r.failf("%v", err)
+	}
+	r.match(m, want)
+}
+
+// writers lets all writers flush: those that hold a file can, the others are
+// told that they lost it.
+func (r *run) writers(m *machine, want *model) {
+	ctx, cancel := background()
+	defer cancel()
+	flush := func(w *pb.WriterId, at int) error {
+		_, err := m.api.AppendTail(ctx, &pb.AppendTailRequest{Writer: w, Offset: int64(at), Data: []byte("!"), Crc32C: crc([]byte("!"))})
+		return wire.FromStatus(err)
+	}
+	for p, n := range want.nodes {
+		if n.open == nil || n.open.id == nil {
+			continue
+		}
+		if err := flush(n.open.id, len(n.data)); err != nil {
+			r.failf("the writer of %s lost it: %v", p, err)
+		}
+		n.data, n.mtime = n.data+"!", 0
+	}
+	for _, w := range want.stale {
+		if err := flush(w, 0); !errors.Is(err, fserror.LeaseLost) {
+			r.failf("the fenced writer %d of inode %d is told: %v", w.GetEpoch(), w.GetInode(), err)
+		}
+	}
+}
+
+// powerFails ends the machine with no warning, and looks at what is left.
+func (r *run) powerFails(disk *crashfs.FS, want *model) {
+	left := disk.Clone().Crash(crashfs.Strict)
+	m := r.mustBoot(left)
+	r.match(m, want)
+	r.stop(m, false)
+}
+
+// end is the evening: all is checked, two images leave only what is needed.
+func (r *run) end() {
+	if died(r.disk) {
+		r.recover(nil, nil)
+	}
+	r.disk.CrashAt(0)
+	r.settle(r.m, r.want)
+	op := r.by("operator")
+	r.do(op.checkpoint())
+	r.do(op.mkdir("/evening"))
+	r.do(op.checkpoint())
+	left, err := litter(r.disk)
+	if err != nil || len(left) > 0 {
+		r.failf("left on the disk for good: %v, %v", left, err)
+	}
+	images, err := r.disk.List(dataDir + "/image")
+	if err != nil || len(images) != 2 {
+		r.failf("images %v, %v; want two", images, err)
+	}
+	r.powerFails(r.disk, r.want)
+	r.stop(r.m, false)
+}

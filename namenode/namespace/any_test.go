@@ -1,0 +1,104 @@
+package namespace
+
+import (
+	"bytes"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasefs/leasefs/blockstore"
+)
+
+// drawOp draws a record that may fit the state or not.
+func drawOp(t *rapid.T, next uint64) Op {
+	id := func(label string) InodeID { return InodeID(rapid.Uint64Range(0, next+1).Draw(t, label)) }
+	name := func(label string) string {
+		return rapid.SampledFrom([]string{"", "a", "b", "c", "..", "x/y", longName}).Draw(t, label)
+	}
+	many := func(label string) []string {
+		return rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", ""}), 0, 3).Draw(t, label)
+	}
+	num := func(label string) int64 { return rapid.Int64Range(-2, 12).Draw(t, label) }
+	data := func() []byte { return rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "data") }
+	key := func() blockstore.Key { return blockstore.Key{Term: 1, Seq: rapid.Uint64Range(0, 6).Draw(t, "seq")} }
+	user := func() string { return rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "user") }
+	switch rapid.IntRange(1, 19).Draw(t, "kind") {
+	case 1:
+		return &OpActivate{Term: uint64(num("term") + 2), User: user(), Group: user()}
+	case 2:
+		return &OpMkdir{Parent: id("parent"), Names: many("names"), Mode: 0o755, User: user(), Group: user()}
+	case 3:
+		op := &OpCreate{Parent: id("parent"), Dirs: many("dirs"), Name: name("name"), User: user(), Closed: rapid.Bool().Draw(t, "closed"), Data: data(), Replace: id("replace")}
+		if rapid.Bool().Draw(t, "new") {
+			op.Replace = 0
+		}
+		return op
+	case 4:
+		return &OpOpen{Inode: id("inode"), Token: Token{1}}
+	case 5:
+		return &OpAppendTail{Inode: id("inode"), Offset: num("offset"), Data: data()}
+	case 6:
+		return &OpCommit{
+			Inode: id("inode"), Offset: num("offset"), TailCovered: num("covered"), ReplaceLast: rapid.Bool().Draw(t, "replace"),
+			Block: Block{Key: key(), Stored: 9, Used: uint32(num("used") + 2)},
+		}
+	case 7:
+		return &OpClose{Inode: id("inode"), Data: data()}
+	case 8:
+		return &OpRecover{Inode: id("inode")}
+	case 9:
+		op := &OpRename{FromParent: id("from"), FromName: name("from"), ToParent: id("to"), ToName: name("to"), Replace: id("replace")}
+		if rapid.Bool().Draw(t, "new") {
+			op.Replace = 0
+		}
+		return op
+	case 10:
+		return &OpDelete{Parent: id("parent"), Name: name("name"), Inode: id("inode")}
+	case 11:
+		return &OpReclaim{Limit: uint32(num("limit") + 2)}
+	case 12:
+		return &OpSetAttr{Inode: id("inode"), SetMode: true, Mode: 0o70000 | 0o644, User: user()}
+	case 13:
+		return &OpSymlink{Parent: id("parent"), Dirs: many("dirs"), Name: name("name"), Target: name("target")}
+	case 14:
+		return &OpTruncate{Inode: id("inode"), Length: num("length")}
+	case 15:
+		return &OpConcat{Target: id("target"), Sources: []InodeID{id("source"), id("source")}[:rapid.IntRange(0, 2).Draw(t, "sources")]}
+	case 16:
+		return &OpTombstone{Keys: []blockstore.Key{key(), key()}}
+	case 17:
+		return &OpCollected{Keys: []blockstore.Key{key()}}
+	case 18:
+		return &OpImage{TxID: uint64(num("txid") + 2), Name: "image"}
+	}
+	return &OpSafeMode{On: rapid.Bool().Draw(t, "on")}
+}
+
+// TestApplyAnything applies records that were never planned: one that is
+// refused has changed nothing, one that is taken leaves a sound tree.
+func TestApplyAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRig(t)
+		// Something to work on, so that not all is refused.
+		r.mkdir(t, "/a/b")
+		r.create(t, "/a/b/c", "content")
+		r.open(t, "/b", "client")
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			call := CallID{}
+			if rapid.Bool().Draw(t, "call") {
+				call = CallID{Session: SessionID{byte(rapid.IntRange(1, 3).Draw(t, "session"))}, Seq: rapid.Uint64Range(1, 9).Draw(t, "seq"), Acked: rapid.Uint64Range(0, 5).Draw(t, "acked"), Hash: 1}
+			}
+			op := drawOp(t, uint64(r.tree.nextInode))
+			before := imageOf(t, r.tree)
+			tail := r.tree.Counts().TailBytes
+			if _, err := r.apply(call, op); err != nil {
+				if !bytes.Equal(before, imageOf(t, r.tree)) || tail != r.tree.Counts().TailBytes {
+					t.Fatalf("refused, but changed: %v", err)
+				}
+			}
+			sound(t, r.tree)
+		}
+		roundTrip(t, r.tree)
+		same(t, r.tree, replay(t, r.journal))
+	})
+}
