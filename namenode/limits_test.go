@@ -102,30 +102,30 @@ func TestJournalGone(t *testing.T) {
 		{"folder", false, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "journal")) }},
 		{"segments", false, func(dir string) error { return removeAll(filepath.Join(dir, "journal", "*.log")) }},
 		{"folder, with an image", true, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "journal")) }},
-		{"last segments, with an image", true, func(dir string) error {
-			all, err := filepath.Glob(filepath.Join(dir, "journal", "*.log"))
-			if err != nil || len(all) < 2 {
-				return fmt.Errorf("%d segments: %w", len(all), err)
+		{"older than the image", true, func(dir string) error {
+			if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+				return err
 			}
-			for _, name := range all[1:] {
-				if err := os.Remove(name); err != nil {
-					return err
-				}
-			}
-			return nil
+			return os.CopyFS(filepath.Join(dir, "journal"), os.DirFS(filepath.Join(dir, "..", "early")))
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := t.TempDir()
+			base := t.TempDir()
+			dir := filepath.Join(base, "data")
 			s := startServer(t, func(c *namenode.Config) { c.Data = dir })
-			r := connect(t, s.Addr(), "a")
-			r.create("/f")
+			connect(t, s.Addr(), "a").create("/f")
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.CopyFS(filepath.Join(base, "early"), os.DirFS(filepath.Join(dir, "journal"))); err != nil {
+				t.Fatal(err)
+			}
+			s = startServer(t, func(c *namenode.Config) { c.Data = dir })
+			r := connect(t, s.Addr(), "b")
+			r.create("/g")
 			if tc.image {
-				for _, next := range []string{"/g", "/h"} {
-					if _, err := r.admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.caller()}); err != nil {
-						t.Fatal(err)
-					}
-					r.create(next)
+				if _, err := r.admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.caller()}); err != nil {
+					t.Fatal(err)
 				}
 			}
 			if err := s.Close(); err != nil {

@@ -316,7 +316,7 @@ func (c *client) look(id string) *call {
 	}, effect: nothing, seen: func(m *model, out any) bool {
 		n := m.byID(id)
 		return n != nil && strings.HasPrefix(n.data, out.(string))
-	}, true}
+	}}
 }
 
 // find looks a path up: if it was there or not there, so it must stay, unless
