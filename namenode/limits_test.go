@@ -3,7 +3,6 @@ package namenode_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
