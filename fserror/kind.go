@@ -16,8 +16,8 @@ const (
 	Internal Kind = iota
 	// InvalidPath: relative, empty component, "." or "..", NUL, or not UTF-8.
 	InvalidPath
-	// NameTooLong: a component longer than 255 bytes, a path longer than 4,096
-	// bytes... see package fspath for the limits.
+	// NameTooLong: a component, or a path as a whole, over the limits that
+	// package fspath gives.
 	NameTooLong
 	// InvalidArgument: a request that can never succeed as it is.
 	InvalidArgument
