@@ -83,7 +83,7 @@ func (b *backup) take(m *pb.BackupResponse) error {
 	if m.GetTxid() != 0 {
 		b.result.TxID = m.GetTxid()
 	}
-	if m.GetName() != "" {
+	if m.GetName() != "" && (b.file == nil || m.GetName() != b.name) {
 		if err := b.begin(m.GetName()); err != nil {
 			return err
 		}

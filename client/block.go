@@ -68,6 +68,10 @@ func (w *Writer) startBlock(i int) {
 	if !w.fs.goRun(func() {
 		if own != nil {
 			<-own.done
+			if own.err == nil { // it made it while it was being started anew
+				close(run.done)
+				return
+			}
 		}
 		w.finishBlock(b, run, w.runBlock(b, before))
 	}) {

@@ -154,6 +154,11 @@ func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []in
 			continue
 		}
 		e := wire.FromDetail(res.GetError())
+		if e.Kind == fserror.Retry && e.Reason == "tail budget" {
+			// No room in the namenode's memory: its bytes become a block.
+			b.set(i, b.fs.WriteFile(ctx, b.files[i].Path, b.files[i].Data, b.files[i].Options...))
+			continue
+		}
 		if again && ctx.Err() == nil && (e.Kind == fserror.Retry || e.Kind == fserror.NotActive || e.Kind == fserror.Unavailable) {
 			rest = append(rest, i)
 			restReqs = append(restReqs, reqs[k])

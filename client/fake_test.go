@@ -216,6 +216,11 @@ func (f *fake) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h
 		done, ok := f.results[key]
 		f.mu.Unlock()
 		if ok {
+			if after != nil {
+				if err := after(method, req); err != nil {
+					return nil, err
+				}
+			}
 			if err, ok := done.(error); ok {
 				return nil, wire.ToStatus(err)
 			}
@@ -305,7 +310,7 @@ func (f *fake) Session(s grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionR
 			err = s.Send(&pb.SessionResponse{Kind: &pb.SessionResponse_Renewed{Renewed: resp}})
 		}
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
@@ -502,7 +507,7 @@ func (f *fake) GetFile(_ context.Context, r *pb.GetFileRequest) (*pb.GetFileResp
 	if file == nil {
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
 	}
-	for r.WaitBeyond > 0 && file.length() <= r.WaitBeyond && file.open != nil {
+	for r.WaitMs > 0 && file.length() <= r.WaitBeyond && file.open != nil {
 		f.changed.Wait()
 	}
 	resp := &pb.GetFileResponse{Attr: f.attr(file), Path: file.path, TailOffset: file.blocksLength(), BlocksOffset: file.blocksLength(), UrlsExpireMs: f.urlLife.Milliseconds()}

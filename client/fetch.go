@@ -2,7 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
@@ -152,29 +152,19 @@ func (r *Reader) fetchBlock(ctx context.Context, s *span) (*buffer, error) {
 		if err = blockstore.Verify(s.key, buf.b, s.crc); err == nil {
 			return buf, nil
 		}
-		err = r.damaged(s, badChunk(buf.b[:s.data], buf.b[s.data:]), plainText(err))
+		err = r.wrong(s, err)
 	}
 	r.fs.blobs.put(buf)
 	return nil, err
 }
 
-// badChunk finds where the first chunk is that does not match the table.
-func badChunk(data, table []byte) int64 {
-	for off := 0; off < len(data); off += blockstore.ChunkSize {
-		chunk := data[off:min(off+blockstore.ChunkSize, len(data))]
-		if blockstore.CRC(chunk) != binary.LittleEndian.Uint32(table[off/blockstore.ChunkSize*blockstore.ChecksumSize:]) {
-			return int64(off)
-		}
+// wrong turns an error of a verification into one that names the file too.
+func (r *Reader) wrong(s *span, err error) error {
+	var d *blockstore.Damage
+	if errors.As(err, &d) {
+		return r.damaged(s, d.Offset, d.Detail)
 	}
-	return 0
-}
-
-func plainText(err error) string {
-	e, ok := err.(*fserror.Error) //nolint:errorlint // of our own package, not wrapped
-	if !ok {
-		return err.Error()
-	}
-	return plain(e)
+	return fserror.With(err, "read", r.path)
 }
 
 // fetchRange reads the bytes of a block from off on into p, with the chunks
@@ -199,8 +189,7 @@ func (r *Reader) fetchRange(ctx context.Context, s *span, p []byte, off int64) (
 		if err = blockstore.VerifyRange(s.key, table, s.data, start, chunks); err == nil {
 			return copy(p, chunks[off-start:]), nil
 		}
-		bad := badChunk(chunks, table[start/blockstore.ChunkSize*blockstore.ChecksumSize:])
-		err = r.damaged(s, start+bad, plainText(err))
+		err = r.wrong(s, err)
 	}
 	clear(p) // nothing unverified gets out
 	return 0, err
@@ -233,7 +222,7 @@ func (r *Reader) table(ctx context.Context, s *span) (blockstore.Table, error) {
 		if t, err = blockstore.ParseTable(s.key, raw, s.data, s.crc); err == nil {
 			break
 		}
-		err = r.damaged(s, s.data, plainText(err))
+		err = r.wrong(s, err)
 	}
 	if err != nil {
 		return nil, err

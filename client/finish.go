@@ -220,7 +220,6 @@ func (w *Writer) end() {
 	w.cancel(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.closed = true
 	if w.cur != nil {
 		w.fs.blobs.put(w.cur)
 	}
@@ -264,7 +263,7 @@ func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
 	if o := resp.GetAttr().GetOpen(); o == nil || o.GetEpoch() != w.key.epoch {
 		return true, nil
 	}
-	_, err = w.fs.Recover(ctx, resp.GetPath(), true)
+	_, err = w.fs.recoverEpoch(ctx, resp.GetPath(), true, w.key.epoch)
 	return !transient(err), err
 }
 

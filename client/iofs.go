@@ -26,7 +26,7 @@ func (f *FS) IOFS(ctx context.Context, root string) fs.FS {
 }
 
 type ioFS struct {
-	ctx  context.Context //nolint:containedctx // io/fs has no contexts
+	ctx  context.Context // io/fs has none in its calls
 	fs   *FS
 	root string
 }

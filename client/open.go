@@ -130,7 +130,9 @@ func (f *FS) writeLarge(ctx context.Context, path string, data []byte, opts []Op
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { w.giveUp(contextError(ctx, "write", path, false)) })
+	stop := context.AfterFunc(ctx, func() {
+		_ = w.giveUp(contextError(ctx, "write", path, false)) // the context's error is what counts
+	})
 	defer stop()
 	if _, err := w.Write(data); err != nil {
 		_ = w.Abort() // err says more
@@ -162,11 +164,16 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 // holder that lives is only touched with force: Held otherwise. A file that is
 // closed already is no error.
 func (f *FS) Recover(ctx context.Context, path string, force bool) (RecoverResult, error) {
+	return f.recoverEpoch(ctx, path, force, 0)
+}
+
+// recoverEpoch is Recover of what is open under one epoch only (0: any).
+func (f *FS) recoverEpoch(ctx context.Context, path string, force bool, epoch uint64) (RecoverResult, error) {
 	path, err := clean("recover", path)
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.caller, Path: path, Force: force}
+	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.caller, Path: path, Force: force, Epoch: epoch}
 	defer f.ids.end(req.Call)
 	resp := new(pb.RecoverResponse)
 	if err := f.call(ctx, &call{op: "recover", path: path, mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {

@@ -40,8 +40,8 @@ func WithMode(mode fs.FileMode) OpenOption {
 // for write is still refused (kind Held).
 func WithOverwrite() OpenOption { return func(o *openOptions) { o.overwrite = true } }
 
-// WithSteal, with WithOverwrite, replaces a file even if another holds it: the
-// holder is fenced and gets LeaseLost with its next call.
+// WithSteal goes with WithOverwrite: a file that another holds is replaced too;
+// the holder is fenced and gets LeaseLost with its next call.
 func WithSteal() OpenOption { return func(o *openOptions) { o.steal = true } }
 
 // WithParents makes missing parent directories.

@@ -168,7 +168,7 @@ func (r *Reader) withBytes(ctx context.Context, off int64, fn func([]byte) (int,
 		s := pg.find(off)
 		if s == nil {
 			data := pg.tail[off-pg.tailOff:]
-			return fn(data[:min(int64(len(data)), r.Length()-off)])
+			return fn(data[:r.clip(len(data), off)])
 		}
 		c := r.hold(pg, s)
 		select {
@@ -179,7 +179,7 @@ func (r *Reader) withBytes(ctx context.Context, off int64, fn func([]byte) (int,
 		}
 		if c.err == nil {
 			data := c.buf.b[off-s.off : s.used]
-			n, err := fn(data[:min(int64(len(data)), r.Length()-off)])
+			n, err := fn(data[:r.clip(len(data), off)])
 			r.release(c)
 			return n, err
 		}
@@ -208,7 +208,7 @@ func (r *Reader) readChunks(ctx context.Context, p []byte, off int64) (int, erro
 		if err != nil {
 			return 0, err
 		}
-		p := p[:min(int64(len(p)), r.Length()-off)]
+		p := p[:r.clip(len(p), off)]
 		s := pg.find(off)
 		if s == nil {
 			return copy(p, pg.tail[off-pg.tailOff:]), nil

@@ -117,6 +117,11 @@ func (r *Reader) take(resp *pb.GetFileResponse, at time.Time, asked int64) error
 	return nil
 }
 
+// clip cuts n bytes from off on at the end of the file as the Reader sees it.
+func (r *Reader) clip(n int, off int64) int {
+	return int(min(int64(n), max(r.Length()-off, 0)))
+}
+
 // Length is the file's length in bytes as the Reader sees it.
 func (r *Reader) Length() int64 {
 	r.mu.Lock()
@@ -154,17 +159,18 @@ func (r *Reader) Refresh(ctx context.Context) error {
 	return r.take(resp, at, off)
 }
 
-// pollEmpty is how often an empty file is looked at by WaitBeyond.
-const pollEmpty = 200 * time.Millisecond
+// minPoll is how often WaitBeyond asks at the most, should a namenode answer
+// that there is nothing new without having waited.
+const minPoll = 200 * time.Millisecond
 
 // WaitBeyond waits until the file is longer than n bytes, or nobody has it
 // open for write any more, or the context ends. It refreshes the Reader; open
 // tells whether more may come.
 func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(r.closedErr("wait")) })()
 	for {
-		if r.ctx.Err() != nil {
-			return 0, false, r.closedErr("wait")
-		}
 		began := time.Now()
 		req := &pb.GetFileRequest{Inode: r.inode, Offset: n, WaitBeyond: n, WaitMs: waitSlice.Milliseconds()}
 		resp, at, err := r.fs.getFile(ctx, "wait", r.path, req)
@@ -175,8 +181,7 @@ func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bo
 		if length > n || !open {
 			return length, open, r.take(resp, at, n)
 		}
-		// Not every namenode can wait for the first byte of an empty file.
-		if time.Since(began) < pollEmpty && !sleep(ctx, r.ctx, pollEmpty) && ctx.Err() != nil {
+		if time.Since(began) < minPoll && !sleep(ctx, ctx, minPoll) {
 			return length, open, contextError(ctx, "wait", r.path, false)
 		}
 	}
@@ -190,6 +195,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 	// One block at most, so that what is there comes without waiting for more.
 	n, err := r.readSome(r.ctx, p, r.pos, true)
 	r.pos += int64(n)
+	r.mu.Lock()
+	r.lastEnd = r.pos
+	r.mu.Unlock()
 	return n, err
 }
 

@@ -45,9 +45,8 @@ type Writer struct {
 
 	writeMu sync.Mutex // one Write at a time, also while it waits
 
-	mu     sync.Mutex
-	cond   *sync.Cond // something below changed
-	closed bool       // Close, Abort or Detach is through
+	mu   sync.Mutex
+	cond *sync.Cond // something below changed
 	// cur holds the bytes of the file from start on: first what is in the
 	// tail already, then what is not flushed. The first hole bytes are in the
 	// tail and not known here (the file was opened for append).

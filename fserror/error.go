@@ -13,6 +13,7 @@ package fserror
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 )
@@ -120,8 +121,19 @@ func (e *Error) writeHeld(b *strings.Builder) {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is matches a Kind. LeaseLostGone also matches LeaseLost.
+// Is matches a Kind; LeaseLostGone also matches LeaseLost. NotFound, Exists,
+// Permission and Closed match their like in io/fs.
 func (e *Error) Is(target error) bool {
+	switch target {
+	case fs.ErrNotExist:
+		return e.Kind == NotFound
+	case fs.ErrExist:
+		return e.Kind == Exists || e.Kind == NotEmpty
+	case fs.ErrPermission:
+		return e.Kind == Permission
+	case fs.ErrClosed:
+		return e.Kind == Closed
+	}
 	k, ok := target.(Kind)
 	if !ok {
 		return false

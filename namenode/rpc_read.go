@@ -92,7 +92,7 @@ func (s *service) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFil
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "offset %d or length %d is negative", r.GetOffset(), r.GetLength())
 	}
 	v, path, err := s.fileView(ctx, c, r)
-	if err == nil && r.GetWaitBeyond() > 0 {
+	if err == nil && r.GetWaitMs() > 0 {
 		v, path, err = s.waitBeyond(ctx, c, r, v, path)
 	}
 	if err != nil {

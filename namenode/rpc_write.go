@@ -54,6 +54,9 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 	}
 	out, wait, err = s.begin(id, c, true, func() (namespace.Op, error) {
 		op, err := s.tree.PlanCreate(c, req)
+		if errors.Is(err, fserror.Exists) {
+			err = s.orBeingWritten(c, r.GetPath(), req.Holder, err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -68,6 +71,20 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 		return op, nil
 	})
 	return out, req, wait, err
+}
+
+// orBeingWritten makes HELD of EXISTS while another writes the file: that name
+// may be free, or the file whole, in a moment, and the caller is told whom to
+// ask (HDFS: AlreadyBeingCreatedException before FileAlreadyExistsException).
+func (s *Server) orBeingWritten(c *namespace.Call, path string, by namespace.Holder, exists error) error {
+	a, err := s.tree.Stat(c, path, false)
+	if err != nil || a.Open == nil {
+		return exists
+	}
+	if v, st := s.mayTake(*a.Open, by); v != leasemanager.Takeable {
+		return s.held(path, *a.Open, st)
+	}
+	return exists
 }
 
 // createRequest checks what the tree does not.
@@ -601,7 +618,7 @@ func (s *service) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.Recove
 			return nil, err
 		}
 		length = a.Length
-		if a.Open == nil {
+		if a.Open == nil || (r.GetEpoch() != 0 && r.GetEpoch() != a.Open.Epoch) {
 			return nil, nil
 		}
 		v, st := s.mayTake(*a.Open, h)

@@ -1810,6 +1810,7 @@ type RecoverRequest struct {
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"` // even if the holder is alive
+	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // if not 0: only what is open under this epoch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1870,6 +1871,13 @@ func (x *RecoverRequest) GetForce() bool {
 		return x.Force
 	}
 	return false
+}
+
+func (x *RecoverRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type RecoverResponse struct {
@@ -3069,8 +3077,8 @@ type GetFileRequest struct {
 	Length        int64                  `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"` // 0: to the end
 	NoUrls        bool                   `protobuf:"varint,6,opt,name=no_urls,json=noUrls,proto3" json:"no_urls,omitempty"`
 	MaxBlocks     int32                  `protobuf:"varint,7,opt,name=max_blocks,json=maxBlocks,proto3" json:"max_blocks,omitempty"`    // at most 1,000; 0 means 256
-	WaitBeyond    int64                  `protobuf:"varint,8,opt,name=wait_beyond,json=waitBeyond,proto3" json:"wait_beyond,omitempty"` // if above 0: wait until the length is above it, or the file is closed …
-	WaitMs        int64                  `protobuf:"varint,9,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`             // … for at most so long
+	WaitBeyond    int64                  `protobuf:"varint,8,opt,name=wait_beyond,json=waitBeyond,proto3" json:"wait_beyond,omitempty"` // with wait_ms: wait until the length is above it, or the file is closed …
+	WaitMs        int64                  `protobuf:"varint,9,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`             // … for at most so long; 0: answer at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5318,7 +5326,7 @@ func (x *BackupRequest) GetCaller() *Caller {
 
 type BackupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the file, relative to the folder; set in a file's first message
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the file, relative to the folder
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`     // of the file
 	Crc32C        uint32                 `protobuf:"varint,4,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of the file's bytes, with last
@@ -5542,12 +5550,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\tLeaseFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x8e\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xa4\x01\n" +
 	"\x0eRecoverRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x14\n" +
-	"\x05force\x18\x04 \x01(\bR\x05force\"Z\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"Z\n" +
 	"\x0fRecoverResponse\x12\x19\n" +
 	"\bwas_open\x18\x01 \x01(\bR\awasOpen\x12\x16\n" +
 	"\x06length\x18\x02 \x01(\x03R\x06length\x12\x14\n" +

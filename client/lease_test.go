@@ -1,0 +1,339 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// await polls a condition that another goroutine brings about.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	over := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// Scenario 48: renewals are refused past the soft, then past the hard limit.
+func TestScenario48RenewalsRefused(t *testing.T) {
+	f := newFake()
+	f.renewEvery = 20 * time.Millisecond
+	f.hard = 2 * time.Second // of the fake clock; sets how often the watchdog looks
+	f.soft = time.Second
+	f.renew = func(*pb.RenewLeaseRequest, *pb.RenewLeaseResponse) bool { return false }
+	clk := new(clock.Fake)
+	fs := start(t, f, func(c *Config) { c.Clock = clk })
+	silent := mustCreate(t, fs, "/silent")
+	active := mustCreate(t, fs, "/active")
+	for _, w := range []*Writer{silent, active} {
+		_, err := w.Write([]byte("a"))
+		check(t, err)
+		check(t, w.Flush(t.Context()))
+	}
+	clk.Advance(1100 * time.Millisecond)
+	await(t, "the lease is in jeopardy", func() bool { return fs.Stats().Jeopardies == 1 })
+	_, err := active.Write([]byte("b"))
+	check(t, err)
+	check(t, active.Flush(t.Context())) // a call of the writer renews it
+	if silent.Context().Err() != nil {
+		t.Fatal("lost before the hard limit")
+	}
+	clk.Advance(850 * time.Millisecond) // 1.95 s in all: the limit is 2 s less 5 %
+	<-silent.Context().Done()
+	if !errors.Is(context.Cause(silent.Context()), fserror.LeaseLost) {
+		t.Fatal(context.Cause(silent.Context()))
+	}
+	_, err = silent.Write([]byte("c"))
+	wantKind(t, err, fserror.LeaseLost)
+	wantKind(t, silent.Flush(t.Context()), fserror.LeaseLost)
+	wantKind(t, silent.Close(), fserror.LeaseLost)
+	check(t, active.Close())
+	check(t, fs.WriteFile(t.Context(), "/new", nil))
+	_, err = fs.ReadFile(t.Context(), "/silent")
+	check(t, err)
+}
+
+// The holder's clock is the one that ran further: here, the wall.
+func TestSuspendedHolderLosesItsLease(t *testing.T) {
+	f := newFake()
+	f.hard = time.Hour
+	clk := new(clock.Fake)
+	fs := start(t, f, func(c *Config) { c.Clock = clk })
+	w := mustCreate(t, fs, "/a")
+	_, err := w.Write([]byte("a"))
+	check(t, err)
+	clk.ShiftWall(2 * time.Hour)
+	// The watchdog looks once a second; a flush does not wait for it.
+	wantKind(t, w.Flush(t.Context()), fserror.LeaseLost)
+	if f.count("AppendTail") != 0 {
+		t.Fatal("bytes were sent on a lease that is over")
+	}
+}
+
+// Scenario 49: a renewal that is not answered is repeated and aborts nothing.
+func TestScenario49RenewalTimesOutOnce(t *testing.T) {
+	f := newFake()
+	f.renewEvery = 10 * time.Millisecond
+	f.soft = 400 * time.Millisecond
+	f.hard = time.Minute
+	dropped := false
+	f.renew = func(*pb.RenewLeaseRequest, *pb.RenewLeaseResponse) bool {
+		ok := dropped
+		dropped = true
+		return ok
+	}
+	fs := start(t, f)
+	w := mustCreate(t, fs, "/a")
+	await(t, "a renewal failed and others did not", func() bool {
+		s := fs.Stats()
+		return s.RenewalFailures >= 1 && s.Renewals >= 3
+	})
+	_, err := w.Write([]byte("x"))
+	check(t, err)
+	check(t, w.Close())
+}
+
+// A renewal's answer names lost files: only those are lost, at once.
+func TestRenewalTellsLostFiles(t *testing.T) {
+	f := newFake()
+	f.renewEvery = 10 * time.Millisecond
+	fs := start(t, f)
+	lost, unknown, kept := mustCreate(t, fs, "/lost"), mustCreate(t, fs, "/unknown"), mustCreate(t, fs, "/kept")
+	f.set(func() {
+		f.renew = func(_ *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse) bool {
+			resp.Lost = []*pb.LostFile{{Inode: lost.Inode(), Epoch: lost.Token(), Reason: "taken over", NewHolder: &pb.HolderInfo{Client: "ingest-4", Host: "b"}}}
+			resp.Unknown = []*pb.OpenRef{{Inode: unknown.Inode(), Epoch: unknown.Token()}, {Inode: kept.Inode(), Epoch: 1}}
+			return true
+		}
+	})
+	<-lost.Context().Done()
+	<-unknown.Context().Done()
+	_, err := lost.Write([]byte("x"))
+	wantKind(t, err, fserror.LeaseLost)
+	if s := err.Error(); !strings.Contains(s, "ingest-4") || !strings.Contains(s, "taken over") || !strings.Contains(s, "/lost") {
+		t.Fatal(s)
+	}
+	wantKind(t, unknown.Close(), fserror.LeaseLost)
+	check(t, kept.Close())
+}
+
+// Scenario 53: a thousand open files, one message a period, the set only when
+// it changed.
+func TestScenario53OneRenewalForAll(t *testing.T) {
+	f := newFake()
+	f.renewEvery = time.Hour // until we say otherwise
+	fs := start(t, f)
+	for i := range 1000 {
+		mustCreate(t, fs, fmt.Sprint("/f", i))
+	}
+	f.set(func() { f.renewEvery = 20 * time.Millisecond })
+	fs.renewNow()
+	await(t, "five renewals came", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.renewals) >= 5
+	})
+	f.set(func() {
+		for i, r := range f.renewals[:5] {
+			if r.HasSet != (i == 0) || i == 0 && len(r.Open) != 1000 {
+				t.Errorf("renewal %d: has set %v, %d files", i, r.HasSet, len(r.Open))
+			}
+		}
+		f.renew = func(r *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse) bool {
+			resp.WantSet = !r.HasSet
+			return true
+		}
+		f.renewals = nil
+	})
+	await(t, "the set came again", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, r := range f.renewals {
+			if r.HasSet && len(r.Open) == 1000 {
+				return true
+			}
+		}
+		return false
+	})
+	f.set(func() { f.renew = nil })
+	if f.count("RenewLease") != 0 {
+		t.Fatal("renewals went past the stream")
+	}
+}
+
+// Scenario 50: renewals fail while files are closed; no deadlock, no goroutine
+// left (TestMain).
+func TestScenario50RenewalFailsWhileClosing(t *testing.T) {
+	f := newFake()
+	f.renewEvery = time.Millisecond
+	n := 0
+	f.renew = func(r *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse) bool {
+		if n++; n%3 == 0 {
+			// Claims to know nothing: closing files must not mind.
+			resp.Unknown = r.Open
+		}
+		return n%5 != 0
+	}
+	f.soft = 2 * time.Millisecond
+	fs := start(t, f)
+	for i := range 200 {
+		w := mustCreate(t, fs, fmt.Sprint("/f", i))
+		_, werr := w.Write([]byte("x"))
+		err := w.Close()
+		if err != nil && !errors.Is(err, fserror.LeaseLost) {
+			t.Fatal(err)
+		}
+		if werr != nil && !errors.Is(werr, fserror.LeaseLost) {
+			t.Fatal(werr)
+		}
+	}
+}
+
+// A session stream that breaks is opened again, and lists the open set anew.
+func TestSessionComesBack(t *testing.T) {
+	f := newFake()
+	n := new(network)
+	stop := n.serve("nn", f)
+	var log bytes.Buffer
+	fs := connect(t, n, f, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w := mustCreate(t, fs, "/a")
+	stop()
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.Write([]byte("over the gap"))
+		done <- errors.Join(err, w.Flush(context.WithoutCancel(t.Context())))
+	}()
+	t.Cleanup(n.serve("nn", f))
+	check(t, <-done)
+	await(t, "the set is listed", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, r := range f.renewals {
+			if r.HasSet && len(r.Open) == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	check(t, w.Close())
+	check(t, fs.Close())
+}
+
+// Scenario 41: refused by a standby, which names the active; then again by an
+// unknown one.
+func TestScenario41Standby(t *testing.T) {
+	n := new(network)
+	standby, active := newFake(), newFake()
+	t.Cleanup(n.serve("sb", standby))
+	t.Cleanup(n.serve("nn", active))
+	standby.before = func(string, any) error { return &fserror.Error{Kind: fserror.NotActive, Active: "nn"} }
+	fs := connect(t, n, active, func(c *Config) { c.Namenodes = []string{"sb"} })
+	check(t, fs.WriteFile(t.Context(), "/a", []byte("x")))
+	if string(active.content("/a")) != "x" {
+		t.Fatal("the active has no file")
+	}
+	// They change roles; the same call goes on at the other.
+	active.set(func() {
+		active.before = func(string, any) error { return &fserror.Error{Kind: fserror.NotActive} }
+	})
+	standby.set(func() { standby.before = nil })
+	check(t, fs.WriteFile(t.Context(), "/b", []byte("y")))
+	if string(standby.content("/b")) != "y" {
+		t.Fatal("the new active has no file")
+	}
+	st, err := fs.Status(t.Context())
+	check(t, err)
+	if len(st) != 1 || st[0].Address != "sb" {
+		t.Fatalf("%+v", st)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	n := new(network)
+	_, err := New(t.Context(), Config{Namenodes: []string{"a:1", "b:2"}, Timeout: 50 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithContextDialer(n.dial)}})
+	wantKind(t, err, fserror.Unavailable)
+	if s := err.Error(); !strings.Contains(s, "a:1, b:2") || !strings.Contains(s, "leasefs namenode") {
+		t.Fatal(s)
+	}
+	f := newFake()
+	stop := n.serve("nn", f)
+	fs := connect(t, n, f, func(c *Config) { c.Timeout = 50 * time.Millisecond })
+	stop()
+	err = fs.Mkdir(t.Context(), "/a", 0o755)
+	wantKind(t, err, fserror.Unavailable)
+	_, err = fs.Stat(t.Context(), "relative")
+	wantKind(t, err, fserror.InvalidPath)
+}
+
+// The reply is lost for good: the error says so.
+func TestUnknownOutcome(t *testing.T) {
+	f := newFake()
+	f.after = func(string, any) error { return lostReply }
+	fs := start(t, f, func(c *Config) { c.Timeout = 50 * time.Millisecond })
+	err := fs.Mkdir(t.Context(), "/a", 0o755)
+	wantKind(t, err, fserror.Unavailable)
+	if !strings.Contains(err.Error(), "not known") {
+		t.Fatal(err)
+	}
+	_, err = fs.Stat(t.Context(), "/a")
+	if strings.Contains(err.Error(), "not known") {
+		t.Fatal("a read has no outcome to worry about: ", err)
+	}
+}
+
+// Retry is waited for, within the budget; then it is the caller's.
+func TestRetryAfter(t *testing.T) {
+	f := newFake()
+	n := 0
+	f.before = func(method string, _ any) error {
+		if n++; method == "Mkdir" && n < 4 {
+			return &fserror.Error{Kind: fserror.Retry, Message: "busy", RetryAfter: time.Millisecond}
+		}
+		return nil
+	}
+	fs := start(t, f)
+	check(t, fs.Mkdir(t.Context(), "/a", 0o755))
+	f.set(func() {
+		f.before = func(method string, _ any) error {
+			return &fserror.Error{Kind: fserror.Retry, Message: "safe mode", RetryAfter: time.Hour}
+		}
+	})
+	wantKind(t, fs.Mkdir(t.Context(), "/b", 0o755), fserror.Retry)
+}
+
+func TestCancelledCall(t *testing.T) {
+	f := newFake()
+	held := make(chan struct{})
+	f.before = func(method string, _ any) error {
+		if method == "Mkdir" {
+			<-held
+		}
+		return nil
+	}
+	fs := start(t, f)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- fs.Mkdir(ctx, "/a", 0o755) }()
+	await(t, "the call is there", func() bool { return f.count("Mkdir") == 1 })
+	cancel()
+	wantKind(t, <-done, fserror.Canceled)
+	close(held)
+}
