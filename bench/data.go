@@ -42,10 +42,9 @@ func (r *runner) flush(ctx context.Context, writers int) (Row, error) {
 		return Row{}, err
 	}
 	open := make([]*client.Writer, 0, writers)
-	var closeErr error
 	defer func() {
 		for _, w := range open {
-			closeErr = errorsJoin(closeErr, w.Abort()) // the files are removed anyway
+			_ = w.Abort() // the files are removed anyway
 		}
 	}()
 	for i := range writers {

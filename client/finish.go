@@ -32,9 +32,16 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 	ctx, cancel := w.under(ctx)
 	defer cancel()
 	err := w.settle(ctx)
+	unconfirmed := false
 	if err == nil {
 		err = w.closeWithRest(ctx)
-	} else if w.lost.Load() == nil && !errors.Is(err, fserror.LeaseLost) {
+		unconfirmed = transient(err)
+	}
+	switch {
+	case err == nil || w.lost.Load() != nil || errors.Is(err, fserror.LeaseLost):
+	case unconfirmed:
+		w.abandon(err)
+	default:
 		// The bytes are lost to this file; the file must not stay open.
 		w.quiet(err)
 		if cerr := w.closeAt(ctx); cerr != nil {
@@ -157,7 +164,6 @@ func (w *Writer) closeWithRest(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		w.abandon(err)
 		return err
 	}
 	w.mu.Lock()

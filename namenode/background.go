@@ -84,6 +84,9 @@ func (s *Server) startBackground() {
 		_, err := s.sweep(ctx)
 		return err
 	})
+	if err := s.measurePressure(s.stopping); err != nil { // before the first call comes in
+		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
+	}
 	s.every("pressure", time.Second, nil, s.measurePressure)
 }
 
@@ -208,8 +211,8 @@ func (s *Server) measurePressure(ctx context.Context) error {
 		return err
 	case free < s.cfg.Reserve:
 		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, s.cfg.Reserve>>20)
-	case btotal > 0 && bfree < s.cfg.Reserve:
-		why = fmt.Sprintf("the block store is full (%d MiB free, %d MiB are kept); delete files or add space", bfree>>20, s.cfg.Reserve>>20)
+	case btotal > 0 && bfree <= 0: // its reserve is taken off already
+		why = fmt.Sprintf("the block store is full (all but the %d MiB that are kept); delete files or add space", s.cfg.Reserve>>20)
 	case heapBytes() > s.cfg.MemoryLimit:
 		why = fmt.Sprintf("the namenode's memory is used up (limit %d MiB); delete files or give it more", s.cfg.MemoryLimit>>20)
 	}

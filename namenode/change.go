@@ -141,6 +141,7 @@ func (s *Server) follow(r namespace.Result) {
 	for _, f := range r.Closed {
 		if f.Reason != leasemanager.ReasonClosed {
 			s.lost.add(f, by)
+			s.sessions.tell(leasemanager.SessionID(f.Session), lossOf(r.TxID, f, by))
 		}
 		if by != nil && r.Opened.Inode == f.Inode {
 			continue // Open below replaces the holder and tells him

@@ -82,15 +82,15 @@ func blockOf(b *pb.Block) (namespace.Block, error) {
 	}, nil
 }
 
-// callResult is what a retry of this call will be answered with.
+// callResult is what a retry of this call will be answered with: the tree keeps
+// the same.
 func callResult(r namespace.Result, op namespace.Op) namespace.CallResult {
 	out := namespace.CallResult{TxID: r.TxID, Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength}
 	switch o := op.(type) {
 	case *namespace.OpCreate:
 		out.Token = o.Token
 	case *namespace.OpOpen:
-		out.Token = o.Token
+		out.Token, out.Flag = o.Token, len(r.Closed) > 0
 	}
-	out.Flag = r.Opened != nil && len(r.Closed) > 0
 	return out
 }

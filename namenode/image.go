@@ -17,6 +17,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/leasefs/leasefs/blockstore/local"
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/journal"
 	localjournal "github.com/leasefs/leasefs/journal/local"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -34,6 +36,12 @@ type imageFolder struct {
 
 func imageName(txid uint64) string { return fmt.Sprintf("%020d%s", txid, imageSuffix) }
 
+func imageTxID(name string) (uint64, bool) {
+	base, ok := strings.CutSuffix(name, imageSuffix)
+	id, err := strconv.ParseUint(base, 10, 64)
+	return id, ok && err == nil
+}
+
 // list returns the txids of the images there are, the newest first.
 func (f *imageFolder) list() ([]uint64, error) {
 	names, err := f.fs.List(f.dir)
@@ -45,8 +53,7 @@ func (f *imageFolder) list() ([]uint64, error) {
 	}
 	var ids []uint64
 	for _, n := range names {
-		base, ok := strings.CutSuffix(n, imageSuffix)
-		if id, err := strconv.ParseUint(base, 10, 64); ok && err == nil {
+		if id, ok := imageTxID(n); ok {
 			ids = append(ids, id)
 		}
 	}
@@ -77,15 +84,18 @@ func (f *imageFolder) write(t *namespace.Tree) (size int64, err error) {
 	return writeAtomic(f.fs, filepath.Join(f.dir, imageName(last)), t.WriteImage)
 }
 
-// prune removes all images but the published ones.
+// prune removes all images but the published ones, and what a crash left of one
+// that was being written. No image may be under way.
 func (f *imageFolder) prune(keep []uint64) error {
-	ids, err := f.list()
+	names, err := f.fs.List(f.dir)
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		if !slices.Contains(keep, id) {
-			if err := f.fs.Remove(filepath.Join(f.dir, imageName(id))); err != nil {
+	for _, name := range names {
+		base := strings.TrimSuffix(name, tempSuffix)
+		id, ok := imageTxID(base)
+		if ok && (base != name || !slices.Contains(keep, id)) {
+			if err := f.fs.Remove(filepath.Join(f.dir, name)); err != nil {
 				return err
 			}
 		}
@@ -126,10 +136,14 @@ func (s *Server) openJournal(image uint64) error {
 	}
 	segments := slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) })
 	if !segments && !s.dir.fresh && (s.dir.backup == 0 || image != s.dir.backup) {
-		return fmt.Errorf("%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
+		return fserror.New(fserror.Damaged, "", "", "%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
 	}
-	s.journal, err = localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Logger: s.log})
-	return err
+	j, err := localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Logger: s.log})
+	if err != nil {
+		return err // and s.journal stays nil
+	}
+	s.journal = j
+	return nil
 }
 
 func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error) (*namespace.Tree, error) {
@@ -146,18 +160,18 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 			_, err = t.Apply(namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op})
 		}
 		if err != nil {
-			return fmt.Errorf("journal record %d does not fit the namespace: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, err)
+			return fserror.New(fserror.Damaged, "", "", "journal record %d does not fit the namespace: %v; the journal or image is damaged, restore the folder from a backup", r.TxID, err)
 		}
 		return nil
 	})
 	if errors.Is(err, journal.ErrPurged) && len(problems) > 0 {
-		return nil, fmt.Errorf("no usable image: %w; restore the image from a backup", errors.Join(problems...))
+		return nil, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
 	}
 	if err != nil {
 		return nil, err
 	}
 	if last < from {
-		return nil, fmt.Errorf("the journal in %s ends at record %d, the image holds record %d: the journal's last segments are missing; put them back, or restore the folder from a backup", s.dir.path, last, from)
+		return nil, fserror.New(fserror.Damaged, "", "", "the journal in %s ends at record %d, the image holds record %d: the journal's last segments are missing; put them back, or restore the folder from a backup", s.dir.path, last, from)
 	}
 	if id := t.NamespaceID(); id != s.dir.id && id != ([16]byte{}) {
 		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.id)
@@ -278,8 +292,14 @@ func (s *Server) backup(ctx context.Context, send func(*backupMessage) error) er
 	return send(&backupMessage{Txid: last})
 }
 
+// blockFolder is a store that keeps a block in a file: a backup holds it under
+// the same name.
+type blockFolder interface{ FileName(key blockKey) string }
+
+var _ blockFolder = (*local.Store)(nil)
+
 func (s *Server) backupBlocks(ctx context.Context, t *namespace.Tree, send func(*backupMessage) error) error {
-	namer, ok := s.store.(interface{ FileName(key blockKey) string })
+	namer, ok := s.store.(blockFolder)
 	if !ok {
 		return nil // not kept in a folder of ours
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,39 +20,6 @@ import (
 
 // maxRenewSet bounds the open set that one renewal may list.
 const maxRenewSet = 200_000
-
-// sessionTable knows which stream is a session's current one: when a client
-// reconnects, the end of its old stream must not disconnect it.
-type sessionTable struct {
-	mu      sync.Mutex
-	streams map[leasemanager.SessionID]uint64
-	next    uint64
-}
-
-// begin makes a stream its session's current one. connect runs under the
-// table's lock, as disconnect does in end, so that the lease table hears of
-// streams in the order in which they became current.
-func (t *sessionTable) begin(id leasemanager.SessionID, connect func()) (stream uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.streams == nil {
-		t.streams = map[leasemanager.SessionID]uint64{}
-	}
-	t.next++
-	t.streams[id] = t.next
-	connect()
-	return t.next
-}
-
-// end runs disconnect if the stream was the session's current one.
-func (t *sessionTable) end(id leasemanager.SessionID, stream uint64, disconnect func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.streams[id] == stream {
-		delete(t.streams, id)
-		disconnect()
-	}
-}
 
 // Session serves one client process: Hello, then renewals, until it ends.
 func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
@@ -77,24 +43,30 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 		return err
 	}
 	lh := lmHolder(h)
-	id := s.sessions.begin(lh.Session, func() { s.leases.Connect(lh) })
-	defer s.sessions.end(lh.Session, id, func() { s.leases.Disconnect(lh.Session) })
-	if err := stream.Send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: s.welcome()}}); err != nil {
+	line := s.sessions.begin(lh.Session, stream.Send, func() { s.leases.Connect(lh) })
+	defer s.sessions.end(lh.Session, line, func() { s.leases.Disconnect(lh.Session) })
+	if err := line.send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: s.welcome()}}); err != nil {
 		return err
 	}
 	// The handler must end with the namenode, also while nothing is received;
 	// its end makes Recv return, so the goroutine ends too.
 	ended := make(chan error, 1)
-	go func() { ended <- s.serveSession(stream, lh) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-s.stopping.Done():
-		return s.checkActive()
+	go func() { ended <- s.serveSession(stream, line, lh) }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case l := <-line.losses:
+			if err := s.pushLoss(ctx, line, l); err != nil {
+				return err
+			}
+		case <-s.stopping.Done():
+			return s.checkActive()
+		}
 	}
 }
 
-func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], h leasemanager.Holder) error {
+func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h leasemanager.Holder) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -116,7 +88,7 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 		} else {
 			resp.Kind = &pb.SessionResponse_Renewed{Renewed: out}
 		}
-		if err := stream.Send(resp); err != nil {
+		if err := line.send(resp); err != nil {
 			return err
 		}
 	}
@@ -158,6 +130,9 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		}
 	}
 	out := s.leases.Renew(req)
+	if len(out.Unknown) > 0 && s.repairRenewed(req.Session, out.Unknown) {
+		out = s.leases.Renew(req)
+	}
 	if out.Ending {
 		return nil, &fserror.Error{Kind: fserror.Retry, Message: "the lease is past its hard limit and is being ended", RetryAfter: 50 * time.Millisecond}
 	}
@@ -186,6 +161,27 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 	return resp, s.waitDurable(ctx, last)
 }
 
+// repairRenewed puts back into the lease table those of a session's files that
+// it does not know and the inodes do: a live writer must not lose a file
+// because of the index. It reports whether there were any.
+func (s *Server) repairRenewed(session leasemanager.SessionID, unknown []leasemanager.Ref) (repaired bool) {
+	s.mu.RLock() // so no record that closes one of them comes in between
+	defer s.mu.RUnlock()
+	for _, ref := range unknown {
+		f, open := s.tree.OpenFile(namespace.InodeID(ref.Inode))
+		if !open || f.Epoch != ref.Epoch || leasemanager.SessionID(f.Holder.Session) != session {
+			continue
+		}
+		if _, known := s.leases.State(ref.Inode); known {
+			continue
+		}
+		s.log.Warn("an open file was missing in the lease table", "inode", ref.Inode, "epoch", ref.Epoch)
+		s.leases.Open(lmHolder(f.Holder), ref.Inode, ref.Epoch)
+		repaired = true
+	}
+	return repaired
+}
+
 // ListLeases lists leases in the order of their ids.
 func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
@@ -201,13 +197,19 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	if next != 0 {
 		resp.NextCursor = strconv.FormatUint(next, 10)
 	}
+	var last uint64
 	err = s.read(ctx, c, func() error {
 		for _, in := range infos {
 			resp.Leases = append(resp.Leases, s.lease(in))
 		}
+		last, _ = s.tree.Last()
 		return nil
 	})
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	// The lease table does not know which of its changes are durable.
+	return resp, s.waitDurable(ctx, last)
 }
 
 const maxLeaseFiles = 1000

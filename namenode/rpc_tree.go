@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/protobuf/proto"
 
@@ -139,7 +140,7 @@ func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRe
 			return resp, err
 		}
 		for _, id := range unsealed {
-			if err := s.seal(ctx, id); err != nil {
+			if err := s.seal(ctx, id); err != nil && !errors.Is(err, errStale) {
 				return nil, err
 			}
 		}

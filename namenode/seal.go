@@ -90,19 +90,28 @@ func (s *Server) seal(ctx context.Context, id namespace.InodeID) error {
 	if err != nil || len(v.Tail) == 0 {
 		return err
 	}
-	offset := v.Attr.Length - int64(len(v.Tail))
-	data := bytes.Clone(v.Tail)
-	var last *namespace.Block
-	if n := len(v.Blocks); n > 0 && mergeable(v.Blocks[n-1], len(v.Tail), s.cfg.BlockSize) {
-		last = &v.Blocks[n-1]
-		object, err := s.fetchBlock(ctx, *last)
-		if err != nil {
-			return fserror.With(err, "seal", v.Attr.Name)
+	m := merge{id: id, offset: v.Attr.Length - int64(len(v.Tail)), tail: v.Tail, data: bytes.Clone(v.Tail)}
+	if n := len(v.Blocks); n > 0 {
+		m.last = &v.Blocks[n-1]
+		if mergeable(*m.last, len(v.Tail), s.cfg.BlockSize) {
+			object, err := s.fetchBlock(ctx, *m.last)
+			if err != nil {
+				return fserror.With(err, "seal", v.Attr.Name)
+			}
+			m.data, m.replace = slices.Concat(object[:m.last.Used], v.Tail), true
 		}
-		data = slices.Concat(object[:last.Used], v.Tail)
-		offset -= int64(last.Used)
 	}
-	return s.sealInto(ctx, id, data, offset, len(v.Tail), last)
+	return s.sealInto(ctx, m)
+}
+
+// merge is a tail on its way into a block.
+type merge struct {
+	id      namespace.InodeID
+	offset  int64            // of the tail in the file
+	tail    []byte           // never changed, as the tree's own
+	last    *namespace.Block // the block before the tail, nil: none
+	replace bool             // the new block takes the place of last
+	data    []byte           // of the new block
 }
 
 func mergeable(b namespace.Block, tail int, blockSize int64) bool {
@@ -121,20 +130,26 @@ func (s *Server) sealView(ctx context.Context, id namespace.InodeID) (v namespac
 	return v, err
 }
 
-func (s *Server) sealInto(ctx context.Context, id namespace.InodeID, data []byte, offset int64, tail int, last *namespace.Block) error {
-	used := len(data)
-	object, crc := blockstore.Seal(data)
-	key := s.allocs.mint(s.term, alloc{inode: id, stored: int64(len(object)), crc: crc, expires: s.cfg.Clock.Mono() + s.cfg.URLLife})
+func (s *Server) sealInto(ctx context.Context, m merge) error {
+	used := len(m.data)
+	object, crc := blockstore.Seal(m.data)
+	key := s.allocs.mint(s.term, alloc{inode: m.id, stored: int64(len(object)), crc: crc, expires: s.cfg.Clock.Mono() + s.cfg.URLLife})
 	defer s.allocs.drop(key)
 	if err := s.store.Put(ctx, key, object, crc); err != nil {
 		return fmt.Errorf("sealing a tail: %w", err)
 	}
 	b := namespace.Block{Key: key, Stored: uint32(len(object)), Used: uint32(used), CRC: crc} //nolint:gosec // within a block
+	begin := m.offset - int64(used-len(m.tail))
 	_, err := s.own(ctx, func() (namespace.Op, error) {
 		if err := s.checkSafeMode(); err != nil {
 			return nil, err
 		}
-		return orNil(s.tree.PlanMerge(id, b, offset, int64(tail), last != nil, last))
+		// A writer who opened the file meanwhile counts on where its tail
+		// begins; and one who truncated it may have written other bytes since.
+		if _, open := s.tree.OpenFile(m.id); open || !s.tree.TailIs(m.id, m.offset, m.tail) {
+			return nil, errStale
+		}
+		return orNil(s.tree.PlanMerge(m.id, b, begin, int64(len(m.tail)), m.replace, m.last))
 	})
 	if err == nil {
 		return nil
@@ -143,5 +158,8 @@ func (s *Server) sealInto(ctx context.Context, id namespace.InodeID, data []byte
 	if _, terr := s.own(ctx, func() (namespace.Op, error) { return orNil(s.tree.PlanTombstone([]blockstore.Key{key}), nil) }); terr != nil {
 		return terr
 	}
-	return errStale
+	if errors.Is(err, fserror.Retry) {
+		return errStale
+	}
+	return err
 }

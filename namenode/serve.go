@@ -3,6 +3,7 @@ package namenode
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -149,6 +150,15 @@ func withRequest(err error, method string, req any) error {
 		path = r.GetFrom()
 	case interface{ GetTarget() string }:
 		path = r.GetTarget()
+	}
+	var e *fserror.Error
+	if !errors.As(err, &e) {
+		switch { // else they would be faults of ours
+		case errors.Is(err, context.DeadlineExceeded):
+			err = fserror.Wrap(fserror.Deadline, "", "", err)
+		case errors.Is(err, context.Canceled):
+			err = fserror.Wrap(fserror.Canceled, "", "", err)
+		}
 	}
 	return fserror.With(err, opName(method), path)
 }

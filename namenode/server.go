@@ -78,7 +78,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	if err := s.activate(ctx); err != nil {
 		_ = s.release()
-		return nil, err
+		return nil, offlineError(err, cfg.Data)
 	}
 	s.serve()
 	return s, nil

@@ -27,7 +27,7 @@ type sink struct {
 func (s *sink) Write(p []byte) (int, error) { return s.data.Write(p) }
 
 func (s *sink) Flush(context.Context) error {
-	time.Sleep(s.takes) // the bubble's clock
+	<-time.After(s.takes) // the bubble's clock
 	if s.fail != nil {
 		return s.fail
 	}
@@ -45,7 +45,7 @@ func feed(w *io.PipeWriter, pause time.Duration, pieces ...string) {
 		if _, err := io.WriteString(w, p); err != nil {
 			return
 		}
-		time.Sleep(pause) // the bubble's clock
+		<-time.After(pause) // the bubble's clock
 	}
 	w.Close()
 }
@@ -131,7 +131,7 @@ func TestPumpEnds(t *testing.T) {
 				defer w.Close() // frees the reading goroutine
 				go func() {
 					_, _ = io.WriteString(w, "abc")
-					time.Sleep(time.Second) // the bubble's clock
+					<-time.After(time.Second) // the bubble's clock
 					tc.end(lose, cancel)
 				}()
 				if err := Pump(ctx, s, r, PumpOptions{Mode: FlushLine}); !errors.Is(err, tc.want) {

@@ -354,7 +354,7 @@ func readSmall(e entry) ([]byte, error) {
 	defer func() { _ = f.Close() }() // only read
 	buf := make([]byte, min(e.info.Size(), smallFile)+1)
 	n, err := io.ReadFull(f, buf)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return buf[:n], nil
 	}
 	if err != nil {

@@ -43,6 +43,12 @@ func (s *Store) blockPath(key blockstore.Key) string {
 	return filepath.Join(s.folderPath(placeOf(key)), blockName(key))
 }
 
+// FileName is the name of a block's file, relative to Config.Dir: a folder with
+// such files is one that Open takes.
+func (s *Store) FileName(key blockstore.Key) string {
+	return strings.TrimPrefix(s.blockPath(key), s.cfg.Dir+string(filepath.Separator))
+}
+
 func blockName(key blockstore.Key) string {
 	return fmt.Sprintf("%0*x%s", seqDigits, key.Seq, blockSuffix)
 }
@@ -103,6 +109,10 @@ func makeDurable(fsys vfs.FS, dir string) error {
 	if existed && errors.Is(err, fs.ErrPermission) {
 		return nil // made by somebody who may do more in parent than we
 	}
+	if err != nil && !existed {
+		// No later fsync proves anything about this name: make it anew then.
+		_ = fsys.Remove(dir)
+	}
 	return err
 }
 
@@ -156,12 +166,13 @@ type folder struct {
 	users int // guarded by folders.mu
 
 	making sync.Mutex
-	made   bool // guarded by making
+	made   bool // guarded by making; old is set with it
 
 	turn sync.Mutex // held during a sync
 
 	mu      sync.Mutex
 	next    *round
+	old     map[string]struct{}         // names from before, not known to be durable
 	linking map[blockstore.Key]int      // PUTs between link and the end of their sync
 	suspect map[blockstore.Key]struct{} // linked, but a sync failed: perhaps not durable
 }
@@ -185,7 +196,45 @@ func (d *folder) make() error {
 	if err := makeDurable(d.fs, d.path); err != nil {
 		return err
 	}
+	names, err := d.fs.List(d.path)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(names) > 0 {
+		d.old = make(map[string]struct{}, len(names))
+	}
+	for _, name := range names {
+		d.old[name] = struct{}{}
+	}
 	d.made = true
+	return nil
+}
+
+// isOld reports whether the key's block was there before the folder was made
+// ready, and its name was not made anew since.
+func (d *folder) isOld(key blockstore.Key) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, ok := d.old[blockName(key)]
+	return ok
+}
+
+// replace gives the key's name to the file from, which is a copy of what has it,
+// and syncs the folder.
+func (d *folder) replace(from string, key blockstore.Key) error {
+	d.enter(key)
+	defer d.leave(key)
+	if err := d.fs.Rename(from, filepath.Join(d.path, blockName(key))); err != nil {
+		return err
+	}
+	if err := d.settle(key); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.old, blockName(key))
 	return nil
 }
 

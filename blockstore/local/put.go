@@ -63,7 +63,7 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	}
 	// Not needed for correctness (link decides), but spares a retry its bytes.
 	if _, err := s.cfg.FS.Stat(s.blockPath(key)); err == nil {
-		if err := d.settle(key); err != nil {
+		if err := s.confirm(d, key); err != nil {
 			return s.diskError("put", key, err)
 		}
 		return taken(key)
@@ -71,7 +71,7 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 		return s.diskError("put", key, err)
 	}
 
-	tmp := filepath.Join(s.tmp, s.id+"-"+strconv.FormatUint(s.nextTmp.Add(1), 10)+tmpSuffix)
+	tmp := s.tmpName()
 	defer func() { _ = s.cfg.FS.Remove(tmp) }() // after the link too; what stays is swept at Open
 	if err := s.write(ctx, key, tmp, src); err != nil {
 		return err
@@ -89,6 +89,46 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	s.stats.puts.Add(1)
 	s.stats.putBytes.Add(uint64(src.length))
 	return nil
+}
+
+func (s *Store) tmpName() string {
+	return filepath.Join(s.tmp, s.id+"-"+strconv.FormatUint(s.nextTmp.Add(1), 10)+tmpSuffix)
+}
+
+// confirm returns nil when the block that has the key is durable. Of one from
+// before this store was opened that is not known, whatever an fsync says now:
+// the fsync of its link may have failed, and only the process have ended. Its
+// name is made anew then, for a copy of it, and that is synced.
+func (s *Store) confirm(d *folder, key blockstore.Key) error {
+	if !d.isOld(key) {
+		return d.settle(key)
+	}
+	tmp := s.tmpName()
+	defer func() { _ = s.cfg.FS.Remove(tmp) }()
+	if err := s.copyFile(s.blockPath(key), tmp); err != nil {
+		return err
+	}
+	return d.replace(tmp, key)
+}
+
+// copyFile makes a durable copy under a new name, which itself is not durable.
+func (s *Store) copyFile(from, to string) (err error) {
+	src, err := s.cfg.FS.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := s.cfg.FS.CreateExclusive(to)
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(dst, src); err == nil {
+		err = dst.Sync()
+	}
+	if cerr := dst.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // reserve books length bytes of the disk until release is called.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -27,6 +28,16 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "tls-cert", Usage: "PEM `FILE` of the own certificate", EnvVars: []string{"LEASEFS_TLS_CERT"}},
 		&cli.StringFlag{Name: "tls-key", Usage: "PEM `FILE` of its key", EnvVars: []string{"LEASEFS_TLS_KEY"}},
 		&cli.StringFlag{Name: "tls-server-name", Usage: "the `NAME` that the namenode's certificate must have", DefaultText: "the host", EnvVars: []string{"LEASEFS_TLS_SERVER_NAME"}},
+	}
+}
+
+// unsetEmpty makes an empty variable as good as none: the parser would take it
+// as a value.
+func unsetEmpty() {
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); value == "" && strings.HasPrefix(name, "LEASEFS_") {
+			_ = os.Unsetenv(name) // it cannot fail for a name that is there
+		}
 	}
 }
 

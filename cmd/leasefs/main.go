@@ -20,6 +20,7 @@ import "os"
 var version = "dev"
 
 func main() {
+	unsetEmpty()
 	p := newProgram(os.Stdin, os.Stdout, os.Stderr)
 	os.Exit(p.run(os.Args[1:]))
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,19 +36,25 @@ const patience = 30 * time.Second
 //	namenode start|stop     $LEASEFS_NAMENODE; it is started before the script
 //	writer NAME ARGS...     starts leasefs in the background, its input a pipe
 //	feed NAME TEXT          writes a line to that pipe
-//	acked NAME N            waits until it printed the line N
+//	acked NAME REGEXP       waits until it printed a line that is REGEXP
 //	eof NAME                closes the pipe
 //	signal NAME INT|TERM|KILL|STOP|CONT
 //	ended NAME CODE         waits for its end; its output is in NAME.out, NAME.err
 //	special PATH            makes a named pipe on this machine
 //	eventually COMMAND...   runs it until it succeeds
+//
+// The soft limit is 2 s in scripts named *lapse*, and a minute in others; a
+// script named offline_* has no namenode.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			h := &harness{dir: filepath.Join(env.WorkDir, ".namenode"), writers: make(map[string]*background)}
+			h := &harness{dir: filepath.Join(env.WorkDir, ".namenode"), writers: make(map[string]*background), soft: time.Minute}
+			if strings.Contains(filepath.Base(env.WorkDir), "lapse") {
+				h.soft = 2 * time.Second
+			}
 			env.Values[harnessKey{}] = h
 			env.Defer(h.end)
 			env.Setenv("HOME", env.WorkDir)
@@ -74,6 +81,7 @@ type harnessKey struct{}
 // harness is what one script started.
 type harness struct {
 	dir, addr, http string
+	soft            time.Duration // limit
 	server          *namenode.Server
 	writers         map[string]*background
 }
@@ -84,7 +92,7 @@ func (h *harness) start() error {
 		listen, http = "127.0.0.1:0", "127.0.0.1:0"
 	}
 	s, err := namenode.Start(context.Background(), namenode.Config{ //nolint:usetesting // outlives the call
-		Data: h.dir, Listen: listen, HTTP: http, SoftLimit: 2 * time.Second, HardLimit: time.Minute, Version: "test",
+		Data: h.dir, Listen: listen, HTTP: http, SoftLimit: h.soft, HardLimit: 10 * time.Minute, Version: "test",
 	})
 	if err != nil {
 		return err
@@ -220,16 +228,18 @@ func cmdFeed(ts *testscript.TestScript, neg bool, args []string) {
 
 func cmdAcked(ts *testscript.TestScript, neg bool, args []string) {
 	b := writerOf(ts, neg, args, 2)
+	line, err := regexp.Compile("(?m)^" + args[1] + "\n")
+	ts.Check(err)
 	limit := time.After(patience)
 	for {
 		out, wrote := b.output()
-		if strings.Contains("\n"+out, "\n"+args[1]+"\n") {
+		if line.MatchString(out) {
 			return
 		}
 		select {
 		case <-wrote:
 		case <-b.done:
-			if out, _ := b.output(); !strings.Contains("\n"+out, "\n"+args[1]+"\n") {
+			if out, _ := b.output(); !line.MatchString(out) {
 				ts.Fatalf("%s ended without the line %s: %q, %s", args[0], args[1], out, b.stderr.String())
 			}
 		case <-limit:

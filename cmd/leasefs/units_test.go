@@ -92,7 +92,7 @@ func TestErrorLineAndJSON(t *testing.T) {
 		Holder: &fserror.Holder{Client: "ingest-3", Host: "b", PID: 812, Since: 250 * time.Second, Idle: 12 * time.Second},
 	}
 	dir := t.TempDir()
-	print := func(asJSON bool) string {
+	shown := func(asJSON bool) string {
 		f, err := os.Create(filepath.Join(dir, "err"))
 		if err != nil {
 			t.Fatal(err)
@@ -107,11 +107,11 @@ func TestErrorLineAndJSON(t *testing.T) {
 		return string(raw)
 	}
 	want := "leasefs: append /logs/a: held by ingest-3 (host b, pid 812) for 4m10s, idle 12s; can be taken in 48s (leasefs lease recover --force /logs/a takes it now)\n"
-	if got := print(false); got != want {
+	if got := shown(false); got != want {
 		t.Errorf("%q\nwant %q", got, want)
 	}
 	var j map[string]map[string]any
-	if err := json.Unmarshal([]byte(print(true)), &j); err != nil {
+	if err := json.Unmarshal([]byte(shown(true)), &j); err != nil {
 		t.Fatal(err)
 	}
 	e := j["error"]

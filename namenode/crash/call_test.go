@@ -30,6 +30,8 @@ type call struct {
 	more []func(m *model, out any)
 	// seen is set for a reader: what it was shown must be in every later state.
 	seen func(m *model, out any) bool
+	// answers says that the answer is the same however often it is asked.
+	answers bool
 }
 
 // client is one client process of a day.
@@ -84,7 +86,7 @@ func admin[Q, A any](method func(pb.AdminClient, context.Context, *Q, ...grpc.Ca
 
 func (c *client) mkdir(path string) *call {
 	q := &pb.MkdirRequest{Call: c.id(), Caller: c.who(), Path: path, Parents: true}
-	return &call{name: "mkdir " + path, send: api(pb.NamenodeClient.Mkdir, q), effect: func(m *model, _ any) { m.mkdirAll(path) }}
+	return &call{name: "mkdir " + path, answers: true, send: api(pb.NamenodeClient.Mkdir, q), effect: func(m *model, _ any) { m.mkdirAll(path) }}
 }
 
 // create makes a file; with whole it is closed in the same call.
@@ -97,7 +99,7 @@ func (c *client) create(id, path, data string, whole bool, alter ...func(*pb.Cre
 	if q.HasMode {
 		mode = q.Mode
 	}
-	return &call{name: "create " + path, send: api(pb.NamenodeClient.Create, q), effect: func(m *model, out any) {
+	return &call{name: "create " + path, answers: true, send: api(pb.NamenodeClient.Create, q), effect: func(m *model, out any) {
 		m.mkdirAll(parentOf(path))
 		m.fence(m.nodes[path])
 		n := &node{id: id, typ: file, mode: mode, data: data, mtime: q.MtimeUnixMs}
@@ -174,7 +176,7 @@ func (c *client) flush(id, data string) *call {
 func (c *client) close(id, data string) *call {
 	w, n := c.writer(id)
 	q := &pb.CloseRequest{Call: c.id(), Writer: w, Offset: int64(len(n.data)), Data: []byte(data), Crc32C: crc([]byte(data)), Length: int64(len(n.data) + len(data))}
-	return &call{name: "close " + id, send: api(pb.NamenodeClient.Close, q), effect: func(m *model, _ any) {
+	return &call{name: "close " + id, answers: true, send: api(pb.NamenodeClient.Close, q), effect: func(m *model, _ any) {
 		n := m.byID(id)
 		n.data += data
 		n.mtime, n.cut = 0, 0
@@ -236,27 +238,27 @@ func (c *client) commit(id string, target *pb.BlockTarget, object []byte, sum ui
 
 func (c *client) recover(path string) *call {
 	q := &pb.RecoverRequest{Call: c.id(), Caller: c.who(), Path: path, Force: true}
-	return &call{name: "recover " + path, send: api(pb.NamenodeClient.Recover, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
+	return &call{name: "recover " + path, answers: true, send: api(pb.NamenodeClient.Recover, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
 }
 
 func (c *client) closeAbandoned(path string) *call {
 	q := &pb.CloseAbandonedRequest{Call: c.id(), Caller: c.who(), Path: path}
-	return &call{name: "close abandoned " + path, send: api(pb.NamenodeClient.CloseAbandoned, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
+	return &call{name: "close abandoned " + path, answers: true, send: api(pb.NamenodeClient.CloseAbandoned, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
 }
 
 func (c *client) rename(from, to string) *call {
 	q := &pb.RenameRequest{Call: c.id(), Caller: c.who(), From: from, To: to, Overwrite: true}
-	return &call{name: "rename " + from + " " + to, send: api(pb.NamenodeClient.Rename, q), effect: func(m *model, _ any) { m.rename(from, to) }}
+	return &call{name: "rename " + from + " " + to, answers: true, send: api(pb.NamenodeClient.Rename, q), effect: func(m *model, _ any) { m.rename(from, to) }}
 }
 
 func (c *client) delete(path string) *call {
 	q := &pb.DeleteRequest{Call: c.id(), Caller: c.who(), Path: path, Recursive: true}
-	return &call{name: "delete " + path, send: api(pb.NamenodeClient.Delete, q), effect: func(m *model, _ any) { m.remove(path) }}
+	return &call{name: "delete " + path, answers: true, send: api(pb.NamenodeClient.Delete, q), effect: func(m *model, _ any) { m.remove(path) }}
 }
 
 func (c *client) symlink(target, path string) *call {
 	q := &pb.SymlinkRequest{Call: c.id(), Caller: c.who(), Path: path, Target: target, Parents: true}
-	return &call{name: "symlink " + path, send: api(pb.NamenodeClient.Symlink, q), effect: func(m *model, _ any) {
+	return &call{name: "symlink " + path, answers: true, send: api(pb.NamenodeClient.Symlink, q), effect: func(m *model, _ any) {
 		m.mkdirAll(parentOf(path))
 		m.nodes[path] = &node{typ: symlink, target: target}
 	}}
@@ -264,17 +266,17 @@ func (c *client) symlink(target, path string) *call {
 
 func (c *client) truncate(path string, length int) *call {
 	q := &pb.TruncateRequest{Call: c.id(), Caller: c.who(), Path: path, Length: int64(length)}
-	return &call{name: "truncate " + path, send: api(pb.NamenodeClient.Truncate, q), effect: func(m *model, _ any) { m.nodes[path].data, m.nodes[path].mtime = m.nodes[path].data[:length], 0 }}
+	return &call{name: "truncate " + path, answers: true, send: api(pb.NamenodeClient.Truncate, q), effect: func(m *model, _ any) { m.nodes[path].data, m.nodes[path].mtime = m.nodes[path].data[:length], 0 }}
 }
 
 func (c *client) setattr(path string, mode uint32, mtime int64) *call {
 	q := &pb.SetAttrRequest{Call: c.id(), Caller: c.who(), Path: path, SetMode: true, Mode: mode, SetMtime: true, MtimeUnixMs: mtime}
-	return &call{name: "setattr " + path, send: api(pb.NamenodeClient.SetAttr, q), effect: func(m *model, _ any) { m.nodes[path].mode, m.nodes[path].mtime = mode, mtime }}
+	return &call{name: "setattr " + path, answers: true, send: api(pb.NamenodeClient.SetAttr, q), effect: func(m *model, _ any) { m.nodes[path].mode, m.nodes[path].mtime = mode, mtime }}
 }
 
 func (c *client) concat(target string, sources ...string) *call {
 	q := &pb.ConcatRequest{Call: c.id(), Caller: c.who(), Target: target, Sources: sources}
-	return &call{name: "concat " + target, send: api(pb.NamenodeClient.Concat, q), effect: func(m *model, _ any) {
+	return &call{name: "concat " + target, answers: true, send: api(pb.NamenodeClient.Concat, q), effect: func(m *model, _ any) {
 		n := m.nodes[target]
 		n.mtime = 0
 		for _, s := range sources {
@@ -302,6 +304,37 @@ func (c *client) collect() *call {
 	return &call{name: "collect", send: func(m *machine) (any, error) {
 		m.clock.Advance(urlLife + 2*time.Minute)
 		return nil, wire.FromStatus(m.collect())
+	}, effect: nothing}
+}
+
+// collectNow runs the collector while URLs are good: it must touch nothing that
+// may still become part of a file.
+func (c *client) collectNow() *call {
+	return &call{name: "collect now", send: func(m *machine) (any, error) { return nil, wire.FromStatus(m.collect()) }, effect: nothing}
+}
+
+// hold takes the URLs of a file, and returns a call that reads its blocks by
+// them: it must work for as long as they are good, whatever became of the file.
+func (c *client) hold(path string) *call {
+	var blocks []*pb.Block
+	c.r.do(&call{name: "hold " + path, send: api(pb.NamenodeClient.GetFile, &pb.GetFileRequest{Caller: c.who(), Path: path}), effect: func(_ *model, out any) {
+		if f, ok := out.(*pb.GetFileResponse); ok {
+			blocks = f.GetBlocks()
+		}
+	}})
+	return &call{name: "read what was " + path, send: func(m *machine) (any, error) {
+		ctx, cancel := background()
+		defer cancel()
+		for _, b := range blocks {
+			object, status, err := m.fetch(ctx, http.MethodGet, b.GetUrl(), b.GetHeaders(), nil)
+			if err == nil && status != http.StatusOK {
+				err = fmt.Errorf("%d %s", status, object)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
 	}, effect: nothing}
 }
 

@@ -294,10 +294,23 @@ func walkDisk(disk vfs.FS, dir string, fn func(name string)) error {
 	return nil
 }
 
-// stored is the set of blocks that are on the disk.
+// blocks is the folder of this namespace's blocks.
+func (m *machine) blocks() (string, error) {
+	ctx, cancel := background()
+	defer cancel()
+	st, err := m.admin.Status(ctx, &pb.StatusRequest{Caller: root})
+	return dataDir + "/blocks/" + st.GetNamespaceId(), err
+}
+
+// stored is the set of blocks that are on the disk. Those of a format that was
+// broken off have another namespace id.
 func (m *machine) stored() (map[blockstore.Key]bool, error) {
+	dir, err := m.blocks()
+	if err != nil {
+		return nil, err
+	}
 	keys := map[blockstore.Key]bool{}
-	err := walkDisk(m.disk, dataDir+"/blocks", func(name string) {
+	err = walkDisk(m.disk, dir, func(name string) {
 		seq, ok := strings.CutSuffix(path.Base(name), ".blk")
 		if !ok {
 			return
@@ -390,11 +403,17 @@ func (m *machine) fsck() error {
 	return nil
 }
 
-// litter is what unfinished work left on the disk for good.
-func litter(disk vfs.FS) ([]string, error) {
+// litter is what unfinished work left on the disk for good. Blocks of a format
+// that was broken off belong to another namespace, which nobody may touch.
+func (m *machine) litter() ([]string, error) {
+	dir, err := m.blocks()
+	if err != nil {
+		return nil, err
+	}
 	var out []string
-	err := walkDisk(disk, dataDir, func(name string) {
-		if strings.HasSuffix(name, ".tmp") || path.Base(name) == "FORMATTING" {
+	err = walkDisk(m.disk, dataDir, func(name string) {
+		foreign := strings.HasPrefix(name, dataDir+"/blocks/") && !strings.HasPrefix(name, dir)
+		if !foreign && (strings.HasSuffix(name, ".tmp") || path.Base(name) == "FORMATTING") {
 			out = append(out, name)
 		}
 	})

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -57,6 +55,15 @@ func (m *model) clone() *model {
 	return c
 }
 
+func (m *model) isOpen() bool {
+	for _, n := range m.nodes {
+		if n.open != nil {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *model) byID(id string) *node {
 	for _, n := range m.nodes {
 		if n.id == id {
@@ -64,15 +71,6 @@ func (m *model) byID(id string) *node {
 		}
 	}
 	return nil
-}
-
-func (m *model) path(id string) string {
-	for p, n := range m.nodes {
-		if n.id == id {
-			return p
-		}
-	}
-	return ""
 }
 
 func parentOf(path string) string {
@@ -183,5 +181,3 @@ func show(data string) string {
 	}
 	return fmt.Sprintf("%d bytes (%q … %q)", len(data), data[:16], data[len(data)-16:])
 }
-
-func sameWriter(a, b *pb.WriterId) bool { return proto.Equal(a, b) }

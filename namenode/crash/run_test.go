@@ -38,8 +38,19 @@ type run struct {
 	crashAt  int       // point of the disk, 0: never
 	main     variant   // how the day goes on after the crash
 	branches []variant // other ways, each looked at and left
+	again    int       // die again so many points after each crash; 0: no
+	hasty    bool      // see day
+	untried  bool      // branches look at what the crash left before the retry too
+	echo     bool      // each call is sent again after a power failure
+	faultAt  int       // point at which the disk begins to fail, 0: never
+	fault    *fault
 
 	disk    *crashfs.FS
+	bad     *failing
+	later   []*call     // refused by a failing disk
+	points  int         // of the script
+	kept    *crashfs.FS // the disk at some time of the day, and what was on it
+	known   *model
 	m       *machine
 	wall    time.Time
 	want    *model
@@ -54,11 +65,27 @@ type failure struct{ text string }
 
 func (r *run) failf(format string, args ...any) {
 	last := r.trace[max(0, len(r.trace)-8):]
-	panic(failure{fmt.Sprintf("%s, crash at %d (%s)%s: %s\n\tlast calls: %s", r.day, r.crashAt, r.main, r.where, fmt.Sprintf(format, args...), strings.Join(last, " → "))})
+	at := fmt.Sprintf("crash at %d (%s)", r.crashAt, r.main)
+	if r.fault != nil {
+		at = fmt.Sprintf("%s from %d on", r.fault.name, r.bad.at)
+	}
+	panic(failure{fmt.Sprintf("%s, %s%s: %s\n\tlast calls: %s", r.day, at, r.where, fmt.Sprintf(format, args...), strings.Join(last, " → "))})
 }
 
 // play runs a day from the format to the last power failure.
-func (r *run) play(script func(*run)) (err error) {
+func (r *run) play(script func(*run)) error {
+	r.disk, r.wall, r.want, r.clients = crashfs.New(r.main.seed), epoch, newModel(), map[string]*client{}
+	r.disk.CrashAt(r.crashAt)
+	return r.guard(func() {
+		r.start()
+		script(r)
+		r.points = r.disk.Ops()
+		r.end()
+	})
+}
+
+// guard makes an error of what failf says.
+func (r *run) guard(fn func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			f, ok := p.(failure)
@@ -71,11 +98,7 @@ func (r *run) play(script func(*run)) (err error) {
 			}
 		}
 	}()
-	r.disk, r.wall, r.want, r.clients = crashfs.New(r.main.seed), epoch, newModel(), map[string]*client{}
-	r.disk.CrashAt(r.crashAt)
-	r.start()
-	script(r)
-	r.end()
+	fn()
 	return nil
 }
 
@@ -98,13 +121,18 @@ func died(d *crashfs.FS) bool {
 // start boots on the run's disk as it is.
 func (r *run) start() {
 	var err error
-	if r.m, err = boot(r.disk, r.wall, r.opts...); err == nil {
+	if r.m, err = boot(r.medium(), r.wall, r.opts...); err == nil {
 		return
 	}
-	if !died(r.disk) {
-		r.failf("start: %v", err)
-	}
+	r.fails("start", err)
 	r.recover(nil, nil)
+}
+
+// fails ends the run if err has no good reason: a disk that is dead or fails.
+func (r *run) fails(what string, err error) {
+	if !died(r.disk) && !r.faulty() {
+		r.failf("%s: %v", what, err)
+	}
 }
 
 // mustBoot boots on a disk after a crash, which nothing may prevent.
@@ -122,7 +150,9 @@ func (r *run) stop(m *machine, dead bool) {
 	if m == nil || m.nn == nil {
 		return
 	}
-	r.wall = m.clock.Wall().Add(time.Second)
+	if m == r.m {
+		r.wall = m.clock.Wall().Add(time.Second)
+	}
 	if err := m.halt(); err != nil && (!dead || m.log.fault() != "") {
 		r.failf("stop: %v", err)
 	}
@@ -131,8 +161,7 @@ func (r *run) stop(m *machine, dead bool) {
 // restart is an orderly stop and start on the same disk.
 func (r *run) restart() {
 	r.trace = append(r.trace, "restart")
-	r.stop(r.m, r.crashAt > 0)
-	r.m = nil
+	r.stop(r.m, r.crashAt > 0 || r.faultAt > 0)
 	r.start()
 }
 
@@ -155,9 +184,7 @@ func (r *run) do(calls ...*call) {
 	for i, c := range calls {
 		switch {
 		case errs[i] != nil:
-			if !died(r.disk) {
-				r.failf("%s: %v", c.name, errs[i])
-			}
+			r.fails(c.name, errs[i])
 			pending = append(pending, c)
 		case c.seen != nil:
 			seen = append(seen, func(m *model) bool { return c.seen(m, outs[i]) })
@@ -165,15 +192,33 @@ func (r *run) do(calls ...*call) {
 			c.apply(r.want, outs[i])
 		}
 	}
-	if len(pending) > 0 {
+	for len(pending) > 0 {
 		r.recover(pending, seen)
-		r.retry(r.m, r.want, pending)
+		seen = nil // and checked
+		pending = r.sendAgain(pending)
 	}
 	for _, ok := range seen {
 		if !ok(r.want) {
 			r.failf("a reader was shown what nobody wrote")
 		}
 	}
+	if r.echo && len(calls) == 1 {
+		r.repeat(calls[0], outs[0])
+	}
+}
+
+// sendAgain sends calls until the machine dies once more; it returns those that
+// are still to be sent.
+func (r *run) sendAgain(pending []*call) []*call {
+	for i, c := range pending {
+		out, err := c.send(r.m)
+		if err != nil {
+			r.fails(c.name+", sent again", err)
+			return pending[i:]
+		}
+		c.apply(r.want, out)
+	}
+	return nil
 }
 
 func (c *call) apply(m *model, out any) {
@@ -222,37 +267,75 @@ next:
 }
 
 // match wants the machine's state to be one of the candidates.
-func (r *run) match(m *machine, candidates ...*model) {
+// It returns which.
+func (r *run) match(m *machine, candidates ...*model) *model {
 	got, err := m.state()
 	if err != nil {
 		r.failf("reading everything: %v", err)
 	}
+	return r.which(got, candidates)
+}
+
+func (r *run) which(got *model, candidates []*model) *model {
 	var why []string
 	for _, want := range candidates {
 		d := differs(want, got)
 		if d == "" {
-			return
+			return want
 		}
 		why = append(why, d)
 	}
 	r.failf("the state is none of %d that may be: %s", len(candidates), strings.Join(why, "\n\tor: "))
+	return nil
 }
 
-// recover takes the machine up after its disk died.
+// recover takes the machine up after its disk died or failed.
 func (r *run) recover(pending []*call, seen []func(*model) bool) {
-	dead := r.disk
-	r.stop(r.m, true)
 	may := r.candidates(pending, seen)
-	for _, v := range r.branches {
+	if r.faulty() {
+		r.repair(may)
+		return
+	}
+	r.stop(r.m, true)
+	r.m = nil
+	branches := r.branches
+	if r.crashes > 0 {
+		branches = nil // the day died before
+	}
+	for _, v := range branches {
 		r.where = ", branch " + v.String()
-		r.branch(dead.Clone(), v, may, pending)
+		r.branch(r.disk.Clone(), v, may, pending)
 		r.where = ""
 		r.crashes++
 	}
+	for r.revive(may); died(r.disk); r.revive(may) {
+		r.stop(r.m, true)
+		r.m = nil
+	}
+}
+
+// revive boots on what the crash left, and looks at it, until the next crash.
+func (r *run) revive(may []*model) {
 	r.crashes++
-	r.disk = dead.Crash(r.main.mode)
-	r.m = r.mustBoot(r.disk)
-	r.match(r.m, may...)
+	r.disk = r.disk.Crash(r.main.mode)
+	if r.again > 0 {
+		r.again += 7 // further each time, so that a day has an end
+		r.disk.CrashAt(r.again)
+	}
+	m, err := boot(r.disk, r.wall, r.opts...)
+	if err != nil {
+		if !died(r.disk) {
+			r.failf("the namenode does not start after the crash: %v", err)
+		}
+		return
+	}
+	r.m = m
+	got, err := m.state()
+	if err == nil {
+		r.which(got, may)
+	} else if !died(r.disk) {
+		r.failf("reading everything: %v", err)
+	}
 }
 
 // branch looks at one other way in which the machine may come back.
@@ -268,6 +351,9 @@ func (r *run) branch(dead *crashfs.FS, v variant, may []*model, pending []*call)
 		r.stop(m, true)
 		disk = disk.Crash(v.mode)
 	}
+	if r.untried {
+		r.look(disk.Clone(), may)
+	}
 	m := r.mustBoot(disk)
 	defer r.stop(m, false)
 	r.match(m, may...)
@@ -275,6 +361,13 @@ func (r *run) branch(dead *crashfs.FS, v variant, may []*model, pending []*call)
 	r.retry(m, want, pending)
 	r.settle(m, want)
 	r.powerFails(disk, want)
+}
+
+// look wants one of the states, with the writers that go with it.
+func (r *run) look(disk *crashfs.FS, may []*model) {
+	m := r.mustBoot(disk)
+	defer r.stop(m, false)
+	r.settle(m, r.match(m, may...).clone())
 }
 
 // settle holds the machine against the model in every way there is.
@@ -287,8 +380,10 @@ func (r *run) settle(m *machine, want *model) {
 		want.safe = false
 	}
 	r.writers(m, want)
-	if err := m.collected(); err != nil {
-		r.failf("collecting: %v", err)
+	if !r.hasty || !want.isOpen() {
+		if err := m.collected(); err != nil {
+			r.failf("collecting: %v", err)
+		}
 	}
 	if err := m.fsck(); err != nil {
 		r.failf("%v", err)
@@ -331,16 +426,17 @@ func (r *run) powerFails(disk *crashfs.FS, want *model) {
 
 // end is the evening: all is checked, two images leave only what is needed.
 func (r *run) end() {
-	if died(r.disk) {
+	if died(r.disk) || r.faulty() {
 		r.recover(nil, nil)
 	}
 	r.disk.CrashAt(0)
+	r.faultAt = 0
 	r.settle(r.m, r.want)
 	op := r.by("operator")
 	r.do(op.checkpoint())
 	r.do(op.mkdir("/evening"))
 	r.do(op.checkpoint())
-	left, err := litter(r.disk)
+	left, err := r.m.litter()
 	if err != nil || len(left) > 0 {
 		r.failf("left on the disk for good: %v, %v", left, err)
 	}

@@ -1,17 +1,21 @@
 package crash
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leasefs/leasefs/blockstore"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/vfs/crashfs"
 )
+
+// bootPoints is about how many points a boot has.
+const bootPoints = 14
 
 type pbCreate = pb.CreateRequest
 
@@ -20,10 +24,16 @@ func seal(data string) ([]byte, uint32) { return blockstore.Seal([]byte(data)) }
 // each runs fn for all jobs, a few at a time.
 func each[J any](t *testing.T, jobs []J, fn func(J) error) {
 	t.Helper()
+	several(t, 2*runtime.GOMAXPROCS(0), jobs, fn)
+}
+
+// several runs fn for all jobs, so many at a time.
+func several[J any](t *testing.T, atOnce int, jobs []J, fn func(J) error) {
+	t.Helper()
 	var wg sync.WaitGroup
 	var failed atomic.Int32
 	todo := make(chan J)
-	for range 2 * runtime.GOMAXPROCS(0) {
+	for range atOnce {
 		wg.Go(func() {
 			for j := range todo {
 				if failed.Load() >= 5 {
@@ -46,6 +56,7 @@ func each[J any](t *testing.T, jobs []J, fn func(J) error) {
 // TestDaysGoWell is the days without a crash; what it proves is that the model
 // and the scripts are right.
 func TestDaysGoWell(t *testing.T) {
+	t.Parallel()
 	for _, d := range days {
 		r := &run{day: d.name, opts: d.opts}
 		began := time.Now()
@@ -58,6 +69,7 @@ func TestDaysGoWell(t *testing.T) {
 
 // TestScenario46CrashAtEveryPoint is the sweep; see the package comment.
 func TestScenario46CrashAtEveryPoint(t *testing.T) {
+	t.Parallel()
 	stride, atLeast := 1, 2000
 	if testing.Short() {
 		stride, atLeast = 11, 150
@@ -68,20 +80,20 @@ func TestScenario46CrashAtEveryPoint(t *testing.T) {
 	}
 	var jobs []job
 	for _, d := range days {
-		dry := &run{day: d.name, opts: d.opts}
-		if err := dry.play(d.script); err != nil {
-			t.Fatal(err)
-		}
-		for n := 1; n <= dry.disk.Ops(); n += stride {
+		for n := 1; n <= d.points(t); n += stride {
 			jobs = append(jobs, job{d, n})
 		}
 	}
 	var points atomic.Int64
 	began := time.Now()
 	each(t, jobs, func(j job) error {
-		r := &run{day: j.day.name, opts: j.day.opts, crashAt: j.n, main: variant{mode: crashfs.Strict}}
 		seed := uint64(j.n)
-		r.branches = []variant{{crashfs.Torn, seed, 0}, {crashfs.Kill, 0, 0}, {crashfs.Torn, seed + 1000, j.n%12 + 1}}
+		ways := []variant{{mode: crashfs.Strict}, {mode: crashfs.Torn, seed: seed}, {mode: crashfs.Kill}}
+		r := &run{day: j.day.name, opts: j.day.opts, crashAt: j.n, main: ways[j.n%3]}
+		r.branches = []variant{ways[(j.n+1)%3], ways[(j.n+2)%3], {crashfs.Torn, seed + 1000, j.n%bootPoints + 1}}
+		if j.n%4 == 0 {
+			r.again = j.n%50 + 1
+		}
 		err := r.play(j.day.script)
 		points.Add(int64(r.crashes))
 		return err
@@ -92,4 +104,50 @@ func TestScenario46CrashAtEveryPoint(t *testing.T) {
 	}
 }
 
-var _ = fmt.Sprint
+// TestScenario40SameCallAcrossRestart sends every call of the days again after
+// a power failure: the same answer, one effect.
+func TestScenario40SameCallAcrossRestart(t *testing.T) {
+	t.Parallel()
+	each(t, days, func(d day) error {
+		r := &run{day: d.name + " (echo)", opts: d.opts, echo: true}
+		return r.play(d.script)
+	})
+}
+
+// repeat sends a call again to what a power failure leaves.
+func (r *run) repeat(c *call, first any) {
+	m := r.mustBoot(r.disk.Clone().Crash(crashfs.Strict))
+	defer r.stop(m, false)
+	second, err := c.send(m)
+	if err != nil {
+		r.failf("%s, sent again after a restart: %v", c.name, err)
+	}
+	r.match(m, r.want)
+	if c.answers {
+		a, b := first.(proto.Message), second.(proto.Message)
+		if !proto.Equal(a, b) {
+			r.failf("%s, sent again after a restart, answers %v, not %v", c.name, b, a)
+		}
+	}
+}
+
+// counter counts by name, from several goroutines.
+type counter struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *counter) add(name string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = map[string]int{}
+	}
+	c.n[name] += n
+}
+
+func (c *counter) get(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[name]
+}

@@ -128,6 +128,12 @@ func (c *checker) hang(dir *inode) bool {
 	return true
 }
 
+// inTree is Tree.reachable for a tree that may have circles.
+func (c *checker) inTree(n *inode) bool {
+	dir := c.t.get(n.parent)
+	return dir != nil && c.hang(dir) && c.t.reachable(n, nil)
+}
+
 func (c *checker) file(n *inode) {
 	t := c.t
 	sum := int64(0)
@@ -160,7 +166,7 @@ func (c *checker) file(n *inode) {
 	switch {
 	case !t.open.Has(n.id):
 		c.problem("file %d is open but not in the index", n.id)
-	case !t.reachable(n, nil):
+	case !c.inTree(n):
 		c.problem("file %d is open but deleted", n.id)
 	case o.grant == nil || o.grant.holder == nil || o.grant.epoch == 0 || o.grant.epoch > t.txid:
 		c.problem("file %d is open with a wrong epoch", n.id)

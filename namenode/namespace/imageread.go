@@ -421,6 +421,10 @@ func (r *imageReader) openState(x *ext) error {
 	r.i64(&o.lastOff)
 	r.u32(&o.lastLen)
 	r.sum32(&o.lastCRC)
+	length := x.n + int64(len(x.tail))
+	if g.epoch == 0 || g.epoch > r.t.txid || o.lastOff < 0 || o.lastOff > length || int64(o.lastLen) > length-o.lastOff {
+		r.fail("an open file whose epoch or last append cannot be")
+	}
 	g.holder = r.t.shareHolder(h)
 	o.grant = g
 	x.open = o

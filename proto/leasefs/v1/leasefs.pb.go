@@ -1181,6 +1181,8 @@ type SessionResponse_Welcome struct {
 }
 
 type SessionResponse_Renewed struct {
+	// The answer to a renewal (seq as sent); with seq 0 it answers none, renews
+	// nothing and only tells at once what was lost.
 	Renewed *RenewLeaseResponse `protobuf:"bytes,2,opt,name=renewed,proto3,oneof"`
 }
 

@@ -1,0 +1,109 @@
+package namespace
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// samples is one record of each kind with every field set.
+func samples() []Op {
+	h := Holder{User: "u", Client: "client", Session: SessionID{1, 2}, Host: "h", PID: -7}
+	keys := []blockstore.Key{{Term: 1, Seq: 2}, {Term: 1 << 40, Seq: 1<<64 - 1}}
+	return []Op{
+		&OpActivate{Term: 3, NamespaceID: [16]byte{4}, User: "root", Group: "wheel"},
+		&OpMkdir{Parent: 1, Names: []string{"a", longName}, Mode: 0o1777, User: "u", Group: "g"},
+		&OpCreate{
+			Parent: 2, Dirs: []string{"x"}, Name: "f", Mode: 0o644, DirMode: 0o755, User: "u", Group: "g",
+			Replace: 9, MTime: -5, Holder: h, Token: Token{8}, Data: []byte("data"),
+		},
+		&OpCreate{Parent: 2, Name: "f", Closed: true},
+		&OpOpen{Inode: 7, Holder: h, Token: Token{1}},
+		&OpAppendTail{Inode: 7, Offset: 1 << 40, Data: []byte{0, 1}},
+		&OpCommit{Inode: 7, Offset: 9, Block: Block{Key: keys[1], Stored: 1<<32 - 1, Used: 5, CRC: 1}, TailCovered: 3, ReplaceLast: true},
+		&OpClose{Inode: 7, Data: []byte("x"), MTime: 1},
+		&OpRecover{Inode: 7, Reason: "forced"},
+		&OpRename{FromParent: 1, FromName: "a", ToParent: 2, ToName: "b", Replace: 3},
+		&OpDelete{Parent: 1, Name: "a", Inode: 2},
+		&OpReclaim{Limit: 1000},
+		&OpSetAttr{Inode: 1, SetMode: true, Mode: 0o7777, User: "u", Group: "g", SetMTime: true, MTime: -1 << 63},
+		&OpSymlink{Parent: 1, Dirs: []string{"d"}, DirMode: 0o755, Name: "l", Target: "../x", User: "u", Group: "g"},
+		&OpTruncate{Inode: 1, Length: 1<<63 - 1},
+		&OpConcat{Target: 1, Sources: []InodeID{2, 3}},
+		&OpTombstone{Keys: keys},
+		&OpCollected{Keys: keys},
+		&OpImage{TxID: 1, Name: "image-1", Size: 1 << 40, CRC: 0xdeadbeef},
+		&OpSafeMode{On: true},
+	}
+}
+
+func TestCodec(t *testing.T) {
+	kinds := make(map[uint8]bool)
+	for _, call := range []CallID{{}, {Session: SessionID{1}, Seq: 2, Acked: 1, Hash: 1<<64 - 1}} {
+		for _, op := range samples() {
+			typ, body := EncodeOp([]byte("before"), call, op)
+			body, ok := bytes.CutPrefix(body, []byte("before"))
+			if !ok {
+				t.Fatal("EncodeOp does not append")
+			}
+			kinds[typ] = true
+			gotCall, got, err := DecodeOp(typ, body)
+			if err != nil || gotCall != call || !reflect.DeepEqual(got, op) {
+				t.Fatalf("%+v came back as %+v %+v, %v", op, gotCall, got, err)
+			}
+			for n := range body {
+				if _, _, err := DecodeOp(typ, body[:n]); fserror.KindOf(err) != fserror.Damaged {
+					t.Fatalf("%s cut after %d of %d bytes: %v", opName(op), n, len(body), err)
+				}
+			}
+			if _, _, err := DecodeOp(typ, append(body, 0)); fserror.KindOf(err) != fserror.Damaged {
+				t.Fatalf("%s with a byte more: %v", opName(op), err)
+			}
+		}
+	}
+	for typ := range uint8(255) {
+		if (newOp(typ) != nil) != kinds[typ] {
+			t.Errorf("kind %d has no sample, or is no kind", typ)
+		}
+		if op := newOp(typ); op != nil && op.opType() != typ {
+			t.Errorf("kind %d says that it is %d", typ, op.opType())
+		}
+	}
+}
+
+// The layouts must never change: old journals are read by new programs.
+func TestLayoutIsFixed(t *testing.T) {
+	_, body := EncodeOp(nil, CallID{Session: SessionID{0xff}, Seq: 300, Acked: 1, Hash: 0x0102030405060708},
+		&OpRename{FromParent: 1, FromName: "a", ToParent: 200, ToName: "bc", Replace: 0})
+	want := "\x01" + "\xff" + string(make([]byte, 15)) + "\xac\x02" + "\x01" + "\x08\x07\x06\x05\x04\x03\x02\x01" +
+		"\x01" + "\x01a" + "\xc8\x01" + "\x02bc" + "\x00"
+	if string(body) != want {
+		t.Fatalf("%x\n%x", body, want)
+	}
+	_, body = EncodeOp(nil, CallID{}, &OpCommit{Inode: 5, Offset: -1, Block: Block{Key: blockstore.Key{Term: 1, Seq: 2}, Stored: 3, Used: 4, CRC: 0x0a0b0c0d}, TailCovered: 1, ReplaceLast: true})
+	if want := "\x00\x05\x01\x01\x02\x03\x04\x0d\x0c\x0b\x0a\x02\x01"; string(body) != want {
+		t.Fatalf("%x\n%x", body, want)
+	}
+}
+
+func FuzzDecodeOp(f *testing.F) {
+	for _, op := range samples() {
+		for _, call := range []CallID{{}, {Session: SessionID{1}, Seq: 5}} {
+			typ, body := EncodeOp(nil, call, op)
+			f.Add(typ, body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, typ uint8, body []byte) {
+		call, op, err := DecodeOp(typ, body)
+		if err != nil {
+			return
+		}
+		again, encoded := EncodeOp(nil, call, op)
+		if again != typ || !bytes.Equal(encoded, body) {
+			t.Fatalf("%x was decoded as %+v, which is %x", body, op, encoded)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package namespace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/leasefs/leasefs/blockstore"
+)
+
+// rich makes a tree that has something of everything.
+func rich(t tb) *rig {
+	t.Helper()
+	r := newRig(t)
+	r.mkdir(t, "/a/b/"+longName)
+	r.create(t, "/a/b/small", "a few bytes")
+	r.create(t, "/a/"+hugeName+"1", "")
+	w := r.open(t, "/a/open", "client")
+	r.write(t, w, 0, "0123456789")
+	r.commit(t, w, "0123")
+	r.commit(t, w, "456789abc")
+	r.write(t, w, 13, "tail")
+	r.close(t, r.open(t, "/a/closed", "client"))
+	op, err := r.tree.PlanSymlink(nil, "/link", "a/b", false)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	r.must(t, op)
+	r.create(t, "/gone/deep/deeper/f", "x")
+	v := r.open(t, "/gone/blocks", "client")
+	r.commit(t, v, "block")
+	r.must(t, &OpDelete{Parent: RootID, Name: "gone", Inode: r.tree.lookup(RootID, "gone").id})
+	r.must(t, &OpReclaim{Limit: 2})
+	r.must(t, r.tree.PlanTombstone([]blockstore.Key{{Term: 1, Seq: 1000}, {Term: 2, Seq: 1}}))
+	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "a").id, SetMode: true, Mode: 0o1777, User: "someone", Group: "some group"})
+	for i := range 20 {
+		call := CallID{Session: SessionID{byte(i % 3), 9}, Seq: uint64(i + 1), Acked: uint64(i / 2), Hash: uint64(i)}
+		if _, err := r.apply(call, &OpSetAttr{Inode: RootID, SetMTime: true}); err != nil {
+			t.Fatalf("%v", err)
+		}
+	}
+	for i := range 3 {
+		r.must(t, &OpImage{TxID: 5, Name: fmt.Sprintf("image-%d", i), Size: 7, CRC: 9})
+	}
+	r.must(t, &OpSafeMode{On: true})
+	r.must(t, &OpActivate{Term: 7, User: "new", Group: "super"})
+	return r
+}
+
+func TestImage(t *testing.T) {
+	r := rich(t)
+	sound(t, r.tree)
+	image := imageOf(t, r.tree)
+	for name, reader := range map[string]io.Reader{
+		"whole":     bytes.NewReader(image),
+		"a byte":    iotest.OneByteReader(bytes.NewReader(image)),
+		"data, EOF": iotest.DataErrReader(bytes.NewReader(image)),
+	} {
+		back, err := ReadImage(reader)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		same(t, r.tree, back)
+		sound(t, back)
+		if again := imageOf(t, back); !bytes.Equal(image, again) {
+			t.Fatalf("%s: the image of an image is another", name)
+		}
+		if got := back.Images(); len(got) != 2 || got[1].Name != "image-2" || !back.SafeMode() || back.Term() != 7 {
+			t.Fatalf("%s: %+v", name, got)
+		}
+	}
+}
+
+// An item may be larger than a chunk.
+func TestImageOfLargeItems(t *testing.T) {
+	r := newRig(t)
+	w := r.open(t, "/f", "client")
+	for range 40_000 {
+		r.keySeq++
+		n := r.tree.get(w.Inode)
+		b := Block{Stored: 8, Used: 8}
+		b.Key.Term, b.Key.Seq = 1<<60, 1<<60+r.keySeq
+		r.must(t, &OpCommit{Inode: w.Inode, Offset: n.blocksLength(), Block: b})
+	}
+	big := strings.Repeat("tail", 1<<20) // above maxChunk
+	r.must(t, &OpAppendTail{Inode: w.Inode, Offset: 320_000, Data: []byte(big)})
+	h := Holder{User: strings.Repeat("u", 100_000), Client: strings.Repeat("c", 2<<20)}
+	r.must(t, &OpOpen{Inode: w.Inode, Holder: h})
+	r.create(t, "/g", strings.Repeat("x", chunkTarget))
+	roundTrip(t, r.tree)
+}
+
+// TestImageDamage cuts an image everywhere, and flips a bit of every byte.
+func TestImageDamage(t *testing.T) {
+	image := imageOf(t, rich(t).tree)
+	for n := range image {
+		_, err := ReadImage(bytes.NewReader(image[:n]))
+		var ie *ImageError
+		if !errors.As(err, &ie) || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Fatalf("cut after %d of %d bytes: %v", n, len(image), err)
+		}
+	}
+	for n := range image {
+		bad := bytes.Clone(image)
+		bad[n] ^= 1 << (n % 8)
+		_, err := ReadImage(bytes.NewReader(bad))
+		var ie *ImageError
+		if !errors.As(err, &ie) {
+			t.Fatalf("bit flipped at %d: %v", n, err)
+		}
+	}
+	var ie *ImageError
+	if _, err := ReadImage(bytes.NewReader(append(image, 0))); !errors.As(err, &ie) || !strings.Contains(err.Error(), "after the image") {
+		t.Fatalf("a byte more: %v", err)
+	}
+	boom := errors.New("boom")
+	if _, err := ReadImage(iotest.TimeoutReader(iotest.ErrReader(boom))); !errors.Is(err, boom) {
+		t.Fatalf("the reader's error: %v", err)
+	}
+}
+
+func TestImageVersion(t *testing.T) {
+	image := imageOf(t, New())
+	binary.LittleEndian.PutUint32(image[8:], 2)
+	binary.LittleEndian.PutUint32(image[12:], crcOf(string(image[:12])))
+	if _, err := ReadImage(bytes.NewReader(image)); err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Fatal(err)
+	}
+}
+
+// reframe gives chunks their right checksums, so that what is in them is read.
+func reframe(payload []byte) []byte {
+	w := &imageWriter{}
+	var b bytes.Buffer
+	w.w = &b
+	head := binary.LittleEndian.AppendUint32([]byte(imageMagic), imageVersion)
+	b.Write(binary.LittleEndian.AppendUint32(head, crcOf(string(head))))
+	w.buf = bytes.Clone(payload)
+	w.flush()
+	w.chunk(nil)
+	return b.Bytes()
+}
+
+// payloadOf takes the frame off an image.
+func payloadOf(image []byte) (payload []byte) {
+	for rest := image[imageHeader:]; len(rest) > chunkHeader; {
+		n := int(binary.LittleEndian.Uint32(rest))
+		payload = append(payload, rest[chunkHeader:chunkHeader+n]...)
+		rest = rest[chunkHeader+n:]
+	}
+	return payload
+}
+
+// tryImage reads an image that may be anything; what is taken must be sound
+// enough to be used.
+func tryImage(t *testing.T, image []byte) {
+	tree, err := ReadImage(bytes.NewReader(image))
+	if err != nil {
+		var ie *ImageError
+		if !errors.As(err, &ie) {
+			t.Fatalf("error %v", err)
+		}
+		return
+	}
+	if p := tree.Check(); len(p) > 0 {
+		t.Errorf("%v", p)
+	}
+	_ = tree.Walk(RootID, func(string, Attr) error { return nil })
+	back, err := ReadImage(bytes.NewReader(imageOf(t, tree)))
+	if err != nil {
+		t.Fatalf("what was read cannot be written and read: %v", err)
+	}
+	same(t, tree, back)
+}
+
+// TestImageContent changes bytes behind valid checksums.
+func TestImageContent(t *testing.T) {
+	payload := payloadOf(imageOf(t, rich(t).tree))
+	tryImage(t, reframe(payload))
+	for n := range payload {
+		for _, x := range []byte{1, 2, 4, 0x80, 0xff} {
+			bad := bytes.Clone(payload)
+			bad[n] ^= x
+			tryImage(t, reframe(bad))
+		}
+		tryImage(t, reframe(payload[:n]))
+	}
+}
+
+func FuzzReadImage(f *testing.F) {
+	f.Add(payloadOf(imageOf(f, New())), true)
+	f.Add(payloadOf(imageOf(f, rich(f).tree)), true)
+	f.Add(imageOf(f, rich(f).tree), false)
+	f.Fuzz(func(t *testing.T, data []byte, frame bool) {
+		if frame {
+			data = reframe(data)
+		}
+		tryImage(t, data)
+	})
+}
