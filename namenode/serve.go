@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -49,6 +50,7 @@ func (s *Server) serve() {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
+		ConnState:         s.unused.note,
 	}
 	s.ready.Store(true)
 	s.startBackground()
@@ -68,6 +70,40 @@ func (s *Server) serve() {
 		}
 		return nil
 	})
+}
+
+// unusedConns knows the HTTP connections on which nothing was asked yet. Clients
+// connect ahead of need, and http.Server.Shutdown would wait for such ones for
+// seconds; so the end of the namenode closes them first.
+type unusedConns struct {
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+	closed bool
+}
+
+func (u *unusedConns) note(c net.Conn, state http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(u.open, c)
+	case u.closed:
+		_ = c.Close() // nobody has asked anything on it
+	default:
+		if u.open == nil {
+			u.open = map[net.Conn]struct{}{}
+		}
+		u.open[c] = struct{}{}
+	}
+}
+
+func (u *unusedConns) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	for c := range u.open {
+		_ = c.Close() // as above
+	}
 }
 
 func (s *Server) grpcOptions() []grpc.ServerOption {

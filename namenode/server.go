@@ -51,6 +51,7 @@ type Server struct {
 	grpcLis, httpLis net.Listener
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
+	unused           unusedConns
 	blockHandler     http.Handler
 
 	ready    atomic.Bool
@@ -195,6 +196,7 @@ func (s *Server) Close() error {
 		}
 	}
 	if s.httpSrv != nil {
+		s.unused.close()
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		if s.httpSrv.Shutdown(ctx) != nil {
 			_ = s.httpSrv.Close()

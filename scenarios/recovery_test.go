@@ -171,7 +171,8 @@ func TestScenario24RenewalsCut(t *testing.T) {
 	w := create(t, a, "/f")
 	flush(t, w, "flushed")
 	write(t, w, " not")
-	wire.Lose("Renew", "RenewLease")
+	// Its stream is cut off too when a renewal on it gets no answer.
+	wire.Lose("Renew", "RenewLease", "Session")
 	waitClosed(t, b, "/f")
 	_ = waitLost(t, w)
 	_, err := w.Write([]byte("x"))
@@ -184,6 +185,26 @@ func TestScenario24RenewalsCut(t *testing.T) {
 	flush(t, w2, ", again")
 	must(t, w2.Close())
 	wantContent(t, b, "/f", "flushed, again")
+}
+
+// A client whose renewals do not get through, but whose stream comes back again
+// and again: he gives his file up by his own clock, so the namenode must not
+// hold it for him. To connect is not to renew.
+func TestScenario24ReconnectsRenewNothing(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t)
+	a, b := n.Raw(t, "A"), n.Client(t, testenv.Named("B"))
+	defer a.Connect()()
+	w := a.Create("/f")
+	must(t, a.Flush(w, 0, "A's"))
+	for range 3 {
+		clk.Advance(30 * time.Second)
+		defer a.Connect()()
+	}
+	wb := appendTo(t, b, "/f") // 90 s without a renewal or a call of the writer
+	wantLost(t, a.Flush(w, 3, "late"), "B", "taken over")
+	must(t, wb.Close())
+	wantContent(t, b, "/f", "A's")
 }
 
 // A recovery lands between flush and close: the close fails, a second close
