@@ -7,6 +7,7 @@ SHELL       := bash
 
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PKGS      ?= ./...
+RACE_FLAGS ?=
 RACE_PKGS ?= ./leasemanager/... ./journal/... ./namenode/... ./client/...
 FUZZTIME  ?= 10s
 BENCH     ?= .
@@ -31,7 +32,7 @@ test: ## run all tests (go vet is part of lint)
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race
-	CGO_ENABLED=1 go test -vet=off -race $(RACE_PKGS)
+	CGO_ENABLED=1 go test -vet=off -race $(RACE_FLAGS) $(RACE_PKGS)
 
 lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint

@@ -80,11 +80,11 @@ func (m *Manager) stamp(l *lease) time.Duration {
 }
 
 // Connect notes that a stream of the session came. It takes nothing from
-// anybody. If the session has a lease that is not ending, it is renewed.
+// anybody and renews nothing: a client whose renewals are lost counts its own
+// deadline from the last one that was answered, however often it reconnects.
 // Streams are not counted: of a session that comes back before its old stream is
 // gone, the caller reports the end of the last one only.
 func (m *Manager) Connect(h Holder) {
-	now := m.cfg.Clock.Mono()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.nextSeq++
@@ -93,7 +93,6 @@ func (m *Manager) Connect(h Holder) {
 		m.connected++
 	}
 	s.stream = true
-	s.main.renew(now, flagEnding|flagIdle)
 	m.settle(s)
 }
 

@@ -289,9 +289,6 @@ func TestScenario04Model(t *testing.T) {
 				h := r.holder(t)
 				s := r.model.session(h)
 				s.stream = true
-				if s.main != nil && !s.main.ending {
-					s.main.stamp = r.model.now
-				}
 				r.m.Connect(h)
 			},
 			"disconnect": func(t *rapid.T) {
