@@ -199,7 +199,7 @@ func TestCompletionScripts(t *testing.T) {
 func TestBashCompletes(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("no bash here")
+		t.Fatal("no bash here")
 	}
 	_, script, _ := result(t, "completion", "bash")
 	for _, tc := range []struct{ words, want string }{
