@@ -1,0 +1,141 @@
+package s3
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// MaxNamed is the most bytes of a named object: what S3 takes by one PUT.
+// Whoever has more writes it in pieces, under several names.
+const MaxNamed = 5 << 30
+
+const namedFolder = "named/"
+
+// NamedInfo is what a store knows of a named object.
+type NamedInfo struct {
+	Name   string
+	Length int64     // bytes
+	Stored time.Time // when it was put, by the store's clock
+}
+
+// Objects keeps immutable objects by name beside the blocks of a namespace: the
+// namenode's images and checkpoints. It is safe for concurrent use, also by
+// several processes: the first to put a name wins.
+//
+// A name is at most 200 bytes of a-z, 0-9, dot, hyphen and underscore in parts
+// that single slashes separate; no part is "." or "..". Others are
+// InvalidArgument. Errors are those of blockstore.Store.
+type Objects interface {
+	// PutNamed stores length bytes of body (at most MaxNamed), durable when it
+	// returns. body is read from its present offset, and from there again at
+	// each try. Exists if the name is taken, Damaged if the bytes have not the
+	// checksum: nothing is stored then.
+	PutNamed(ctx context.Context, name string, body io.ReadSeeker, length int64, crc32c uint32) error
+	// GetNamed reads length bytes from offset on; -1 reads to the end. The
+	// bytes are not verified. The body has to be closed.
+	GetNamed(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)
+	// StatNamed returns the checksum too. With a store that does not tell it,
+	// the object is read for it.
+	StatNamed(ctx context.Context, name string) (info NamedInfo, crc32c uint32, err error)
+	// ListNamed returns up to limit objects whose names begin with prefix and
+	// come after after, in the order of names. prefix and after may be empty.
+	ListNamed(ctx context.Context, prefix, after string, limit int) ([]NamedInfo, error)
+	// DeleteNamed removes objects; one that is missing already is no error.
+	DeleteNamed(ctx context.Context, names ...string) error
+}
+
+var _ Objects = (*Store)(nil)
+
+var namedName = regexp.MustCompile(`^[a-z0-9._-]+(/[a-z0-9._-]+)*$`)
+
+func validNamed(name string) bool {
+	return len(name) <= 200 && namedName.MatchString(name) && !hasDots(name)
+}
+
+func (s *Store) named(op, name string) (object, error) {
+	if !validNamed(name) {
+		return object{}, fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (a-z, 0-9, dot, hyphen, underscore, single slashes)", name)
+	}
+	return object{s.root + namedFolder + name, "object " + name}, nil
+}
+
+// PutNamed implements Objects.
+func (s *Store) PutNamed(ctx context.Context, name string, body io.ReadSeeker, length int64, crc32c uint32) error {
+	o, err := s.named("put", name)
+	switch {
+	case err != nil:
+		return err
+	case length < 1:
+		return fserror.New(fserror.InvalidArgument, "put", "", "%s: %d bytes", o.what, length)
+	case length > MaxNamed:
+		return fserror.New(fserror.TooLarge, "put", "", "%s: %d bytes, at most %d are taken: write it in pieces", o.what, length, int64(MaxNamed))
+	}
+	return s.put(ctx, o, body, content{length, crc32c})
+}
+
+// GetNamed implements Objects.
+func (s *Store) GetNamed(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	o, err := s.named("get", name)
+	if err != nil {
+		return nil, err
+	}
+	return s.get(ctx, o, offset, length)
+}
+
+// StatNamed implements Objects.
+func (s *Store) StatNamed(ctx context.Context, name string) (NamedInfo, uint32, error) {
+	o, err := s.named("stat", name)
+	if err != nil {
+		return NamedInfo{}, 0, err
+	}
+	info, c, err := s.stat(ctx, "stat", o, true)
+	if err != nil {
+		return NamedInfo{}, 0, err
+	}
+	return NamedInfo{Name: name, Length: info.size, Stored: info.stored}, c.crc, nil
+}
+
+// ListNamed implements Objects.
+func (s *Store) ListNamed(ctx context.Context, prefix, after string, limit int) ([]NamedInfo, error) {
+	for _, part := range []string{prefix, after} {
+		if part = strings.TrimSuffix(part, "/"); part != "" && !validNamed(part) {
+			return nil, fserror.New(fserror.InvalidArgument, "list", "", "%.250q begins no name of an object", part)
+		}
+	}
+	var out []NamedInfo
+	folder := s.root + namedFolder
+	from := ""
+	if after >= prefix && after != "" {
+		from = folder + after
+	}
+	err := s.list(ctx, folder+prefix, from, limit, func(name string, o types.Object) bool {
+		if name = name[len(folder):]; validNamed(name) {
+			out = append(out, NamedInfo{Name: name, Length: aws.ToInt64(o.Size), Stored: aws.ToTime(o.LastModified)})
+		}
+		return len(out) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DeleteNamed implements Objects.
+func (s *Store) DeleteNamed(ctx context.Context, names ...string) error {
+	objects := make([]object, len(names))
+	for i, name := range names {
+		var err error
+		if objects[i], err = s.named("delete", name); err != nil {
+			return err
+		}
+	}
+	return s.remove(ctx, objects)
+}

@@ -1,0 +1,46 @@
+package s3
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// Check asks the store for one name of the namespace, and so finds out whether
+// it can be reached, whether bucket, region and credentials are right, and
+// whether the clocks agree to within a minute. It changes nothing. Its error
+// says what is wrong and what to do: Unavailable, InvalidArgument, Permission.
+func (s *Store) Check(ctx context.Context) error {
+	const op = "check"
+	if err := s.open(op); err != nil {
+		return err
+	}
+	page, err := s.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
+		Bucket: aws.String(s.cfg.Bucket), Prefix: aws.String(s.root), MaxKeys: aws.Int32(1),
+	})
+	if err != nil {
+		return s.explain(ctx, op, "bucket "+s.cfg.Bucket, err)
+	}
+	if aws.ToString(page.Name) == "" { // an empty answer passes for an empty list
+		return s.notS3(op, &answer{status: http.StatusOK})
+	}
+	if skewed := s.skewed(); skewed != "" {
+		return fserror.New(fserror.Unavailable, op, "", "%s: set the time of both (NTP)", skewed)
+	}
+	return nil
+}
+
+// Probe is Check, and then tries by signed requests whether the store enforces
+// length, checksum, first PUT wins, and signatures: see blockstore.Probe. It
+// leaves nothing behind.
+func (s *Store) Probe(ctx context.Context) error {
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	return blockstore.Probe(ctx, s, s.cfg.Clock.Wall(), s.line.Do)
+}

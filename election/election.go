@@ -1,0 +1,294 @@
+package election
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/leasefs/leasefs/zkconn"
+)
+
+// Member is what a namenode says of itself to the others.
+type Member struct {
+	Address string `json:"address"`           // of its gRPC service: where clients are sent
+	HTTP    string `json:"http,omitempty"`    // of its pages
+	Host    string `json:"host,omitempty"`    // for people
+	Pid     int    `json:"pid,omitempty"`     // for people
+	Version string `json:"version,omitempty"` // of leasefs
+
+	Number   int64 `json:"-"` // the order of joining
+	Session  int64 `json:"-"` // of ZooKeeper
+	Elected  bool  `json:"-"` // it is the active one, or about to be
+	JoinedMS int64 `json:"-"` // Unix milliseconds, by ZooKeeper's clock
+}
+
+// Config says where namenodes meet.
+type Config struct {
+	ZooKeeper zkconn.Config
+	Path      string // absolute, for example /leasefs/NAME/election; made if missing
+	Self      Member
+	Logger    *slog.Logger // nil: slog.Default()
+}
+
+// Candidacy is one namenode's part in the election. Its methods are safe for
+// concurrent use.
+type Candidacy struct {
+	cfg  Config
+	log  *slog.Logger
+	s    *zkconn.Session
+	mark string // begins the names of our nodes
+}
+
+// ErrLost says that the session is over, and with it the candidacy: join anew.
+var ErrLost = errors.New("election: out, since the ZooKeeper session is over")
+
+const (
+	markPrefix = "_c_" // as Curator and go-zookeeper name protected nodes
+	seqDigits  = 10
+	firstPause = 10 * time.Millisecond
+	longPause  = 500 * time.Millisecond
+)
+
+// Join opens a session and makes the namenode's node. It tries until ctx ends.
+func Join(ctx context.Context, cfg Config) (*Candidacy, error) {
+	c := &Candidacy{cfg: cfg, log: cfg.Logger}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	var err error
+	if c.s, err = zkconn.Dial(ctx, cfg.ZooKeeper); err != nil {
+		return nil, fmt.Errorf("join the election: %w", err)
+	}
+	var mark [16]byte
+	_, _ = rand.Read(mark[:]) // never fails
+	c.mark = markPrefix + hex.EncodeToString(mark[:]) + "-"
+	if err := c.enter(ctx); err != nil {
+		_ = c.s.Close()
+		return nil, fmt.Errorf("join the election at %s: %w", cfg.Path, err)
+	}
+	return c, nil
+}
+
+func (c *Candidacy) enter(ctx context.Context) error {
+	if err := c.retry(ctx, func() error { return c.s.EnsurePath(ctx, c.cfg.Path) }); err != nil {
+		return err
+	}
+	data, err := json.Marshal(c.cfg.Self)
+	if err != nil {
+		return err
+	}
+	return c.retry(ctx, func() error {
+		own, _, err := c.look(ctx)
+		if err != nil || own.name != "" {
+			return err // it was made, and the answer lost
+		}
+		_, err = c.s.Create(ctx, c.cfg.Path+"/"+c.mark, data, zk.FlagEphemeral|zk.FlagSequence)
+		return err
+	})
+}
+
+// retry calls fn until it ends with anything but a lost answer, on this session.
+func (c *Candidacy) retry(ctx context.Context, fn func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		err := fn()
+		if c.s.Err() != nil {
+			return c.out()
+		}
+		if !errors.Is(err, zkconn.ErrLost) {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-c.s.Done():
+		}
+		t.Stop()
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Candidacy) out() error { return fmt.Errorf("%w: %w", ErrLost, c.s.Err()) }
+
+// candidate is a node of the election.
+type candidate struct {
+	name   string
+	number int64
+}
+
+// parse takes a node's name apart. ok is false for what is not a candidate.
+func parse(name string) (n candidate, ok bool) {
+	if !strings.HasPrefix(name, markPrefix) {
+		return n, false
+	}
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 || len(name)-i-1 < seqDigits {
+		return n, false
+	}
+	if i > 0 && name[i-1] == '-' {
+		i-- // ZooKeeper's number has overflowed and is negative
+	}
+	number, err := strconv.ParseInt(name[i+1:], 10, 64)
+	return candidate{name, number}, err == nil
+}
+
+// list returns the candidates, the elected one first. What it sees is at least
+// as new as the call.
+func list(ctx context.Context, s *zkconn.Session, path string) ([]candidate, error) {
+	if err := s.Sync(ctx, path); err != nil {
+		return nil, err
+	}
+	names, err := s.Children(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	var all []candidate
+	for _, name := range names {
+		if n, ok := parse(name); ok {
+			all = append(all, n)
+		}
+	}
+	slices.SortFunc(all, func(a, b candidate) int {
+		return int(min(max(a.number-b.number, -1), 1))
+	})
+	return all, nil
+}
+
+// look returns our node and the one before it, and removes what is left of an
+// earlier attempt of ours to make it.
+func (c *Candidacy) look(ctx context.Context) (own, before candidate, err error) {
+	all, err := list(ctx, c.s, c.cfg.Path)
+	if err != nil {
+		return own, before, err
+	}
+	var last candidate
+	for _, n := range all {
+		switch {
+		case !strings.HasPrefix(n.name, c.mark):
+			last = n
+		case own.name == "":
+			own, before = n, last
+		default:
+			err := c.s.Delete(ctx, c.cfg.Path+"/"+n.name, -1)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return own, before, err
+			}
+		}
+	}
+	return own, before, nil
+}
+
+// Wait returns when this namenode is elected, with ErrLost when it is out, or
+// with ctx's error. It may be called again.
+func (c *Candidacy) Wait(ctx context.Context) error {
+	for {
+		var gone <-chan zk.Event
+		elected := false
+		err := c.retry(ctx, func() (err error) {
+			elected, gone, err = c.check(ctx)
+			return err
+		})
+		if err != nil || elected {
+			return err
+		}
+		if gone == nil {
+			continue // the one before ended while we looked
+		}
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.s.Done():
+			return c.out()
+		}
+	}
+}
+
+func (c *Candidacy) check(ctx context.Context) (elected bool, gone <-chan zk.Event, err error) {
+	own, before, err := c.look(ctx)
+	switch {
+	case err != nil:
+		return false, nil, err
+	case own.name == "":
+		return false, nil, errors.New("election: somebody has removed this namenode's node " + c.cfg.Path + "/" + c.mark + "…; join anew")
+	case before.name == "":
+		return true, nil, nil
+	}
+	there, ch, err := c.s.ExistsW(ctx, c.cfg.Path+"/"+before.name)
+	if err != nil || !there {
+		return false, nil, err
+	}
+	return false, ch, nil
+}
+
+// Lost is closed when the session is over: this namenode is not elected, and
+// its node is gone. Window says more exactly until when it may answer.
+func (c *Candidacy) Lost() <-chan struct{} { return c.s.Done() }
+
+// SessionID is ZooKeeper's number of the session. It never changes.
+func (c *Candidacy) SessionID() int64 { return c.s.ID() }
+
+// Connected reports whether the session has a connection now.
+func (c *Candidacy) Connected() bool { return c.s.Connected() }
+
+// Resign takes this namenode out, so that the next one is elected at once. It is
+// the last step of a clean hand-over: see the package comment. Without a
+// connection ZooKeeper removes the node when the session's time is over.
+func (c *Candidacy) Resign() error { return c.s.Close() }
+
+// Members lists the namenodes that have joined, the elected one first.
+func (c *Candidacy) Members(ctx context.Context) ([]Member, error) {
+	var all []Member
+	err := c.retry(ctx, func() (err error) {
+		all, err = Members(ctx, c.s, c.cfg.Path)
+		return err
+	})
+	return all, err
+}
+
+// Members lists the namenodes that have joined an election, the elected one
+// first, over a session of the caller's. An election that nobody ever joined has
+// none.
+func Members(ctx context.Context, s *zkconn.Session, path string) ([]Member, error) {
+	nodes, err := list(ctx, s, path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Member
+	seen := map[int64]bool{}
+	for _, n := range nodes {
+		data, stat, err := s.Get(ctx, path+"/"+n.name)
+		if errors.Is(err, zk.ErrNoNode) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if seen[stat.EphemeralOwner] {
+			continue // a second node of one session, about to be removed
+		}
+		seen[stat.EphemeralOwner] = true
+		var m Member
+		if err := json.Unmarshal(data, &m); err != nil {
+			return nil, fmt.Errorf("election: node %s/%s does not say what it should: %w", path, n.name, err)
+		}
+		m.Number, m.Session, m.Elected, m.JoinedMS = n.number, stat.EphemeralOwner, len(all) == 0, stat.Ctime
+		all = append(all, m)
+	}
+	return all, nil
+}

@@ -1,0 +1,271 @@
+package election_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/leasefs/leasefs/election"
+	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/zkconn/zkproxy"
+)
+
+var (
+	ensemble *testenv.ZooKeeper
+	quiet    = slog.New(slog.DiscardHandler)
+	roots    atomic.Int64
+)
+
+type withEnsemble struct{ m *testing.M }
+
+func (w withEnsemble) Run() int {
+	var err error
+	if ensemble, err = testenv.RunZooKeeper(3); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := w.m.Run()
+	if err := ensemble.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withEnsemble{m}) }
+
+func root() string { return fmt.Sprintf("/leasefs/test%d", roots.Add(1)) }
+
+func join(t testing.TB, addrs []string, path, name string) *election.Candidacy {
+	t.Helper()
+	c, err := election.Join(t.Context(), election.Config{
+		ZooKeeper: zkconn.Config{Servers: addrs, SessionTimeout: 4 * time.Second, Logger: quiet},
+		Path:      path + "/election", Self: election.Member{Address: name}, Logger: quiet,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Resign() })
+	return c
+}
+
+func proxy(t testing.TB, server int) *zkproxy.Proxy {
+	t.Helper()
+	p, err := zkproxy.New(ensemble.Server(server).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// waiting is a Wait in a goroutine.
+func waiting(t testing.TB, c *election.Candidacy) <-chan error {
+	ch := make(chan error, 1)
+	go func() { ch <- c.Wait(t.Context()) }()
+	return ch
+}
+
+func members(t testing.TB, c *election.Candidacy) string {
+	t.Helper()
+	all, err := c.Members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i, m := range all {
+		if m.Elected != (i == 0) || m.Session == 0 || m.JoinedMS == 0 {
+			t.Fatalf("member %d is %+v", i, m)
+		}
+		names = append(names, m.Address)
+	}
+	return strings.Join(names, " ")
+}
+
+// The next in line is elected whether the one before resigns, is expired, or
+// dies; and the end of one in between wakes nobody wrongly.
+func TestOneAfterTheOther(t *testing.T) {
+	path := root()
+	pa := proxy(t, 0)
+	a := join(t, []string{pa.Addr()}, path, "a")
+	b, c, d := join(t, ensemble.Addrs(), path, "b"), join(t, ensemble.Addrs(), path, "c"), join(t, ensemble.Addrs(), path, "d")
+	if err := a.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wb, wc, wd := waiting(t, b), waiting(t, c), waiting(t, d)
+	if got := members(t, d); got != "a b c d" {
+		t.Fatalf("members %q", got)
+	}
+	if err := c.Resign(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wc; !errors.Is(err, election.ErrLost) {
+		t.Fatalf("Wait after Resign: %v", err)
+	}
+	id := a.SessionID()
+	if err := pa.Expire(id); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wb; err != nil {
+		t.Fatal(err)
+	}
+	<-a.Lost()
+	if err := a.Wait(t.Context()); !errors.Is(err, election.ErrLost) {
+		t.Fatalf("Wait after the session: %v", err)
+	}
+	if a.SessionID() != id || a.Connected() {
+		t.Fatal("a lost candidacy has another session")
+	}
+	select {
+	case err := <-wd:
+		t.Fatalf("d was let in while b is elected: %v", err)
+	default:
+	}
+	if got := members(t, d); got != "b d" {
+		t.Fatalf("members %q", got)
+	}
+	if err := b.Resign(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wd; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := join(t, ensemble.Addrs(), path, "e")
+	if err := e.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Wait with an ended context: %v", err)
+	}
+}
+
+// TestScenario44 loses the connection exactly when the node is made: the node
+// counts if it is there, is made if it is not, and no second one is left that
+// would block the next election.
+func TestScenario44LostWhileJoining(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		acts []zkproxy.Action
+	}{
+		{"lost answer", []zkproxy.Action{zkproxy.CutAfter}},
+		{"lost request", []zkproxy.Action{zkproxy.CutBefore}},
+		{"several", []zkproxy.Action{zkproxy.CutBefore, zkproxy.CutBefore, zkproxy.CutAfter}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := root()
+			p := proxy(t, 1)
+			var at atomic.Int64
+			p.Decide(func(op int32, body []byte) zkproxy.Action {
+				if op == zkproxy.OpCreate && bytes.Contains(body, []byte("/election/_c_")) {
+					if n := at.Add(1); int(n) <= len(c.acts) {
+						return c.acts[n-1]
+					}
+				}
+				return zkproxy.Forward
+			})
+			a := join(t, []string{p.Addr()}, path, "a")
+			if at.Load() < int64(len(c.acts)) {
+				t.Fatal("nothing was cut")
+			}
+			b := join(t, ensemble.Addrs(), path, "b")
+			if err := a.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if names := nodes(t, session(t), path); len(names) != 2 {
+				t.Fatalf("nodes %v", names)
+			}
+			if err := a.Resign(); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func session(t testing.TB) *zkconn.Session {
+	t.Helper()
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: ensemble.Addrs(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// nodes lists an election's nodes of now.
+func nodes(t testing.TB, s *zkconn.Session, path string) []string {
+	t.Helper()
+	err := s.Sync(t.Context(), path)
+	var names []string
+	if err == nil {
+		names, err = s.Children(t.Context(), path+"/election")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// A second node of our own, however it came to be, is removed and not waited
+// for.
+func TestOwnSecondNodeIsRemoved(t *testing.T) {
+	path := root()
+	a := join(t, ensemble.Addrs(), path, "a")
+	s := session(t)
+	names := nodes(t, s, path)
+	if len(names) != 1 {
+		t.Fatalf("nodes %v", names)
+	}
+	own := names[0]
+	i := strings.LastIndex(own, "-")
+	second := own[:i+1] + "0000000777"
+	if _, err := s.Create(t.Context(), path+"/election/"+second, []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if names = nodes(t, s, path); len(names) != 1 || names[0] != own {
+		t.Fatalf("nodes %v", names)
+	}
+}
+
+// Connections come and go; the one who waits is elected all the same.
+func TestWaitOverBrokenConnections(t *testing.T) {
+	path := root()
+	a := join(t, ensemble.Addrs(), path, "a")
+	p := proxy(t, 2)
+	b := join(t, []string{p.Addr()}, path, "b")
+	w := waiting(t, b)
+	for range 10 {
+		p.Cut()
+		if got := members(t, b); got != "a b" {
+			t.Fatalf("members %q", got)
+		}
+	}
+	p.Cut()
+	if err := a.Resign(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-w; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMembersOfNoElection(t *testing.T) {
+	all, err := election.Members(t.Context(), session(t), root())
+	if err != nil || len(all) != 0 {
+		t.Fatalf("%v, %v", all, err)
+	}
+}

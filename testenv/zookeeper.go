@@ -1,0 +1,347 @@
+package testenv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// zkServer is Debian's ZooKeeper.
+const zkServer = "/usr/share/zookeeper/bin/zkServer.sh"
+
+// ZooKeeperTick is the tickTime of the servers that tests start: sessions last
+// from twice to twenty times as long.
+const ZooKeeperTick = 500 * time.Millisecond
+
+// patience is how long a server may take to do what a test waits for, on a
+// machine that does much else. No test depends on its being short.
+const patience = 90 * time.Second
+
+// ZooKeeper is an ensemble of real servers on loopback addresses, in processes
+// that end with this one. Its methods are not for concurrent use.
+type ZooKeeper struct {
+	dir     string
+	servers []*ZooKeeperServer
+}
+
+// ZooKeeperServer is one server of an ensemble.
+type ZooKeeperServer struct {
+	id         int
+	dir        string
+	host       string
+	client     int // ports
+	quorum     int
+	election   int
+	proc       *os.Process
+	exited     chan struct{} // closed when proc has ended
+	standalone bool
+}
+
+// StartZooKeeper starts an ensemble of n servers that ends with the test. The
+// test fails, and is never skipped, where ZooKeeper is not installed.
+func StartZooKeeper(t testing.TB, n int) *ZooKeeper {
+	t.Helper()
+	z, err := RunZooKeeper(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = z.Close() })
+	return z
+}
+
+// RunZooKeeper is StartZooKeeper for several tests together, from TestMain: who
+// calls it calls Close. It returns when the servers have a leader.
+func RunZooKeeper(n int) (*ZooKeeper, error) {
+	if _, err := os.Stat(zkServer); err != nil {
+		return nil, fmt.Errorf("testenv: ZooKeeper is not installed (%w); run `make setup`, or as root: apt-get install zookeeper", err)
+	}
+	var failures []error
+	for range 5 { // another process may take a port between finding and using it
+		z, err := newZooKeeper(n)
+		if err != nil {
+			return nil, err
+		}
+		if err = z.startAll(); err == nil {
+			return z, nil
+		}
+		if cerr := z.Close(); cerr != nil {
+			err = errors.Join(err, cerr)
+		}
+		failures = append(failures, err)
+		if !errors.Is(err, errPort) {
+			break
+		}
+	}
+	return nil, errors.Join(failures...)
+}
+
+var errPort = errors.New("a port was taken by another process")
+
+func newZooKeeper(n int) (*ZooKeeper, error) {
+	dir, err := os.MkdirTemp("", "leasefs-zookeeper-") //nolint:usetesting // may outlive one test
+	if err != nil {
+		return nil, err
+	}
+	z := &ZooKeeper{dir: dir}
+	host, _, _ := net.SplitHostPort(address())
+	var held []io.Closer // until all are found, so that none is found twice
+	defer func() {
+		for _, l := range held {
+			_ = l.Close()
+		}
+	}()
+	for i := range n {
+		s := &ZooKeeperServer{id: i + 1, dir: filepath.Join(dir, strconv.Itoa(i+1)), host: host, standalone: n == 1}
+		for _, port := range []*int{&s.client, &s.quorum, &s.election} {
+			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+			if err != nil {
+				return nil, err
+			}
+			held = append(held, l)
+			*port = l.Addr().(*net.TCPAddr).Port
+		}
+		z.servers = append(z.servers, s)
+	}
+	for _, s := range z.servers {
+		if err := s.configure(z.servers); err != nil {
+			return nil, err
+		}
+	}
+	return z, nil
+}
+
+func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
+	if err := os.MkdirAll(s.dir, 0o750); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "dataDir=%s\nclientPort=%d\nclientPortAddress=%s\n", s.dir, s.client, s.host)
+	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=20\nsyncLimit=4\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds())
+	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\n")
+	if !s.standalone {
+		for _, o := range all {
+			fmt.Fprintf(&b, "server.%d=%s:%d:%d\n", o.id, o.host, o.quorum, o.election)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "zoo.cfg"), []byte(b.String()), 0o640); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.dir, "myid"), []byte(strconv.Itoa(s.id)), 0o640)
+}
+
+func (z *ZooKeeper) startAll() error {
+	for _, s := range z.servers {
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	for _, s := range z.servers {
+		if err := s.waitReady(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start runs the server from a thread of its own: Linux ends a process whose
+// parent's thread ends, if asked to, and that is asked so that no server
+// outlives a test that was killed.
+func (s *ZooKeeperServer) start() error {
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o640)
+	if err != nil {
+		return err
+	}
+	started, exited := make(chan error, 1), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		defer close(exited)
+		defer func() { _ = log.Close() }()
+		cmd := exec.Command(zkServer, "start-foreground", filepath.Join(s.dir, "zoo.cfg")) // #nosec G204
+		cmd.Env = append(os.Environ(), "JMXDISABLE=true",
+			"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		err := cmd.Start()
+		s.proc = cmd.Process
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+		}
+	}()
+	err = <-started
+	s.exited = exited
+	if err != nil {
+		return fmt.Errorf("testenv: start ZooKeeper: %w", err)
+	}
+	return nil
+}
+
+func (s *ZooKeeperServer) logFile() string { return filepath.Join(s.dir, "server.log") }
+
+// waitReady waits until the server answers as a member of a quorum.
+func (s *ZooKeeperServer) waitReady() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience) //nolint:usetesting // may outlive one test
+	defer cancel()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if s.mode() != "" {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-s.exited:
+			return s.failure("ended")
+		case <-ctx.Done():
+			return s.failure("did not become ready")
+		}
+	}
+}
+
+func (s *ZooKeeperServer) failure(what string) error {
+	log, _ := os.ReadFile(s.logFile())
+	err := fmt.Errorf("testenv: ZooKeeper server %d %s; its log ends:\n%s", s.id, what, log[max(0, len(log)-2000):])
+	if bytes.Contains(log, []byte("Address already in use")) {
+		err = fmt.Errorf("%w: %w", errPort, err)
+	}
+	return err
+}
+
+// command sends one of ZooKeeper's four-letter words.
+func (s *ZooKeeperServer) command(word string) (string, error) {
+	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(c, word); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(c)
+	return string(answer), err
+}
+
+// mode is "leader", "follower", "standalone", or empty while the server is not
+// part of a quorum.
+func (s *ZooKeeperServer) mode() string {
+	answer, err := s.command("srvr")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(answer) {
+		if m, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(m)
+		}
+	}
+	return ""
+}
+
+// Addr is where the server takes clients.
+func (s *ZooKeeperServer) Addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.client)) }
+
+// Kill ends the server as a power cut would, and waits until it is gone.
+func (s *ZooKeeperServer) Kill(t testing.TB) { t.Helper(); s.end(t, syscall.SIGKILL) }
+
+// Stop ends the server cleanly.
+func (s *ZooKeeperServer) Stop(t testing.TB) { t.Helper(); s.end(t, syscall.SIGTERM) }
+
+func (s *ZooKeeperServer) end(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	s.signal(t, sig)
+	<-s.exited
+	s.proc = nil
+}
+
+// Pause stops the server's process (SIGSTOP): its ports take connections, and
+// nothing answers.
+func (s *ZooKeeperServer) Pause(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (s *ZooKeeperServer) Continue(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGCONT) }
+
+func (s *ZooKeeperServer) signal(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	if s.proc == nil {
+		t.Fatalf("ZooKeeper server %d is not running", s.id)
+	}
+	if err := s.proc.Signal(sig); err != nil {
+		t.Fatalf("signal ZooKeeper server %d: %v", s.id, err)
+	}
+}
+
+// Start starts a server that was ended, on its data and ports, and does not wait
+// for it: see WaitReady.
+func (s *ZooKeeperServer) Start(t testing.TB) {
+	t.Helper()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WaitReady waits until the server is part of a quorum.
+func (s *ZooKeeperServer) WaitReady(t testing.TB) {
+	t.Helper()
+	if err := s.waitReady(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Addrs is where the servers take clients.
+func (z *ZooKeeper) Addrs() []string {
+	var addrs []string
+	for _, s := range z.servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Server is the i-th server, from 0 on.
+func (z *ZooKeeper) Server(i int) *ZooKeeperServer { return z.servers[i] }
+
+// Leader waits until the ensemble has a leader, and returns it and the others.
+func (z *ZooKeeper) Leader(t testing.TB) (leader *ZooKeeperServer, others []*ZooKeeperServer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		leader, others = nil, nil
+		for _, s := range z.servers {
+			if m := s.mode(); m == "leader" || m == "standalone" {
+				leader = s
+			} else {
+				others = append(others, s)
+			}
+		}
+		if leader != nil {
+			return leader, others
+		}
+	}
+	t.Fatal("the ZooKeeper servers have no leader")
+	return nil, nil
+}
+
+// Close ends all servers and removes their data.
+func (z *ZooKeeper) Close() error {
+	for _, s := range z.servers {
+		if s.proc != nil {
+			_ = s.proc.Signal(syscall.SIGKILL) // gone already is as good
+			<-s.exited
+		}
+	}
+	return os.RemoveAll(z.dir)
+}

@@ -1,0 +1,238 @@
+package zkconn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// DefaultSessionTimeout is what Dial asks for when the Config does not say.
+const DefaultSessionTimeout = 2 * time.Second
+
+// Config says how to reach an ensemble.
+type Config struct {
+	// Servers are the ensemble's members as host:port; without a port 2181 is
+	// meant. Names are resolved anew at each connection.
+	Servers []string
+	// SessionTimeout is asked for; 0 means DefaultSessionTimeout. ZooKeeper
+	// grants between 2 and 20 of its ticks; Session.Timeout says how much.
+	SessionTimeout time.Duration
+	// User and Password are shown to ZooKeeper (its digest scheme) if User is
+	// not empty, and nodes made with Session.ACL are then this user's alone.
+	User, Password string
+	// TLS, if not nil, is spoken to the servers. An empty ServerName is filled
+	// in with the host of each server.
+	TLS *tls.Config
+	// Dial opens a connection; nil means TCP. TLS, if any, goes over it.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	Logger *slog.Logger // nil: slog.Default()
+}
+
+// Errors of a session. Those of a request are of package zk.
+var (
+	// ErrExpired: ZooKeeper has ended the session; its ephemeral nodes are gone.
+	ErrExpired = errors.New("zookeeper session expired")
+	// ErrClosed: the session was closed here.
+	ErrClosed = errors.New("zookeeper session closed")
+)
+
+// Session is one ZooKeeper session. Its methods are safe for concurrent use.
+type Session struct {
+	cfg    Config
+	conn   *zk.Conn
+	id     int64
+	log    *slog.Logger
+	acl    []zk.ACL
+	life   context.Context // ended with the session; dials hang on it
+	cancel context.CancelFunc
+
+	connSet   chan struct{} // closed when conn is assigned
+	up        chan struct{} // closed at the first connection
+	upOnce    sync.Once
+	connected atomic.Bool
+	timeout   atomic.Int64 // granted, nanoseconds
+	watches   atomic.Int64 // that the client has set
+
+	done     chan struct{} // closed when the session is over
+	loopDone chan struct{} // closed when the client's goroutine has ended
+	hosts    *hosts
+
+	mu   sync.Mutex
+	err  error // why it is over
+	wire *wire // the connection of now
+
+	calls callQueue
+}
+
+// Dial opens a session and waits until it is established. An ensemble that is
+// out of reach is tried until ctx ends; the error then names the servers and the
+// last failure.
+func Dial(ctx context.Context, cfg Config) (*Session, error) {
+	if len(cfg.Servers) == 0 {
+		return nil, errors.New("no ZooKeeper servers are given; name them as host:port, separated by commas")
+	}
+	if cfg.SessionTimeout <= 0 {
+		cfg.SessionTimeout = DefaultSessionTimeout
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
+	s := &Session{
+		cfg: cfg, log: cfg.Logger, acl: zk.WorldACL(zk.PermAll),
+		connSet: make(chan struct{}), up: make(chan struct{}), done: make(chan struct{}), loopDone: make(chan struct{}),
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	if cfg.User != "" {
+		s.acl = zk.DigestACL(zk.PermAll, cfg.User, cfg.Password)
+	}
+	s.life, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.hosts = newHosts(s)
+	s.calls.s = s
+	conn, events, err := zk.Connect(cfg.Servers, cfg.SessionTimeout,
+		zk.WithDialer(s.dial), zk.WithHostProvider(s.hosts), zk.WithEventCallback(s.event),
+		zk.WithLogger(quietLog{s.log}), zk.WithLogInfo(false))
+	if err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
+	}
+	s.conn = conn
+	close(s.connSet)
+	go func() {
+		for range events { // they come to s.event too; the channel ends with the client
+		}
+		close(s.loopDone)
+	}()
+	if err := s.establish(ctx); err != nil {
+		s.end(ErrClosed)
+		<-s.loopDone
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Session) establish(ctx context.Context) error {
+	select {
+	case <-s.up:
+	case <-ctx.Done():
+		return fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(s.cfg.Servers, ","), context.Cause(ctx), s.hosts.lastFailure())
+	case <-s.done:
+		return s.Err()
+	}
+	s.id = s.conn.SessionID()
+	if s.cfg.User == "" {
+		return nil
+	}
+	_, err := do(ctx, s, func() (struct{}, error) {
+		return struct{}{}, s.conn.AddAuth("digest", []byte(s.cfg.User+":"+s.cfg.Password))
+	})
+	if err != nil {
+		return fmt.Errorf("ZooKeeper does not take the user %q: %w", s.cfg.User, err)
+	}
+	return nil
+}
+
+// event is called by the client's goroutine and must not wait for it.
+func (s *Session) event(e zk.Event) {
+	if e.Type != zk.EventSession {
+		return
+	}
+	switch e.State {
+	case zk.StateHasSession:
+		<-s.connSet
+		if s.id != 0 && s.id != s.conn.SessionID() { // never, since a dead session dials no more
+			s.end(ErrExpired)
+			return
+		}
+		s.connected.Store(true)
+		s.hosts.success()
+		s.upOnce.Do(func() { close(s.up) })
+	case zk.StateExpired:
+		s.end(ErrExpired)
+	case zk.StateDisconnected:
+		s.connected.Store(false)
+	}
+}
+
+// end makes the session over: nothing is sent on it, or on a later one, again.
+func (s *Session) end(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
+	s.err = why
+	s.connected.Store(false)
+	s.cancel()
+	close(s.done)
+	if s.wire != nil {
+		_ = s.wire.Close() // that it ends is all
+	}
+	go func() {
+		<-s.connSet
+		s.conn.Close()
+	}()
+}
+
+// Close ends the session at ZooKeeper, so that its ephemeral nodes go at once
+// and not after the time-out, if that can be done within a second; and here in
+// any case. It waits for the goroutines of the session.
+func (s *Session) Close() error {
+	if s.connected.Load() {
+		s.conn.Close()
+	}
+	s.end(ErrClosed)
+	<-s.loopDone
+	return nil
+}
+
+// Abandon ends the session here only: ZooKeeper keeps its ephemeral nodes until
+// the time-out, as when the process had died.
+func (s *Session) Abandon() {
+	s.end(ErrClosed)
+	<-s.loopDone
+}
+
+// Done is closed when the session is over for good.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Err says why the session is over: ErrExpired or ErrClosed; nil before.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// ID is ZooKeeper's number of the session. It never changes.
+func (s *Session) ID() int64 { return s.id }
+
+// Connected reports whether there is a connection now. A session without one
+// lives on at ZooKeeper for its time-out, and may be expired without knowing.
+func (s *Session) Connected() bool { return s.connected.Load() }
+
+// Timeout is the session time-out that ZooKeeper granted.
+func (s *Session) Timeout() time.Duration { return time.Duration(s.timeout.Load()) }
+
+// ACL is who may use nodes that are to belong to whoever has this
+// configuration: its user alone, or everybody if it names none.
+func (s *Session) ACL() []zk.ACL { return s.acl }
+
+// quietLog takes the client's lines, which say nothing that the callers' errors
+// do not, as debug output.
+type quietLog struct{ log *slog.Logger }
+
+// Printf implements zk.Logger.
+func (q quietLog) Printf(format string, args ...any) {
+	q.log.Debug("zookeeper: " + fmt.Sprintf(format, args...))
+}
