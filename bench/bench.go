@@ -75,6 +75,7 @@ var workloads = []workload{
 	{"seqwrite", (*runner).seqWrite},
 	{"seqread", (*runner).seqRead},
 	{"recover", (*runner).recover},
+	{"expiry", (*runner).expiry},
 	{"bulkput", (*runner).bulkPut},
 	{"bulkrm", (*runner).bulkRemove},
 }

@@ -18,11 +18,35 @@ const statusTime = 5 * time.Second
 // that does not answer within five seconds has Err set. The error is that of
 // the context alone.
 func (f *FS) Status(ctx context.Context) ([]NamenodeStatus, error) {
-	eps := f.eps.configured(f.nconfigured)
+	return statusOfAll(ctx, f.eps.configured(f.nconfigured), f.caller, statusTime)
+}
+
+// QueryStatus is FS.Status without an FS: it opens no session, so it needs no
+// active namenode. One that does not answer within cfg.Timeout (0: five seconds)
+// has Err set. InvalidArgument: the configuration makes no sense.
+func QueryStatus(ctx context.Context, cfg Config) ([]NamenodeStatus, error) {
+	limit := cfg.Timeout
+	if limit <= 0 {
+		limit = statusTime
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	eps, err := newEndpoints(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer eps.close()
+	caller := &pb.Caller{User: cfg.User, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}
+	return statusOfAll(ctx, eps.configured(len(cfg.Namenodes)), caller, limit)
+}
+
+func statusOfAll(ctx context.Context, eps []*endpoint, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
 	out := make([]NamenodeStatus, len(eps))
 	var wg sync.WaitGroup
 	for i, ep := range eps {
-		wg.Go(func() { out[i] = f.statusOf(ctx, ep) })
+		wg.Go(func() { out[i] = askStatus(ctx, ep, caller, limit) })
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -31,13 +55,13 @@ func (f *FS) Status(ctx context.Context) ([]NamenodeStatus, error) {
 	return out, nil
 }
 
-func (f *FS) statusOf(ctx context.Context, ep *endpoint) NamenodeStatus {
+func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller, limit time.Duration) NamenodeStatus {
 	out := NamenodeStatus{Address: ep.address}
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	r := new(pb.StatusResponse)
 	// One that was down a moment ago is asked for real, not from memory.
-	err := ep.conn().Invoke(ctx, pb.Admin_Status_FullMethodName, &pb.StatusRequest{Caller: f.caller}, r, grpc.StaticMethod())
+	err := ep.conn().Invoke(ctx, pb.Admin_Status_FullMethodName, &pb.StatusRequest{Caller: caller}, r, grpc.StaticMethod())
 	if err != nil {
 		e, _ := answerOf(err)
 		out.Err = fserror.With(e, "status", ep.address)

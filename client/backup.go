@@ -16,8 +16,9 @@ import (
 // Backup writes into dir, on this machine, a folder from which a namenode can
 // be started: an image of one moment and, if the blocks are local to the
 // namenode, the blocks. dir must not exist, or be empty: Exists. It appears
-// whole, each file verified and on the disk, or not at all.
-func (a *Admin) Backup(ctx context.Context, dir string) (BackupResult, error) {
+// whole, each file verified and on the disk, or not at all. Each function in
+// progress is called often with what was received so far.
+func (a *Admin) Backup(ctx context.Context, dir string, progress ...func(BackupResult)) (BackupResult, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return BackupResult{}, fserror.Wrap(fserror.InvalidArgument, "backup", dir, err)
@@ -36,7 +37,7 @@ func (a *Admin) Backup(ctx context.Context, dir string) (BackupResult, error) {
 	if err != nil {
 		return BackupResult{}, localError(dir, err)
 	}
-	b := &backup{root: part, dirs: map[string]bool{part: true}}
+	b := &backup{root: part, dirs: map[string]bool{part: true}, progress: progress}
 	if err = b.receive(ctx, a.fs); err == nil {
 		err = b.publish(dir, parent)
 	}
@@ -54,6 +55,8 @@ type backup struct {
 	dirs   map[string]bool // those made, to be synced
 	result BackupResult
 
+	progress []func(BackupResult)
+
 	name string
 	file *os.File
 	buf  *bufio.Writer
@@ -66,6 +69,9 @@ func (b *backup) receive(ctx context.Context, f *FS) error {
 		return pb.NewAdminClient(ep.conn()).Backup(ctx, req)
 	}, func(m *pb.BackupResponse) (bool, error) {
 		err := b.take(m)
+		for _, f := range b.progress {
+			f(b.result)
+		}
 		return err == nil, err
 	})
 	switch {

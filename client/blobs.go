@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,14 +63,14 @@ func newBlobs(cfg *Config) *blobs {
 	return &blobs{client: &http.Client{Transport: t}, own: t}
 }
 
-// blobConn writes a body that is in memory with one system call a block,
-// where net/http would copy it through 32 KiB pieces.
+// blobConn writes a body that is in memory with few system calls, where net/http
+// would copy it through 32 KiB pieces.
 type blobConn struct{ *net.TCPConn }
 
 // ReadFrom implements io.ReaderFrom.
 func (c blobConn) ReadFrom(r io.Reader) (int64, error) {
 	if l, ok := r.(*io.LimitedReader); ok {
-		if body, ok := l.R.(*blobBody); ok && int64(body.Len()) <= l.N {
+		if body, ok := l.R.(*blobBody); ok && int64(len(body.left)) <= l.N {
 			n, err := body.WriteTo(c.TCPConn)
 			l.N -= n
 			return n, err
@@ -80,8 +79,40 @@ func (c blobConn) ReadFrom(r io.Reader) (int64, error) {
 	return c.TCPConn.ReadFrom(r)
 }
 
-// blobBody is a request body of bytes in memory.
-type blobBody struct{ bytes.Reader }
+// bodyPiece is how much of a body is written at once: on a slow link each piece
+// has to be through before the transfer counts as stalled.
+const bodyPiece = 256 << 10
+
+// blobBody is a request body of bytes in memory. It tells when some have moved.
+type blobBody struct {
+	left  []byte
+	moved func()
+}
+
+// Read implements io.Reader.
+func (b *blobBody) Read(p []byte) (int, error) {
+	b.moved() // what was read before is on its way
+	if len(b.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, b.left)
+	b.left = b.left[n:]
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo.
+func (b *blobBody) WriteTo(w io.Writer) (n int64, err error) {
+	for len(b.left) > 0 {
+		k, err := w.Write(b.left[:min(bodyPiece, len(b.left))])
+		n += int64(k)
+		b.left = b.left[k:]
+		if err != nil {
+			return n, err
+		}
+		b.moved()
+	}
+	return n, nil
+}
 
 // Close implements io.Closer.
 func (*blobBody) Close() error { return nil }
@@ -154,9 +185,7 @@ func (b *blobs) upload(ctx context.Context, url string, headers map[string]strin
 		return err
 	}
 	body := func() (io.ReadCloser, error) {
-		r := new(blobBody)
-		r.Reset(object)
-		return r, nil
+		return &blobBody{left: object, moved: w.moved}, nil
 	}
 	req.Body, _ = body()
 	req.GetBody = body

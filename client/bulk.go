@@ -21,6 +21,10 @@ const (
 	maxBatchBytes = 1 << 20
 	// batchesAhead is how many such calls are under way at once.
 	batchesAhead = 4
+	// batchCalls is how many files of all batches of an FS are under way at once:
+	// the namenode keeps the result of each until it is acknowledged, and those
+	// of a session are bounded (16,384).
+	batchCalls = 8 * maxBatch
 	// perFile is what a file takes in a message besides path and data.
 	perFile = 128
 )
@@ -96,6 +100,15 @@ func stops(err error) error {
 // write makes the files of one batch. What the namenode cannot take now is
 // sent again, under the same call ids, until the FS's Timeout.
 func (b *bulk) write(ctx context.Context, list []int) error {
+	n := int64(len(list))
+	if err := b.fs.batches.Acquire(ctx, n); err != nil {
+		err := contextError(ctx, "create", "", false)
+		for _, i := range list {
+			b.set(i, err)
+		}
+		return err
+	}
+	defer b.fs.batches.Release(n)
 	deadline := time.Now().Add(b.fs.cfg.Timeout)
 	req := new(pb.CreateManyRequest)
 	var which []int
@@ -154,7 +167,7 @@ func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []in
 			continue
 		}
 		e := wire.FromDetail(res.GetError())
-		if e.Kind == fserror.Retry && e.Reason == "tail budget" {
+		if e.Kind == fserror.Retry && e.Reason == tailBudget {
 			// No room in the namenode's memory: its bytes become a block.
 			b.set(i, b.fs.WriteFile(ctx, b.files[i].Path, b.files[i].Data, b.files[i].Options...))
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -44,19 +45,26 @@ type call struct {
 	op, path string
 	attempt  time.Duration // of one attempt; 0: the FS's default
 	mutates  bool          // a lost reply leaves its outcome unknown
-	// plainRetry hands an answer of kind Retry to the caller at once, who has
-	// another way. Not while the outcome of an earlier attempt is unknown.
-	plainRetry bool
-	w          *Writer // whose lease an answer renews
+	// tailToo hands the answer that there is no room in tails to the caller at
+	// once, who can make a block. Not while the outcome of an earlier attempt is
+	// unknown.
+	tailToo bool
+	w       *Writer // whose lease an answer renews
 
 	sent reading // when the attempt that was answered was sent
 	lost bool    // a reply was lost, and no later one told the outcome
+	// anyLost: a reply was lost, whatever came later. trailer is of the last one.
+	anyLost bool
+	trailer metadata.MD
 }
 
 // call sends req until there is an answer, the context ends, or the FS's
 // Timeout is over. A repetition is the same request with the same call id.
 // Errors are *fserror.Error with operation and path.
 func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) error {
+	if c.mutates && f.cache != nil {
+		defer func() { f.applyOwn(ctx, c.trailer, c.anyLost) }()
+	}
 	deadline := time.Now().Add(f.cfg.Timeout)
 	for n, hops, faults := 0, 0, 0; ; n++ {
 		if err := f.closedErr(); err != nil {
@@ -74,7 +82,7 @@ func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) er
 		}
 		e, answered := answerOf(err)
 		if !answered && reached {
-			c.lost = true
+			c.lost, c.anyLost = true, true
 		}
 		if ctx.Err() != nil {
 			return c.ended(ctx)
@@ -102,12 +110,13 @@ func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) er
 				delay = max(delay, min(e.RetryAfter, maxBackoff))
 			}
 		case e.Kind == fserror.Retry:
-			if c.plainRetry && !c.lost {
+			if c.tailToo && !c.lost && e.Reason == tailBudget {
 				return c.fail(e)
 			}
 			delay = max(delay, e.RetryAfter)
 		case e.Kind == fserror.Unavailable, e.Kind == fserror.Unknown:
 			c.lost = c.lost || e.Kind == fserror.Unknown
+			c.anyLost = c.anyLost || c.lost
 			f.eps.moveOn(ep, e.Active)
 		default:
 			c.lost = false
@@ -140,7 +149,7 @@ func (f *FS) send(ctx context.Context, c *call, ep *endpoint, method string, req
 		return true, ep.conn().Invoke(ctx, method, req, resp, grpc.StaticMethod())
 	}
 	var p peer.Peer
-	err = ep.conn().Invoke(ctx, method, req, resp, grpc.StaticMethod(), grpc.Peer(&p))
+	err = ep.conn().Invoke(ctx, method, req, resp, grpc.StaticMethod(), grpc.Peer(&p), grpc.Trailer(&c.trailer))
 	return p.Addr != nil, err
 }
 

@@ -48,6 +48,19 @@ type Config struct {
 	// this machine's name, this process.
 	Host string
 	PID  int64
+	// TTL is how long the leases of this session last without renewal before
+	// another client can take a file: its own soft limit. 0: the namenode's.
+	TTL time.Duration
+	// Cache keeps what is read of names, attributes and block lists, that a name
+	// is missing included, for as long as the namenode promises that it does not
+	// change: it asks for it back first. Stat, Lstat and Open of what is kept
+	// make no call, and are never out of date. For programs that live long and
+	// read the same things again; others' changes of what is kept wait for this
+	// process, for the namenode's cache term (10 s) at most if it is gone.
+	Cache bool
+	// CacheEntries and CacheBytes limit what is kept; 0: 10,000 and 64 MiB.
+	CacheEntries int
+	CacheBytes   int64
 	// TLS is nil for plain text.
 	TLS *tls.Config
 	// Timeout is how long a call is retried while no namenode answers; 0:

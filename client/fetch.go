@@ -108,8 +108,7 @@ func (r *Reader) evict(keep []blockstore.Key) {
 	}
 }
 
-// drop takes a block out of the list; its memory goes when nobody uses it. The
-// caller holds mu.
+// drop takes a block out of the list. The caller holds mu.
 func (r *Reader) drop(c *cached) {
 	if c.gone {
 		return
@@ -121,7 +120,6 @@ func (r *Reader) drop(c *cached) {
 			break
 		}
 	}
-	c.cancel()
 	r.recycle(c)
 }
 
@@ -132,7 +130,12 @@ func (r *Reader) release(c *cached) {
 	r.recycle(c)
 }
 
+// recycle breaks off the fetch of a dropped block that nobody waits for any
+// more, and takes its memory back once nobody uses it. The caller holds mu.
 func (r *Reader) recycle(c *cached) {
+	if c.gone && c.refs <= 1 {
+		c.cancel()
+	}
 	if c.gone && c.refs == 0 && c.buf != nil {
 		r.fs.blobs.put(c.buf)
 		c.buf = nil

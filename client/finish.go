@@ -181,7 +181,7 @@ func (w *Writer) sendClose(ctx context.Context, rest []byte) (lost bool, err err
 	}
 	defer w.fs.ids.end(req.Call)
 	req.Length = req.Offset + int64(len(rest))
-	c := call{op: "close", path: w.path, mutates: true, plainRetry: len(rest) > 0, w: w}
+	c := call{op: "close", path: w.path, mutates: true, tailToo: len(rest) > 0, w: w}
 	err = w.fs.call(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
 	return c.lost, err
 }
@@ -260,14 +260,14 @@ func (w *Writer) abandon(err error) {
 
 // recoverOwn recovers the file if it is still open as this Writer opened it.
 func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
-	req := &pb.GetFileRequest{Caller: w.fs.caller, Inode: w.key.inode, NoUrls: true, MaxBlocks: 1}
+	req := &pb.GetFileRequest{Caller: w.fs.caller, Inode: w.key.inode, Writer: w.id, NoUrls: true}
 	resp := new(pb.GetFileResponse)
 	err = w.fs.call(ctx, &call{op: "close", path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
+	if errors.Is(err, fserror.LeaseLost) {
+		return true, nil
+	}
 	if err != nil {
 		return !transient(err), err
-	}
-	if o := resp.GetAttr().GetOpen(); o == nil || o.GetEpoch() != w.key.epoch {
-		return true, nil
 	}
 	_, err = w.fs.recoverEpoch(ctx, resp.GetPath(), true, w.key.epoch)
 	return !transient(err), err

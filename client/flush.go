@@ -14,6 +14,7 @@ type tailPiece struct {
 	off  int64
 	data []byte
 	crc  uint32
+	lost bool // a reply was lost: it may be there, or still come to be
 }
 
 // flushRound is one flush under way, which any number of callers wait for.
@@ -132,10 +133,12 @@ func (w *Writer) flush(r *flushRound) error {
 }
 
 // appendTail sends one piece. refused means that the tails' budget is used up
-// and that it was not taken.
+// and that it was not taken. Once a reply was lost the piece is unsure until it
+// is known to be there, or is one that is never taken: a refusal for now tells
+// nothing of an attempt that is still on its way.
 func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
 	req := &pb.AppendTailRequest{Writer: w.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
-	c := call{op: "flush", path: w.path, mutates: true, plainRetry: true, w: w}
+	c := call{op: "flush", path: w.path, mutates: true, tailToo: !p.lost, w: w}
 	end := p.off + int64(len(p.data))
 	err = w.fs.call(w.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
 	var e *fserror.Error
@@ -148,7 +151,8 @@ func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
 		w.durable, w.unsure = end, nil
 		return false, nil
 	}
-	if !c.lost {
+	p.lost = p.lost || c.anyLost
+	if !p.lost || fserror.KindOf(err) == fserror.TooLarge {
 		w.unsure = nil
 		if tailRefused(err) {
 			return true, nil

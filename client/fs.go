@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fspath"
@@ -55,6 +56,10 @@ type FS struct {
 	resend    bool   // the namenode wants the set
 	jeopardy  bool   // the lease is past its soft limit, and said so
 
+	cache   *readCache          // nil: nothing is kept
+	keeper  keeper              // of granted leases
+	batches *semaphore.Weighted // of files in WriteFiles
+
 	stats counters
 }
 
@@ -93,13 +98,16 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	_, _ = rand.Read(session) // never fails
 	f := &FS{
 		cfg: cfg, nconfigured: len(cfg.Namenodes), eps: eps,
-		caller:      &pb.Caller{User: cfg.User, Client: cfg.Client, Session: session, Host: cfg.Host, Pid: cfg.PID},
+		caller:      &pb.Caller{User: cfg.User, Client: cfg.Client, Session: session, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
 		ids:         newCallIDs(session),
 		blobs:       newBlobs(&cfg),
 		attemptTime: min(max(cfg.Timeout/4, time.Second), 15*time.Second),
 		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
 		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
 	}
+	f.keeper = keeper{f: f, wake: make(chan struct{}, 1)}
+	f.cache = newReadCache(&cfg)
+	f.batches = semaphore.NewWeighted(batchCalls)
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.renewCtx, f.stopRenew = context.WithCancel(f.ctx)
 	f.wg.Go(f.keepSession)
@@ -187,6 +195,9 @@ func (f *FS) shutdown() {
 	f.wg.Wait()
 	f.background.Wait()
 	f.blobs.close()
+	if f.cache != nil {
+		f.cache.Close()
+	}
 }
 
 // closedErr refuses calls after the last one of Close.
@@ -208,8 +219,9 @@ func (f *FS) goRun(fn func()) bool {
 	return true
 }
 
-// Session is the id of this session, hexadecimal, as listings of leases show it.
-func (f *FS) Session() string { return hex.EncodeToString(f.caller.Session) }
+// Session is the name of this session, hexadecimal, as listings of leases show
+// it. (Its id is a secret of this process.)
+func (f *FS) Session() string { return hex.EncodeToString(pb.SessionName(f.caller.Session)) }
 
 // ClientName is the name under which others see this client.
 func (f *FS) ClientName() string { return f.cfg.Client }

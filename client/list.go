@@ -207,6 +207,8 @@ func leaseOf(l *pb.Lease) *Lease {
 		ID: l.GetId(), Holder: holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
 		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
 		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
+		Granted: l.GetGranted(), TTL: ms(l.GetTtlMs()), Remaining: ms(l.GetRemainingMs()), AttachedCount: l.GetAttachedCount(),
+		Waiting: l.GetWaiting(), Overdue: ms(l.GetOverdueMs()), Ending: l.GetEnding(),
 	}
 	for _, e := range l.GetFiles() {
 		out.Files = append(out.Files, LeaseFile{Path: e.GetPath(), Inode: e.GetInode(), Epoch: e.GetEpoch()})

@@ -14,7 +14,7 @@ import (
 const waitSlice = 20 * time.Second
 
 // Create makes a new file and opens it for write. Options: WithMode,
-// WithOverwrite, WithSteal, WithParents, WithMTime. Exists if the path is
+// WithOverwrite, WithSteal, WithParents, WithMTime, WithLease. Exists if the path is
 // taken, Held if another has the file to be overwritten. The context governs
 // the call, not the Writer.
 func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
@@ -40,7 +40,7 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 func (f *FS) createRequest(path string, o *openOptions) *pb.CreateRequest {
 	req := &pb.CreateRequest{
 		Caller: f.caller, Path: path, Mode: modeToWire(o.mode), HasMode: o.hasMode,
-		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents,
+		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
 	}
 	if !o.mtime.IsZero() {
 		req.MtimeUnixMs = o.mtime.UnixMilli()
@@ -117,7 +117,7 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
 	req.Call = f.ids.begin()
 	defer f.ids.end(req.Call)
-	c := call{op: "create", path: path, mutates: true, plainRetry: len(data) > 0}
+	c := call{op: "create", path: path, mutates: true, tailToo: len(data) > 0}
 	err = f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, new(pb.OpenResponse))
 	if len(data) > 0 && tailRefused(err) {
 		return f.writeLarge(ctx, path, data, opts) // as a block
@@ -146,8 +146,8 @@ func (f *FS) writeLarge(ctx context.Context, path string, data []byte, opts []Op
 
 // CloseFile completes a file that an earlier process of the same user and
 // client name left open, and returns its length in bytes. Held if another
-// client has it, or that process still lives; InvalidArgument or NotFound as
-// the namenode says if it is not open or not there.
+// client has it, or that process still lives. A file that is closed already is
+// no error; NotFound if there is none.
 func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err error) {
 	path, err = clean("close", path)
 	if err != nil {
@@ -182,15 +182,17 @@ func (f *FS) recoverEpoch(ctx context.Context, path string, force bool, epoch ui
 	return RecoverResult{WasOpen: resp.GetWasOpen(), Length: resp.GetLength(), Epoch: resp.GetEpoch()}, nil
 }
 
+// tailBudget is the reason of a Retry that says that the namenode's memory for
+// tails is used up.
+const tailBudget = "tail budget"
+
 // tailRefused reports whether the namenode has no room for bytes in a tail, so
-// that they have to become a block.
+// that they have to become a block. Where nothing is taken on at all (overload,
+// a full disk) a block would be no better.
 func tailRefused(err error) bool {
-	if err == nil {
+	var e *fserror.Error
+	if !errors.As(err, &e) {
 		return false
 	}
-	switch fserror.KindOf(err) {
-	case fserror.Retry, fserror.NoSpace, fserror.TooLarge:
-		return true
-	}
-	return false
+	return e.Kind == fserror.TooLarge || e.Kind == fserror.Retry && e.Reason == tailBudget
 }

@@ -20,6 +20,7 @@ type openOptions struct {
 	expected  int64
 	hasLength bool
 	wait      time.Duration
+	lease     LeaseID
 }
 
 func gather(opts []OpenOption) openOptions {
@@ -63,3 +64,7 @@ func WithCreate() OpenOption { return func(o *openOptions) { o.create = true } }
 
 // WithWait lets Append wait up to d for a holder to finish or to lapse.
 func WithWait(d time.Duration) OpenOption { return func(o *openOptions) { o.wait = d } }
+
+// WithLease attaches a file that is made to a granted lease: it is deleted when
+// the lease ends.
+func WithLease(id LeaseID) OpenOption { return func(o *openOptions) { o.lease = id } }

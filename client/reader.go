@@ -49,7 +49,7 @@ func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, at, err := f.getFile(ctx, "open", path, &pb.GetFileRequest{Path: path})
+	resp, at, err := f.keptFile(ctx, "open", path)
 	if err != nil {
 		return nil, err
 	}
@@ -164,21 +164,23 @@ func (r *Reader) Refresh(ctx context.Context) error {
 const minPoll = 200 * time.Millisecond
 
 // WaitBeyond waits until the file is longer than n bytes, or nobody has it
-// open for write any more, or the context ends. It refreshes the Reader; open
-// tells whether more may come.
+// open for write any more, or the context ends; also until it is shorter than n
+// if the Reader has seen that many: it was truncated. It refreshes the Reader;
+// open tells whether more may come.
 func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(r.closedErr("wait")) })()
+	seen := r.Length() >= n
 	for {
 		began := time.Now()
-		req := &pb.GetFileRequest{Inode: r.inode, Offset: n, WaitBeyond: n, WaitMs: waitSlice.Milliseconds()}
+		req := &pb.GetFileRequest{Inode: r.inode, Offset: n, WaitBeyond: n, OrBelow: seen, WaitMs: waitSlice.Milliseconds()}
 		resp, at, err := r.fs.getFile(ctx, "wait", r.path, req)
 		if err != nil {
 			return 0, false, err
 		}
 		length, open = resp.GetAttr().GetLength(), resp.GetAttr().GetOpen() != nil
-		if length > n || !open {
+		if length > n || !open || seen && length < n {
 			return length, open, r.take(resp, at, n)
 		}
 		if time.Since(began) < minPoll && !sleep(ctx, ctx, minPoll) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasefs/leasefs/client/leasecache"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -23,6 +24,13 @@ type line struct {
 	mu      sync.Mutex
 	seq     uint64
 	waiting map[uint64]chan renewal
+
+	// Of the read cache: its last renewal, and what is to be acknowledged.
+	terms    chan bool // has an element when a renewal was answered: granted?
+	termSeq  uint64
+	termSent leasecache.Reading
+	ackSeq   uint64
+	acking   bool
 }
 
 // renewal is the answer to one: either of the two is set.
@@ -75,13 +83,17 @@ func fatal(k fserror.Kind) bool {
 func (f *FS) runSession(ep *endpoint) (welcomed bool, err error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
+	if f.cache != nil {
+		f.cache.Disconnected() // the namenode takes a new stream to mean that nothing is kept
+		defer f.cache.Disconnected()
+	}
 	impatient := time.AfterFunc(f.attemptTime, cancel)
 	defer impatient.Stop()
 	stream, err := pb.NewNamenodeClient(ep.conn()).Session(ctx)
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: f.caller}}}); err != nil {
+	if err := stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: f.caller, Cache: f.cache != nil}}}); err != nil {
 		_, err = stream.Recv() // it knows why
 		return false, err
 	}
@@ -102,8 +114,12 @@ func (f *FS) runSession(ep *endpoint) (welcomed bool, err error) {
 	if old := f.welcome.Load(); old != nil && old.GetNamespaceId() != w.GetNamespaceId() {
 		return false, fserror.New(fserror.Unavailable, "connect", "", "%s serves namespace %s, this session belongs to %s", ep.address, w.GetNamespaceId(), old.GetNamespaceId())
 	}
-	l := &line{ep: ep, stream: stream, cancel: cancel, gone: make(chan struct{}), waiting: make(map[uint64]chan renewal)}
+	l := &line{ep: ep, stream: stream, cancel: cancel, gone: make(chan struct{}), waiting: make(map[uint64]chan renewal), terms: make(chan bool, 1)}
 	defer close(l.gone)
+	if term := ms(w.GetCacheTermMs()); f.cache != nil && term > 0 {
+		f.cache.Connected(w.GetCacheBase())
+		f.goRun(func() { f.cacheLoop(l, term) })
+	}
 	f.greet(w)
 	f.line.Store(l)
 	defer f.line.CompareAndSwap(l, nil)
@@ -113,6 +129,7 @@ func (f *FS) runSession(ep *endpoint) (welcomed bool, err error) {
 			return true, err
 		}
 		switch {
+		case f.cacheMessage(l, m):
 		case m.GetRenewed() != nil:
 			if r := m.GetRenewed(); !l.deliver(r) {
 				f.lostFiles(r) // unasked: something was lost just now

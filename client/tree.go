@@ -42,6 +42,18 @@ func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents b
 // empty directory there is replaced; else Exists. Open files go on under their
 // new name. InvalidArgument: a directory into itself.
 func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error {
+	return f.rename(ctx, from, to, overwrite, false)
+}
+
+// Publish is Rename of a file that also takes it from the granted lease that it
+// is attached to, in one: so a file made under a temporary name, to be deleted
+// should its maker die, appears whole and stays. NotFound if its lease has
+// ended.
+func (f *FS) Publish(ctx context.Context, from, to string, overwrite bool) error {
+	return f.rename(ctx, from, to, overwrite, true)
+}
+
+func (f *FS) rename(ctx context.Context, from, to string, overwrite, detach bool) error {
 	from, err := clean("rename", from)
 	if err != nil {
 		return err
@@ -52,7 +64,7 @@ func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error 
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.caller, From: from, To: to, Overwrite: overwrite})
+		&pb.RenameRequest{Call: id, Caller: f.caller, From: from, To: to, Overwrite: overwrite, Detach: detach})
 }
 
 // Remove removes a file, a symbolic link or an empty directory. NotFound,
@@ -180,10 +192,13 @@ func (f *FS) stat(ctx context.Context, op, path string, follow bool) (*FileInfo,
 	if err != nil {
 		return nil, err
 	}
-	resp := new(pb.StatResponse)
-	err = f.call(ctx, &call{op: op, path: path}, pb.Namenode_Stat_FullMethodName, &pb.StatRequest{Caller: f.caller, Path: path, Follow: follow}, resp)
+	k := readKey{kind: readLstat, path: path}
+	if follow {
+		k.kind = readStat
+	}
+	attr, err := f.keptStat(ctx, op, path, k)
 	if err != nil {
 		return nil, err
 	}
-	return fileInfo(path, resp.GetAttr()), nil
+	return fileInfo(path, attr), nil
 }

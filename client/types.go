@@ -23,6 +23,7 @@ type FileInfo struct {
 	Entries    uint64    // of a directory: how many names
 	Blocks     uint64    // of a file
 	TailLength int64     // of a file: bytes after its last block
+	Lease      LeaseID   // the granted lease that a file is attached to; 0: none
 
 	mode  fs.FileMode
 	mtime time.Time
@@ -79,7 +80,7 @@ func (i *FileInfo) String() string { return fs.FormatFileInfo(i) }
 func fileInfo(path string, a *pb.Attr) *FileInfo {
 	i := &FileInfo{
 		Path: path, Inode: a.GetInode(), User: a.GetUser(), Group: a.GetGroup(), Length: a.GetLength(),
-		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(),
+		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(), Lease: LeaseID(a.GetLease()),
 		mode: modeFromWire(a.GetMode(), a.GetType()), mtime: time.UnixMilli(a.GetMtimeUnixMs()),
 	}
 	if o := a.GetOpen(); o != nil {
@@ -158,7 +159,7 @@ type LeaseFilter struct {
 	Holder  string // a client name, or a session (hexadecimal)
 	Expired bool   // only those past the soft limit
 	Lease   string // only the lease with this id
-	Path    string // only the lease that holds this path
+	Path    string // only the lease that holds this path, or that it is attached to
 }
 
 // Lease is one lease as the namenode shows it.
@@ -171,7 +172,15 @@ type Lease struct {
 	Connected   bool        // its session has a stream to the namenode
 	Files       []LeaseFile // at most 1,000
 	FileCount   uint64
-	Attached    []string // paths deleted when the lease ends
+	Attached    []string // of a granted lease: paths deleted when it ends; at most 1,000
+
+	Granted       bool          // it was granted, with a time to live of its own; it holds no files open
+	TTL           time.Duration // of a granted lease
+	Remaining     time.Duration // of its time to live; else until others can take its files
+	AttachedCount uint64        // of a granted lease
+	Waiting       uint32        // writers that wait for its files
+	Overdue       time.Duration // past its time to live, or its hard limit
+	Ending        bool          // its end has begun
 }
 
 // LeaseFile is a file that a lease holds open for write.

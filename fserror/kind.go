@@ -69,6 +69,8 @@ const (
 	Closed
 	// Unknown: the outcome of the call is not known (a lost reply, time over).
 	Unknown
+	// TooOld: what was asked for is not kept any more; begin anew.
+	TooOld
 
 	// Kinds is how many there are.
 	Kinds
@@ -125,6 +127,7 @@ var table = [Kinds]row{
 	Unsupported:     {"UNSUPPORTED", codes.Unimplemented, syscall.EOPNOTSUPP, ExitFailure},
 	Closed:          {"CLOSED", codes.FailedPrecondition, syscall.EBADF, ExitFailure},
 	Unknown:         {"UNKNOWN", codes.Unknown, syscall.EIO, ExitFailure},
+	TooOld:          {"TOO_OLD", codes.OutOfRange, syscall.ESTALE, ExitFailure},
 }
 
 // valid reports whether k is one of the list; what comes from the wire may not be.

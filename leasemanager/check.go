@@ -13,7 +13,9 @@ func (m *Manager) Check() []string {
 	defer m.mu.Unlock()
 	c := checker{m: m, files: map[*session]int{}, others: map[*session]int{}, endings: map[*session]int{}}
 	c.leases()
+	c.granted()
 	c.inodes()
+	c.ages()
 	c.sessions()
 	return c.wrong
 }
@@ -34,13 +36,15 @@ func (c *checker) bad(ok bool, format string, args ...any) {
 // leases checks that ids, order and ending have the same leases, once each.
 func (c *checker) leases() {
 	m := c.m
-	c.bad(m.ids.Len() == m.order.Len()+m.ending.Len(),
-		"%d leases by id, %d in the order, %d ending", m.ids.Len(), m.order.Len(), m.ending.Len())
+	granted := m.deadlines.Len() + m.over.Len()
+	c.bad(m.ids.Len() == m.order.Len()+m.ending.Len()+granted,
+		"%d leases by id, %d in the order, %d ending, %d granted", m.ids.Len(), m.order.Len(), m.ending.Len(), granted)
 	m.ids.Ascend(func(it item) bool {
 		c.bad(it.id == it.l.id && it.id <= m.nextID, "lease %d: is listed as %d", it.l.id, it.id)
+		c.bad((it.id < FirstSessionLease) == (it.l.kind == KindGranted), "lease %d: its kind is %d", it.id, it.l.kind)
 		return true
 	})
-	c.tree(m.order, false)
+	c.tree(m.order.BTreeG, false)
 	c.tree(m.ending, true)
 	c.bad(m.lapsing == c.lapsing, "%d lapsing leases counted as %d", c.lapsing, m.lapsing)
 }
@@ -72,6 +76,49 @@ func (c *checker) tree(t *btree.BTreeG[item], ending bool) {
 		for i, f := range l.files {
 			c.bad(f.l == l && f.pos == i && m.inodes[f.inode] == f, "inode %d: is in lease %d, not the other way", f.inode, it.id)
 		}
+		return true
+	})
+}
+
+// granted checks that directory, deadlines and over have the same leases.
+func (c *checker) granted() {
+	m := c.m
+	n := 0
+	m.grants.all(func(l *lease) {
+		n++
+		in, out := m.deadlines.BTreeG, m.over
+		if l.out {
+			in, out = out, in
+		}
+		c.bad(in.Has(item{stamp: l.key, id: l.id}) && !out.Has(item{stamp: l.key, id: l.id}), "granted lease %d: is in the wrong tree", l.id)
+		c.bad(l.key <= m.deadline(l), "granted lease %d: its key %v is later than its deadline %v", l.id, l.key, m.deadline(l))
+		c.bad(l.has(flagEnding) == l.out, "granted lease %d: ending is %v, handed out is %v", l.id, l.has(flagEnding), l.out)
+		c.bad(m.ids.Has(item{id: l.id}) && l.session == grantKey(l.id), "granted lease %d: not found by id", l.id)
+	})
+	c.bad(n == m.deadlines.Len()+m.over.Len(), "%d granted leases, %d in order and %d ending", n, m.deadlines.Len(), m.over.Len())
+}
+
+// ages checks that each lease is looked at, and each age that is journalled.
+func (c *checker) ages() {
+	m := c.m
+	numbers := map[uint64]AgeKey{}
+	m.looks.Ascend(func(k look) bool {
+		c.bad(k.n <= m.lookedAt && numbers[k.n] == AgeKey{}, "%+v: is looked at twice", k.key)
+		numbers[k.n] = k.key
+		return true
+	})
+	for key, t := range m.told {
+		c.bad(t.look != 0 && numbers[t.look] == key, "%+v: has a journalled age that is never looked at", key)
+		l := m.named(key)
+		c.bad(l == nil || l.look == 0 || l.look == t.look, "%+v: has two entries", key)
+	}
+	m.ids.Ascend(func(it item) bool {
+		l := it.l
+		if l.kind == KindLapsing && l.look == 0 || l.kind != KindGranted && len(l.files) == 0 {
+			return true // put back with several files; or handed out
+		}
+		key := keyOf(l)
+		c.bad(key == AgeKey{} || numbers[l.look] == key, "lease %d: its age is never looked at", it.id)
 		return true
 	})
 }

@@ -15,20 +15,27 @@
 // file that its session lists no more and did not close is moved to a lease of
 // its own (kind [KindLapsing]) that the session's renewals do not reach.
 //
+// Besides, anybody can be granted a lease with a TTL of its own (kind
+// [KindGranted]), which files are attached to: see below.
+//
 // # Limits
 //
 // Only [clock.Clock.Mono] counts; the time of day may be moved at will.
-// Strictly later than a limit is past it, equal is not. A stamp has room for 36
+// Strictly later than a limit is past it, equal is not. A stamp has room for 35
 // years since the clock's beginning.
 //
-//   - Soft limit (60 s): past it another client that asks gets the file.
-//   - Hard limit (20 min): past it the monitor ends the lease unasked.
+//   - Soft limit (60 s): past it another client that asks gets the file. A
+//     session may have its own ([Holder].TTL), and with it its own renewal
+//     period. The caller refuses one above the hard limit; one that comes all
+//     the same is taken for the hard limit.
+//   - Hard limit (20 min): past it the monitor ends the lease unasked. It is the
+//     same for all sessions.
 //   - Renewal period: half of the smaller limit, less jitter. A lease missed a
 //     renewal when it is idle for more than 1.5 periods: then a new session of
 //     the same user and client name need not wait for the soft limit.
 //
-// The stamp that counts is the later of the last renewal and the last
-// activation or end of safe mode. In safe mode ([Manager.Suspend]) nothing is
+// The stamp that counts is the later of the last renewal and the last end of
+// safe mode; after an activation, see "Ages". In safe mode ([Manager.Suspend]) nothing is
 // past a limit, nothing is takeable, and renewals go on. The holder's own
 // deadline counts from before it sent, so it is always the earlier one.
 //
@@ -74,24 +81,55 @@
 // put back by [Manager.NotEnded]. While it is ending its files can be taken by
 // others and closed; its session can open others under a new lease.
 //
+// # Granted leases
+//
+// They are etcd's kind: a TTL, kept alive by [Manager.KeepAlive], ended by a
+// record because somebody revoked the lease or because its TTL passed. The tree
+// has their ids, TTLs, holders and attached files; the Manager has deadlines.
+// They are ordered as the others are, by a lower bound of the deadline, and a
+// keep-alive is as cheap as a renewal. [Manager.ExpireGranted] begins the end of
+// those past their TTL; the caller writes the record and calls
+// [Manager.Revoke], or [Manager.NotExpired]. Their ids are below
+// [FirstSessionLease], all others from there on, so that one list has both.
+//
+// # Ages
+//
+// A namenode that takes over must neither let a dead holder begin anew (restarts
+// in a row would keep it alive) nor evict a live one that could not renew
+// meanwhile. So the active journals how long leases are idle that missed a
+// renewal ([Manager.CheckAges], [Manager.AgesJournalled]), and 0 when such a
+// lease was renewed, or is gone. After [Manager.Rebuild]
+//
+//	deadline = activation + max(limit - journalled age, a renewal period)
+//
+// for the soft and for the hard limit; the period of a granted lease is a third
+// of its TTL, and it missed a renewal when it is idle for half of it. A lease of
+// which the journal knows an age ends later than its own time by at most one
+// checkpoint interval (Config.AgeEvery, or a quarter of its limit) an
+// activation, or when the renewal period after the last activation is over.
+//
+// An age of a file or of a granted lease goes with it, here and in the tree. Of
+// a session that is gone CheckAges gives 0, so that the tree forgets it.
+//
+// Which leases missed a renewal is not seen in the order, whose keys are old on
+// purpose. Each lease has an entry in a second tree, by the time when its age is
+// to be looked at: 1.5 renewal periods after the stamp that was seen last. So a
+// lease that is renewed costs one look in that time, and nothing a renewal.
+//
 // # Concurrency
 //
-// All methods are safe for concurrent use. The caller must call Open and Close
-// in the order in which the records were applied; with no lock of its own held
-// it may call the rest at any time. The Manager calls nobody but its clock,
-// its jitter, and the sequence given to Rebuild (which must not call back).
+// All methods are safe for concurrent use. The caller must call Open, Close,
+// Grant, Revoke and AgesJournalled in the order in which the records were
+// applied; with no lock of its own held it may call the rest at any time. The
+// Manager calls nobody but its clock, its jitter, and what is given to Rebuild
+// (which must not call back).
 //
 // # Memory
 //
-// About 540 bytes a lease with one file, 130 bytes each file more (the files
-// index included). Nothing is kept of a session that has neither a stream nor a
-// file.
-//
-// # Not here yet
-//
-// Granted leases with limits of their own, attached files, the journalled age
-// of idle leases, and cache leases. Their places: [Kind], the limits method of
-// a lease, [Info].Attached, and Rebuild.
+// About 680 bytes a lease with one file, 130 bytes each file more (the files
+// index included), 470 bytes a granted lease. Nothing is kept of a session that
+// has neither a stream nor a file, but for up to 1.5 renewal periods an entry of
+// some 60 bytes of when to look at its age.
 //
 // Sources: HDFS LeaseManager (the two limits, one lease a holder, the bounded
 // monitor), Chubby (sessions, jeopardy, a grantor's end later than a holder's),

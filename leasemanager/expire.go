@@ -1,6 +1,10 @@
 package leasemanager
 
-import "time"
+import (
+	"time"
+
+	"github.com/google/btree"
+)
 
 const (
 	// endFiles is how many files of a lease one Ending has at most.
@@ -11,7 +15,7 @@ const (
 	lookPerLease = 4
 	lookAtLeast  = 64
 
-	maxSleep = time.Minute
+	maxSleep = time.Second
 	// failedSleep is the pause before leases are tried again whose records
 	// could not be written, endingSleep before those that are being ended are
 	// looked at again.
@@ -19,49 +23,27 @@ const (
 	endingSleep = 100 * time.Millisecond
 )
 
-// Sleep is how long the monitor may sleep before it calls Expire: until the next
-// lease can be past its hard limit. 0 if there is something to do at once; at
-// most a minute and at most the hard limit, so that a lease that comes
-// meanwhile is not overslept; a second if all that is to do is to try again
-// what failed.
+// Sleep is how long the monitor may sleep before it calls Expire and
+// ExpireGranted: until the next lease can be past its hard limit or TTL. 0 if
+// there is something to do at once; at most a second and at most the hard limit,
+// so that a lease that comes meanwhile is not overslept for long; a second if
+// all that is to do is to try again what failed.
 func (m *Manager) Sleep() time.Duration {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	_, hard := m.limits(nil)
-	sleep := min(maxSleep, hard)
+	sleep := min(maxSleep, m.cfg.Hard)
 	if m.safeMode {
 		return sleep + 1
 	}
 	if len(m.portions) > 0 {
 		return 0
 	}
-	if m.ending.Len() > 0 {
+	if m.ending.Len() > 0 || m.over.Len() > 0 {
 		sleep = min(sleep, endingSleep)
 	}
-	due := func(key time.Duration) time.Duration { return max(hard-(now-key), -1) }
-	if it, ok := m.after(m.cursor); ok {
-		sleep = min(sleep, due(it.stamp))
-	}
-	if it, ok := m.order.Min(); ok && !byStamp(m.cursor, it) {
-		// Behind the cursor: tried in this walk, and put back.
-		if d := due(it.stamp); d < 0 {
-			sleep = min(sleep, failedSleep)
-		} else {
-			sleep = min(sleep, d)
-		}
-	}
+	sleep = min(sleep, m.order.due(now, m.cfg.Hard), m.deadlines.due(now, 0))
 	return sleep + 1 // strictly later than the limit
-}
-
-// after returns the first lease in the order after the cursor.
-func (m *Manager) after(cursor item) (next item, ok bool) {
-	pivot := item{stamp: cursor.stamp, id: cursor.id + 1}
-	m.order.AscendGreaterOrEqual(pivot, func(it item) bool {
-		next, ok = it, true
-		return false
-	})
-	return next, ok
 }
 
 // Expire begins the end of leases that are past their hard limit: at most n of
@@ -69,19 +51,18 @@ func (m *Manager) after(cursor item) (next item, ok bool) {
 // the call before stopped. From then on they cannot be renewed. For each one
 // returned the caller closes the files by a record, calls Close for them when it
 // is applied, and then Ended; or NotEnded if that could not be done. Nil if there
-// is nothing to do.
+// is nothing to do. Granted leases are for ExpireGranted.
 func (m *Manager) Expire(n int) []Ending {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.safeMode {
 		return nil
 	}
-	begin := m.cfg.Clock.Mono()
-	inTime := func() bool { return m.cfg.Clock.Mono()-begin <= m.cfg.Slice }
+	begin := m.now()
 	var out []Ending
 
 	// Half of the room for the next files of leases that have many.
-	for len(m.portions) > 0 && len(out) < (n+1)/2 && inTime() {
+	for len(m.portions) > 0 && len(out) < (n+1)/2 && m.inTime(begin) {
 		l := m.portions[0]
 		m.portions[0] = nil
 		m.portions = m.portions[1:]
@@ -89,36 +70,86 @@ func (m *Manager) Expire(n int) []Ending {
 			out = append(out, handOut(l))
 		}
 	}
-
-	if m.walked {
-		m.cursor, m.walked = item{}, false
-	}
-	for looks := 0; looks < lookAtLeast+lookPerLease*n && inTime(); looks++ {
-		it, ok := m.after(m.cursor)
-		if _, hard := m.limits(it.l); !ok || begin-it.stamp <= hard {
-			m.walked = true
-			break
+	m.walk(&m.order, begin, m.cfg.Hard, n-len(out), func(it item) bool {
+		if !m.end(it, begin) {
+			return false
 		}
-		if len(out) >= n {
-			break
-		}
-		m.cursor = item{stamp: it.stamp, id: it.id}
-		if m.end(it, begin) {
-			out = append(out, handOut(it.l))
-		}
-	}
+		out = append(out, handOut(it.l))
+		return true
+	})
 	return out
+}
+
+// inTime reports whether a pass that began then may go on.
+func (m *Manager) inTime(begin time.Duration) bool { return m.now()-begin <= m.cfg.Slice }
+
+// order is a tree of leases, with a walk through it from pass to pass.
+type order struct {
+	*btree.BTreeG[item]
+	cursor item // the last lease tried
+	walked bool // the walk came to the end: the next starts anew
+}
+
+func newOrder() order { return order{BTreeG: btree.NewG(32, byStamp)} }
+
+// next returns the first lease behind the cursor.
+func (o *order) next() (next item, ok bool) {
+	pivot := item{stamp: o.cursor.stamp, id: o.cursor.id + 1}
+	o.AscendGreaterOrEqual(pivot, func(it item) bool {
+		next, ok = it, true
+		return false
+	})
+	return next, ok
+}
+
+// due is how long until a lease can be past the limit; below 0 if one can be now.
+func (o *order) due(now, limit time.Duration) time.Duration {
+	sleep := maxSleep
+	until := func(it item) time.Duration { return max(limit-(now-it.stamp), -1) }
+	if it, ok := o.next(); ok {
+		sleep = min(sleep, until(it))
+	}
+	if it, ok := o.Min(); ok && !byStamp(o.cursor, it) {
+		// Behind the cursor: tried in this walk, and put back.
+		if d := until(it); d < 0 {
+			sleep = min(sleep, failedSleep)
+		} else {
+			sleep = min(sleep, d)
+		}
+	}
+	return sleep
+}
+
+// walk goes on through the leases that may be past the limit, until n of them
+// could be ended.
+func (m *Manager) walk(o *order, begin, limit time.Duration, n int, end func(item) bool) {
+	if o.walked {
+		o.cursor, o.walked = item{}, false
+	}
+	for looks := 0; looks < lookAtLeast+lookPerLease*n && m.inTime(begin); looks++ {
+		it, ok := o.next()
+		if !ok || begin-it.stamp <= limit {
+			o.walked = true
+			break
+		}
+		if n <= 0 {
+			break
+		}
+		o.cursor = item{stamp: it.stamp, id: it.id}
+		if end(it) {
+			n--
+		}
+	}
 }
 
 // end sets the lease's ending bit, or puts it back under its true stamp if it was
 // renewed.
 func (m *Manager) end(it item, now time.Duration) bool {
 	l := it.l
-	_, hard := m.limits(l)
 	for {
 		w := l.word.Load()
-		stamp := max(time.Duration(w>>stampShift), m.floor) //nolint:gosec // was a duration
-		expired := now-stamp > hard
+		stamp := max(stampOf(w), m.floor)
+		expired := now-stamp > m.cfg.Hard
 		if expired && !l.word.CompareAndSwap(w, w|flagEnding) {
 			continue
 		}

@@ -12,31 +12,43 @@ import (
 // Manager is the table of leases of one active namenode. See the package
 // comment for its rules. All methods are safe for concurrent use.
 type Manager struct {
-	cfg        Config
-	renewEvery time.Duration
+	cfg Config
 
 	// mu guards everything below, but for what directory and lease say.
 	mu       sync.RWMutex
 	inodes   map[uint64]*file
-	order    *btree.BTreeG[item] // leases that have files and are not ending
+	order    order               // leases that have files and are not ending
 	ending   *btree.BTreeG[item] // leases that are ending
-	ids      *btree.BTreeG[item] // both, by id
+	ids      *btree.BTreeG[item] // both, and granted ones, by id
+	portions []*lease            // ending leases of which the next files are to be handed out
 	nextID   uint64
 	nextSeq  uint64
 	pass     uint64
-	floor    time.Duration // no stamp counts as earlier: the last activation or end of safe mode
 	safeMode bool
+	// No stamp counts as earlier than the floor: the last end of safe mode.
+	// activated is the last activation.
+	floor, activated time.Duration
 
-	// Expire's walk through the order.
-	cursor   item     // the last lease tried
-	walked   bool     // the walk came to the end: the next starts anew
-	portions []*lease // ending leases of which the next files are to be handed out
+	deadlines order               // granted leases that are not ending, by deadline
+	over      *btree.BTreeG[item] // granted leases that are ending
+
+	looks    *btree.BTreeG[look] // when to look at the age of which lease
+	told     map[AgeKey]*told    // the ages that are journalled
+	lookedAt uint64              // the number of the last entry of looks
 
 	sessions, connected, lapsing int
 	expired, notEnded            uint64
+	grantedExpired               uint64
 
-	dir directory
+	dir    directory
+	grants directory // granted leases, see grantKey
 }
+
+// origin is what the times in here are ahead of the clock's, so that a lease can
+// have a stamp from before the clock's beginning.
+const origin = 365 * 24 * time.Hour
+
+func (m *Manager) now() time.Duration { return m.cfg.Clock.Mono() + origin }
 
 // New returns an empty Manager.
 func New(c Config) *Manager {
@@ -49,8 +61,11 @@ func New(c Config) *Manager {
 	if c.Slice <= 0 {
 		c.Slice = DefaultSlice
 	}
-	m := &Manager{cfg: c, renewEvery: min(c.Soft, c.Hard) / 2}
-	m.dir.seed = maphash.MakeSeed()
+	if c.AgeEvery <= 0 {
+		c.AgeEvery = DefaultAgeEvery
+	}
+	m := &Manager{cfg: c, nextID: FirstSessionLease - 1}
+	m.dir.seed, m.grants.seed = maphash.MakeSeed(), maphash.MakeSeed()
 	m.clear()
 	return m
 }
@@ -58,25 +73,46 @@ func New(c Config) *Manager {
 // clear forgets all files and leases.
 func (m *Manager) clear() {
 	m.inodes = make(map[uint64]*file)
-	m.order = btree.NewG(32, byStamp)
-	m.ending = btree.NewG(32, byStamp)
+	m.order, m.deadlines = newOrder(), newOrder()
+	m.ending, m.over = btree.NewG(32, byStamp), btree.NewG(32, byStamp)
 	m.ids = btree.NewG(32, byID)
-	m.cursor, m.walked, m.portions = item{}, false, nil
+	m.portions = nil
 	m.lapsing = 0
+	m.looks = btree.NewG(32, byDue)
+	m.told = make(map[AgeKey]*told)
 }
 
 // Limits returns the soft and the hard limit, and the longest time between two
-// renewals: half the soft limit (or the hard one, should that be smaller).
+// renewals: half the soft limit (or the hard one, should that be smaller). A
+// session with a TTL has its own soft limit.
 func (m *Manager) Limits() (soft, hard, renewEvery time.Duration) {
-	return m.cfg.Soft, m.cfg.Hard, m.renewEvery
+	return m.cfg.Soft, m.cfg.Hard, m.period(m.cfg.Soft)
 }
 
-// limits of a lease. One that is granted will have its own.
-func (m *Manager) limits(*lease) (soft, hard time.Duration) { return m.cfg.Soft, m.cfg.Hard }
+// limits of a lease. The hard limit is the same for all that are not granted:
+// their order relies on it.
+func (m *Manager) limits(l *lease) (soft, hard time.Duration) {
+	if l.kind == KindGranted {
+		ttl := time.Duration(l.limit.Load())
+		return ttl, ttl
+	}
+	return time.Duration(l.s.main.limit.Load()), m.cfg.Hard
+}
+
+// softOf is the soft limit of the holder's session.
+func (m *Manager) softOf(h Holder) time.Duration {
+	if h.TTL <= 0 {
+		return m.cfg.Soft
+	}
+	return min(h.TTL, m.cfg.Hard)
+}
+
+// period is the longest time between two renewals under a soft limit.
+func (m *Manager) period(soft time.Duration) time.Duration { return min(soft, m.cfg.Hard) / 2 }
 
 // stamp is the moment from which the lease's limits count.
 func (m *Manager) stamp(l *lease) time.Duration {
-	return max(time.Duration(l.word.Load()>>stampShift), m.floor) //nolint:gosec // was a duration
+	return max(stampOf(l.word.Load()), m.floor)
 }
 
 // Connect notes that a stream of the session came. It takes nothing from
@@ -92,7 +128,7 @@ func (m *Manager) Connect(h Holder) {
 	if !s.stream {
 		m.connected++
 	}
-	s.stream = true
+	s.stream, s.met = true, true
 	m.settle(s)
 }
 
@@ -115,13 +151,13 @@ func (m *Manager) Disconnect(id SessionID) {
 // counts as a renewal of h's session. The same grant again changes nothing
 // else; an epoch older than the one that is known changes nothing.
 func (m *Manager) Open(h Holder, inode, epoch uint64) {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.open(h, Ref{inode, epoch}, now, false)
+	m.open(h, Ref{inode, epoch}, now, now, false)
 }
 
-func (m *Manager) open(h Holder, ref Ref, now time.Duration, rebuild bool) {
+func (m *Manager) open(h Holder, ref Ref, now, stamp time.Duration, rebuild bool) {
 	f := m.inodes[ref.Inode]
 	if f != nil && ref.Epoch < f.epoch {
 		return
@@ -132,12 +168,13 @@ func (m *Manager) open(h Holder, ref Ref, now time.Duration, rebuild bool) {
 		seq = m.nextSeq
 	}
 	s := m.add(h, seq)
+	s.met = s.met || !rebuild
 	defer m.settle(s)
 	if f != nil && f.l.s == s && f.epoch == ref.Epoch {
 		if f.l.has(flagEnding) {
 			return
 		}
-		m.stampMain(s, now)
+		m.stampMain(s, stamp)
 		if f.l != s.main {
 			m.move(f, s.main)
 		}
@@ -154,7 +191,7 @@ func (m *Manager) open(h Holder, ref Ref, now time.Duration, rebuild bool) {
 		m.inodes[ref.Inode] = f
 	}
 	f.epoch, f.granted, f.seen = ref.Epoch, now, 0
-	m.attach(f, m.stampMain(s, now))
+	m.attach(f, m.stampMain(s, stamp))
 	enqueue(f, now)
 }
 
@@ -182,6 +219,7 @@ func (m *Manager) Close(inode, epoch uint64, reason string, by *Holder) {
 		s.lose(f.ref(), reason, by, 0)
 	}
 	delete(m.inodes, inode)
+	delete(m.told, AgeKey{Inode: inode}) // the tree forgets it by itself
 	m.detach(f)
 	m.settle(s)
 }
@@ -192,7 +230,7 @@ func (m *Manager) Close(inode, epoch uint64, reason string, by *Holder) {
 // question is ending. Whether the session still has this inode, under which
 // epoch, is on the inode: Touch does not look.
 func (m *Manager) Touch(id SessionID, inode uint64) bool {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	l := m.dir.get(id)
 	if l == nil {
 		return false
@@ -229,7 +267,7 @@ func (m *Manager) Suspend() {
 // Resume ends safe mode. All limits count from now. Without Suspend before, it
 // does nothing.
 func (m *Manager) Resume() {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.safeMode {
@@ -238,21 +276,66 @@ func (m *Manager) Resume() {
 	}
 }
 
-// Rebuild replaces all leases by those of the files that are open in the tree:
-// at activation. All limits count from now, and each session's set of files is
-// asked for in its next renewal. Sessions that have a stream stay. Safe mode
-// stays as it was. No lease handed out by Expire before may be answered after.
-// The sequence must not call the Manager.
-func (m *Manager) Rebuild(files iter.Seq2[Holder, Ref]) {
-	now := m.cfg.Clock.Mono()
+// Rebuild replaces all leases by what the tree has: the files that are open, and
+// the leases that were granted (nil: none). It is an activation: each session's
+// set of files is asked for in its next renewal. Sessions that have a stream
+// stay. Safe mode stays as it was. No lease handed out by Expire or
+// ExpireGranted before may be answered after.
+//
+// age returns the journalled age of a lease, 0 if there is none; nil if there is
+// none at all. A lease goes on with its age, but at least a renewal period (of a
+// granted lease: a third of its TTL) remains until each of its limits; one
+// without an age counts from now. A file with an age of its own inode gets a
+// lease of its own. All of them are taken for journalled: see CheckAges.
+//
+// The arguments must not call the Manager.
+func (m *Manager) Rebuild(files iter.Seq2[Holder, Ref], granted iter.Seq[Granted], age func(AgeKey) time.Duration) {
+	now := m.now()
+	if age == nil {
+		age = func(AgeKey) time.Duration { return 0 }
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.floor = max(m.floor, now)
+	m.floor, m.activated = 0, now
 	m.clear()
 	m.resetSessions()
+	m.grants.all(func(l *lease) { l.word.Or(flagEnding) }) // as in resetSessions
+	m.grants.clear()
 	for h, ref := range files {
-		m.open(h, ref, now, true)
+		most := m.cfg.Hard - m.period(m.softOf(h))
+		m.open(h, ref, now, m.recall(AgeKey{Session: h.Session}, age, now, most), true)
+		key := AgeKey{Inode: ref.Inode}
+		stamp := m.recall(key, age, now, most)
+		if _, own := m.told[key]; own {
+			f := m.inodes[ref.Inode]
+			m.lapseFile(f, stamp)
+			m.settle(f.l.s)
+		}
 	}
+	if granted != nil {
+		for g := range granted {
+			stamp := m.recall(AgeKey{Granted: g.ID}, age, now, g.TTL-g.TTL/3)
+			m.grant(g.Holder, g.ID, g.TTL, now, stamp)
+		}
+	}
+	for key := range m.told {
+		m.lookSoon(key, now)
+	}
+}
+
+// recall returns the stamp of a lease that may have a journalled age, which
+// counts up to the most.
+func (m *Manager) recall(key AgeKey, age func(AgeKey) time.Duration, now, most time.Duration) time.Duration {
+	if t := m.told[key]; t != nil {
+		return t.stamp // the session of a file before
+	}
+	a := age(key)
+	if a <= 0 {
+		return now
+	}
+	stamp := max(now-min(a, most), 0)
+	m.told[key] = &told{age: a, stamp: stamp}
+	return stamp
 }
 
 // resetSessions leaves only sessions with a stream, as if they had just come.
@@ -267,7 +350,7 @@ func (m *Manager) resetSessions() {
 			m.sessions--
 			continue
 		}
-		n := &session{holder: s.holder, seq: s.seq, stream: s.stream}
+		n := &session{holder: s.holder, seq: s.seq, stream: s.stream, met: true}
 		m.setMain(n)
 		m.settle(n)
 	}

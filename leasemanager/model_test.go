@@ -14,12 +14,13 @@ import (
 // The model is the rules of the package comment over plain maps, everything
 // looked at each time.
 type model struct {
-	now      time.Duration
-	safeMode bool
-	files    map[uint64]*modelFile
-	sessions map[SessionID]*modelSession
-	leases   map[*modelLease]bool
-	seq      uint64
+	activated time.Duration
+	now       time.Duration
+	safeMode  bool
+	files     map[uint64]*modelFile
+	sessions  map[SessionID]*modelSession
+	leases    map[*modelLease]bool
+	seq       uint64
 }
 
 type modelLease struct {
@@ -40,6 +41,7 @@ type modelSession struct {
 	h         Holder
 	seq       uint64
 	stream    bool
+	met       bool // seen since the activation
 	main      *modelLease
 	version   uint64
 	confirmed bool
@@ -107,6 +109,7 @@ func (m *model) open(h Holder, inode, epoch uint64) {
 		return
 	}
 	s := m.session(h)
+	s.met = true
 	if f != nil && f.l.s == s && f.epoch == epoch {
 		if !f.l.ending {
 			f.l = m.live(s)
@@ -259,7 +262,7 @@ func (m *model) verdict(inode uint64, by Holder) Verdict {
 		return Held
 	case past || f.l.ending:
 		return Takeable
-	case s.h.Client == by.Client && by.Client != "" && (!s.stream || idle > every*3/2) && !older:
+	case s.h.Client == by.Client && by.Client != "" && (!s.stream && (s.met || m.now-m.activated > min(comeBack, every)) || idle > every*3/2) && !older:
 		return Takeable
 	}
 	return Held
@@ -288,7 +291,7 @@ func TestScenario04Model(t *testing.T) {
 			"connect": func(t *rapid.T) {
 				h := r.holder(t)
 				s := r.model.session(h)
-				s.stream = true
+				s.stream, s.met = true, true
 				r.m.Connect(h)
 			},
 			"disconnect": func(t *rapid.T) {
@@ -310,8 +313,26 @@ func TestScenario04Model(t *testing.T) {
 			"answer2":  r.answer,
 			"safeMode": r.safeMode,
 			"rebuild":  r.rebuild,
+			"ages":     r.ages,
 		})
 	})
+}
+
+// ages journals the ages that there are; they change nothing that can be seen.
+func (r *run) ages(t *rapid.T) {
+	ages := r.m.CheckAges(100)
+	for _, a := range ages {
+		var l *modelLease
+		if f := r.model.files[a.Inode]; a.Inode != 0 && f != nil && f.l != f.l.s.main {
+			l = f.l
+		} else if s := r.model.sessions[a.Session]; a.Inode == 0 && s != nil {
+			l = s.main
+		}
+		if a.Age > 0 && (l == nil || l.ending || a.Age != r.model.now-l.stamp || a.Age <= every*3/2) || r.model.safeMode {
+			t.Fatalf("%+v of %+v", a, l)
+		}
+	}
+	r.m.AgesJournalled(ages)
 }
 
 type run struct {
@@ -483,25 +504,27 @@ func (r *run) rebuild(t *rapid.T) {
 	}
 	old := r.model
 	r.model = newModel()
-	r.model.now, r.model.safeMode, r.model.seq = old.now, old.safeMode, old.seq
+	r.model.now, r.model.safeMode, r.model.seq, r.model.activated = old.now, old.safeMode, old.seq, old.now
 	r.out, r.outOf, r.whole = nil, nil, true
 	for id, s := range old.sessions {
 		if s.stream {
-			r.model.sessions[id] = &modelSession{h: s.h, seq: s.seq, stream: s.stream, lost: map[Ref]string{}}
+			r.model.sessions[id] = &modelSession{h: s.h, seq: s.seq, stream: s.stream, met: true, lost: map[Ref]string{}}
 		}
 	}
 	r.m.Rebuild(func(yield func(Holder, Ref) bool) {
 		for i, f := range old.files {
 			known := r.model.sessions[f.l.s.h.Session] != nil
 			r.model.open(f.l.s.h, i, f.epoch)
+			s := r.model.sessions[f.l.s.h.Session]
+			s.met = s.stream
 			if !known {
-				r.model.sessions[f.l.s.h.Session].seq = 0
+				s.seq = 0
 			}
 			if !yield(f.l.s.h, Ref{i, f.epoch}) {
 				return
 			}
 		}
-	})
+	}, nil, nil)
 }
 
 // check compares everything that can be seen.

@@ -1,10 +1,14 @@
 package leasemanager
 
-import "time"
+import (
+	"time"
+
+	"github.com/google/btree"
+)
 
 // State returns how the lease of the inode stands; false if nobody has it open.
 func (m *Manager) State(inode uint64) (State, bool) {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	f := m.inodes[inode]
@@ -22,26 +26,34 @@ func (m *Manager) fileState(f *file, now time.Duration) State {
 }
 
 func (m *Manager) state(l *lease, now time.Duration) State {
-	s := l.s
 	soft, hard := m.limits(l)
-	idle := max(now-m.stamp(l), 0)
+	stamp := m.stamp(l)
+	idle := max(now-stamp, 0)
 	st := State{
-		LeaseID:       l.id,
-		Kind:          l.kind,
-		Holder:        s.holder,
-		Since:         max(now-l.born, 0),
-		Idle:          idle,
-		Connected:     s.stream,
-		MissedRenewal: idle > m.renewEvery+m.renewEvery/2,
-		SoftExpired:   idle > soft && !m.safeMode,
-		HardExpired:   idle > hard && !m.safeMode,
-		Ending:        l.has(flagEnding),
-		Files:         len(l.files),
+		LeaseID:     l.id,
+		Kind:        l.kind,
+		Holder:      *l.holder(),
+		Since:       max(now-l.born, 0),
+		Idle:        idle,
+		HardExpired: idle > hard && !m.safeMode,
+		Ending:      l.has(flagEnding),
+		Files:       len(l.files),
 	}
+	if l.kind == KindGranted {
+		st.MissedRenewal = idle > soft/2
+		st.SoftExpired = st.HardExpired
+		return st
+	}
+	// After an activation each holder has a renewal period to come back.
+	every := m.period(soft)
+	softIdle := now - max(stamp, m.activated+every-soft)
+	st.Connected = l.s.stream
+	st.MissedRenewal = now-max(stamp, m.activated-every/2) > every+every/2
+	st.SoftExpired = softIdle > soft && !m.safeMode
 	if !st.SoftExpired {
 		// Strictly later than the limit, so never 0 while it is not takeable;
 		// in safe mode at least the limit, which counts from its end.
-		st.TakeableIn = soft - idle + 1
+		st.TakeableIn = soft - max(softIdle, 0) + 1
 		if m.safeMode {
 			st.TakeableIn = soft + 1
 		}
@@ -53,7 +65,7 @@ func (m *Manager) state(l *lease, now time.Duration) State {
 // is Open, after the record. The State is that of the lease that has the inode,
 // zero if the verdict is Free.
 func (m *Manager) MayTake(inode uint64, by Holder) (Verdict, State) {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	f := m.inodes[inode]
@@ -61,10 +73,10 @@ func (m *Manager) MayTake(inode uint64, by Holder) (Verdict, State) {
 		return Free, State{}
 	}
 	st := m.fileState(f, now)
-	return m.verdict(f, st, by), st
+	return m.verdict(f, st, by, now), st
 }
 
-func (m *Manager) verdict(f *file, st State, by Holder) Verdict {
+func (m *Manager) verdict(f *file, st State, by Holder, now time.Duration) Verdict {
 	own := st.Holder.Session == by.Session
 	switch {
 	case own && (f.l.kind != KindLapsing || !st.SoftExpired):
@@ -73,10 +85,25 @@ func (m *Manager) verdict(f *file, st State, by Holder) Verdict {
 		return Held
 	case st.SoftExpired || st.Ending:
 		return Takeable
-	case st.Holder.sameClient(by) && (!st.Connected || st.MissedRenewal) && !m.older(by.Session, f.l.s):
+	case st.Holder.sameClient(by) && (m.gone(f.l.s, now) || st.MissedRenewal) && !m.older(by.Session, f.l.s):
 		return Takeable
 	}
 	return Held
+}
+
+// comeBack is how long sessions have after an activation to open their streams
+// again: live ones do within a second or so.
+const comeBack = 5 * time.Second
+
+// gone reports whether the session's stream has gone. One of which nothing was
+// heard since the activation has a moment to come back: a restart of the namenode
+// must not cost a live holder its files.
+func (m *Manager) gone(s *session, now time.Duration) bool {
+	if s.stream {
+		return false
+	}
+	soft, _ := m.limits(s.main)
+	return s.met || now-m.activated > min(comeBack, m.period(soft))
 }
 
 // older reports whether the session is known to have come before s. Of sessions
@@ -91,13 +118,14 @@ const (
 	maxPage     = 1000
 )
 
-// List returns leases in the order of their ids, a page at a time, and the
+// List returns leases in the order of their ids (granted ones first), a page at
+// a time, and the
 // Filter.After of the next page: 0 at the end. A lease that is there all the
 // while is listed exactly once, whatever else changes between pages. Leases that
 // do not match are passed over without holding up others; so a page is short
 // only at the end.
 func (m *Manager) List(f Filter) (infos []Info, next uint64) {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	limit := f.Limit
 	if limit <= 0 {
 		limit = defaultPage
@@ -145,8 +173,8 @@ func (m *Manager) listSome(infos []Info, after uint64, limit int, f Filter, now 
 }
 
 func (m *Manager) info(l *lease, f Filter, now time.Duration) (Info, bool) {
-	h := &l.s.holder
-	if f.Client != "" && h.Client != f.Client || f.Session != nil && h.Session != *f.Session {
+	h := l.holder()
+	if f.Client != "" && h.Client != f.Client || f.Match != nil && !f.Match(*h) {
 		return Info{}, false
 	}
 	st := m.state(l, now)
@@ -154,6 +182,9 @@ func (m *Manager) info(l *lease, f Filter, now time.Duration) (Info, bool) {
 		return Info{}, false
 	}
 	info := Info{State: st, ID: l.id}
+	if l.kind == KindGranted {
+		info.TTL, info.Remaining = time.Duration(l.limit.Load()), m.remaining(l, now)
+	}
 	if n := min(f.MaxFiles, len(l.files)); n > 0 {
 		info.Refs = make([]Ref, 0, n)
 		for _, f := range l.files[:n] {
@@ -168,11 +199,11 @@ const maxCount = 1000
 
 // Stats returns figures; it costs a look at up to 1,000 leases.
 func (m *Manager) Stats() Stats {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	st := Stats{
-		Leases:    m.ids.Len(),
+		Leases:    m.order.Len() + m.ending.Len(),
 		Ending:    m.ending.Len(),
 		Lapsing:   m.lapsing,
 		Sessions:  m.sessions,
@@ -182,27 +213,35 @@ func (m *Manager) Stats() Stats {
 		NotEnded:  m.notEnded,
 		Renewals:  m.dir.renewals(),
 		Suspended: m.safeMode,
+
+		Granted:        m.deadlines.Len() + m.over.Len(),
+		GrantedExpired: m.grantedExpired,
+		KeepAlives:     m.grants.renewals(),
 	}
-	overdue := func(it item, stamp time.Duration) time.Duration {
-		_, hard := m.limits(it.l)
-		return now - stamp - hard
-	}
-	if it, ok := m.ending.Min(); ok {
-		st.OldestOverdue = max(overdue(it, it.stamp), 0)
+	st.OldestOverdue, st.WouldExpire = m.overdue(&m.order, m.ending, now-m.cfg.Hard, m.stamp)
+	st.GrantedOverdue, _ = m.overdue(&m.deadlines, m.over, now, m.deadline)
+	return st
+}
+
+// overdue returns how long the oldest lease is late whose stamp or deadline is
+// before due, and counts those that are not yet being ended.
+func (m *Manager) overdue(o *order, ending *btree.BTreeG[item], due time.Duration, stamp func(*lease) time.Duration) (oldest time.Duration, count int) {
+	if it, ok := ending.Min(); ok {
+		oldest = max(due-it.stamp, 0)
 	}
 	looked := 0
-	m.order.Ascend(func(it item) bool {
+	o.Ascend(func(it item) bool {
 		looked++
-		if overdue(it, it.stamp) <= 0 || looked > maxCount {
+		if it.stamp >= due || looked > maxCount {
 			return false
 		}
-		if d := overdue(it, m.stamp(it.l)); d > 0 {
-			st.WouldExpire++
+		if d := due - stamp(it.l); d > 0 {
+			count++
 			if !m.safeMode {
-				st.OldestOverdue = max(st.OldestOverdue, d)
+				oldest = max(oldest, d)
 			}
 		}
 		return true
 	})
-	return st
+	return oldest, count
 }

@@ -10,43 +10,48 @@ const portion = 1024
 // what became of them. It never creates a lease. A version that is confirmed,
 // with nothing to tell: constant time, no allocation, no lock but a shard's.
 func (m *Manager) Renew(r Renewal) RenewResult {
-	now := m.cfg.Clock.Mono()
+	now := m.now()
 	sh, hash := m.dir.hash(r.Session)
 	sh.renewals.Add(1)
 	l := sh.find(&r.Session, hash)
 	if l != nil && !r.HasSet && r.Version == l.version.Load() && l.renew(now, flagEnding|flagNews|flagIdle) {
-		return RenewResult{Next: m.next()}
+		return m.result(time.Duration(l.limit.Load()))
 	}
 	return m.renewSlow(now, r)
 }
 
-// next is when to renew next: the renewal period, less up to a fifth.
-func (m *Manager) next() time.Duration {
-	if m.cfg.Jitter == nil {
-		return m.renewEvery
+// result is the answer to a session with the soft limit, with nothing to tell:
+// to renew after the renewal period, less up to a fifth.
+func (m *Manager) result(soft time.Duration) RenewResult {
+	next := m.period(soft)
+	if m.cfg.Jitter != nil {
+		next -= time.Duration(m.cfg.Jitter() * float64(next/5))
 	}
-	return m.renewEvery - time.Duration(m.cfg.Jitter()*float64(m.renewEvery/5))
+	return RenewResult{Next: next, Soft: soft, Hard: m.cfg.Hard}
 }
 
-// soon is when to renew next if there is more to tell.
-func (m *Manager) soon() time.Duration { return min(m.renewEvery/10, time.Second) }
+// hurry is for an answer that leaves more to be told.
+func (m *Manager) hurry(res *RenewResult) {
+	res.Next = min(m.period(res.Soft)/10, time.Second)
+}
 
 func (m *Manager) renewSlow(now time.Duration, r Renewal) RenewResult {
-	res := RenewResult{Next: m.next()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.dir.get(r.Session)
 	if l == nil {
+		res := m.result(m.cfg.Soft)
 		m.renewUnknown(r, &res)
 		return res
 	}
 	s := l.s
+	res := m.result(time.Duration(l.limit.Load()))
 	res.Ending = s.endings > 0
 	whole := l.has(flagEnding) || m.renewKnown(now, s, r, &res)
 	m.settle(s)
 	m.tell(s, &res)
 	if res.Ending || res.WantSet || !whole {
-		res.Next = m.soon()
+		m.hurry(&res)
 	}
 	return res
 }
@@ -89,13 +94,14 @@ func (m *Manager) renewKnown(now time.Duration, s *session, r Renewal, res *Rene
 			return false
 		}
 	}
-	return m.lapse(now, old, s)
+	return m.lapse(now, old, m.period(res.Soft), s)
 }
 
 // takeSet compares the session's set with what it has. It returns false if it
 // was overtaken by another set, or by the end of the lease.
 func (m *Manager) takeSet(now, old time.Duration, s *session, r Renewal, res *RenewResult) bool {
 	l := s.main
+	every := m.period(res.Soft)
 	m.pass++
 	s.pass = m.pass
 	s.confirmed = false // until it is whole
@@ -124,7 +130,7 @@ func (m *Manager) takeSet(now, old time.Duration, s *session, r Renewal, res *Re
 		f := l.files[i]
 		switch {
 		case f.seen == s.pass || f.queued:
-		case now-f.granted > m.renewEvery:
+		case now-f.granted > every:
 			m.lapseFile(f, old)
 		default:
 			enqueue(f, now)
@@ -184,9 +190,9 @@ func (s *session) dropTold(before uint64) {
 
 // lapse gives leases of their own to the files that no set has listed for more
 // than a renewal period. It returns false if it had to give up half-way.
-func (m *Manager) lapse(now, old time.Duration, s *session) bool {
+func (m *Manager) lapse(now, old, every time.Duration, s *session) bool {
 	l := s.main
-	for n := 1; s.first != nil && now-s.first.entered > m.renewEvery; n++ {
+	for n := 1; s.first != nil && now-s.first.entered > every; n++ {
 		if n%portion == 0 {
 			if !m.pause(s, l) {
 				return false
@@ -212,7 +218,7 @@ func (m *Manager) lapseFile(f *file, stamp time.Duration) {
 // tell adds to the answer what the session has lost.
 func (m *Manager) tell(s *session, res *RenewResult) {
 	if len(res.Unknown) == tellUnknown {
-		res.Next = m.soon()
+		m.hurry(res)
 	}
 	if s.lost == nil {
 		return
@@ -220,7 +226,7 @@ func (m *Manager) tell(s *session, res *RenewResult) {
 	list := s.lost.list
 	if len(list) > tellLost || s.lost.spilt {
 		list = list[:min(len(list), tellLost)]
-		res.Next = m.soon()
+		m.hurry(res)
 	}
 	for i := range list {
 		res.Lost = append(res.Lost, list[i].Lost)

@@ -91,7 +91,7 @@ func TestLapse(t *testing.T) {
 	m.Renew(Renewal{Session: a.Session, Version: 2}) // no set is needed for it
 	wantFiles(t, m, 2, 1)
 	st, _ := m.State(2)
-	if st.Kind != KindLapsing || st.Idle != 1 || st.LeaseID == 1 {
+	if st.Kind != KindLapsing || st.Idle != 1 || st.LeaseID == FirstSessionLease {
 		t.Errorf("want the stamp of the renewal before: %+v", st)
 	}
 	sound(t, m)
@@ -240,7 +240,7 @@ func TestRebuild(t *testing.T) {
 	confirm(t, m, a, 1, Ref{1, 1})
 	stale := m.main(a)
 	c.Advance(hard)
-	m.Rebuild(seq(a, Ref{1, 1}, Ref{3, 3}))
+	m.Rebuild(seq(a, Ref{1, 1}, Ref{3, 3}), nil, nil)
 	sound(t, m)
 	if stale.renew(c.Mono(), flagEnding) {
 		t.Error("a lease of the time before can be renewed")
@@ -261,7 +261,7 @@ func TestRebuild(t *testing.T) {
 	if r := m.Renew(Renewal{Session: b.Session, Version: 1}); !r.UnknownSession {
 		t.Errorf("%+v", r)
 	}
-	m.Rebuild(seq(a))
+	m.Rebuild(seq(a), nil, nil)
 	m.Disconnect(a.Session)
 	m.Disconnect(sid(9))
 	empty(t, m)
@@ -391,6 +391,7 @@ func TestList(t *testing.T) {
 			break
 		}
 		f.After = next
+		next -= FirstSessionLease - 1 // the file that the lease began with
 		m.Close(next, next, ReasonClosed, nil)
 		m.Open(client("new", n+next), n+next, n+next)
 		if next > n/2 {
@@ -408,7 +409,7 @@ func TestList(t *testing.T) {
 		t.Errorf("%d, %d, %+v", len(infos), next, infos)
 	}
 	id := sid(2000)
-	if infos, _ = m.List(Filter{Session: &id}); len(infos) != 1 || infos[0].Holder.Session != id || infos[0].Refs != nil {
+	if infos, _ = m.List(Filter{Match: func(h Holder) bool { return h.Session == id }}); len(infos) != 1 || infos[0].Holder.Session != id || infos[0].Refs != nil {
 		t.Errorf("%+v", infos)
 	}
 	if infos, _ = m.List(Filter{LeaseID: infos[0].ID}); len(infos) != 1 {

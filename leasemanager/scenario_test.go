@@ -65,12 +65,13 @@ func empty(t testing.TB, m *Manager) {
 	t.Helper()
 	sound(t, m)
 	st := m.Stats()
-	if st.Leases+st.Files+st.Sessions+st.Ending+st.Lapsing != 0 {
+	if st.Leases+st.Files+st.Sessions+st.Ending+st.Lapsing+st.Granted != 0 {
 		t.Errorf("not empty: %+v", st)
 	}
-	if m.order.Len()+m.ending.Len()+m.ids.Len()+len(m.inodes) != 0 {
+	if m.order.Len()+m.ending.Len()+m.deadlines.Len()+m.over.Len()+m.ids.Len()+len(m.inodes) != 0 {
 		t.Error("an index is not empty")
 	}
+	m.grants.all(func(l *lease) { t.Errorf("granted lease %d is left", l.id) })
 	m.dir.all(func(l *lease) { t.Errorf("session %x is left", l.session) })
 }
 

@@ -8,7 +8,8 @@ import (
 
 const shards = 256
 
-// directory is the map from sessions to their leases, in shards. It is what a
+// directory is the map from sessions to their leases, in shards; another one is
+// the map from the ids of granted leases. It is what a
 // renewal has to go through, and at a million sessions it is memory that the
 // caches do not have: so a look-up touches one line of a table (probed in a
 // row) and one of the lease. Go's map touches about twice as many.
@@ -148,6 +149,16 @@ func (d *directory) all(f func(l *lease)) {
 				f(sl.l)
 			}
 		}
+	}
+}
+
+// clear forgets all. Manager.mu must be held.
+func (d *directory) clear() {
+	for i := range d.shards {
+		sh := &d.shards[i]
+		sh.mu.Lock()
+		sh.slots, sh.used = nil, 0
+		sh.mu.Unlock()
 	}
 }
 

@@ -22,22 +22,39 @@ const (
 	flags      = 1<<stampShift - 1
 )
 
-// lease is a set of files that are renewed and end together.
+// lease is a set of files that are renewed and end together, or a granted
+// lease.
 //
-// Everything but the first three is guarded by Manager.mu; these are what a
+// Everything but the first four is guarded by Manager.mu; these are what a
 // renewal needs, in one cache line.
 type lease struct {
 	word    atomic.Uint64 // stamp << stampShift | flags
 	version atomic.Uint64 // of the session's set that was taken last
-	session SessionID     // immutable
+	session SessionID     // immutable; of a granted lease its id, see grantKey
+	limit   atomic.Int64  // a session's own lease: its soft limit; a granted one: its TTL
 
-	s     *session
-	id    uint64        // of a lease that has files or is ending; else 0
-	key   time.Duration // its stamp in the tree that it is in
+	s     *session      // nil of a granted lease
+	owner *Holder       // of a granted lease; immutable
+	id    uint64        // of a lease that has files, is ending or is granted; else 0
+	key   time.Duration // its stamp (a granted lease's deadline) in the tree that it is in
 	born  time.Duration
+	look  uint64  // the number of its entry in Manager.looks; 0 if it has none
 	files []*file // file.pos is the index
 	kind  Kind
 	out   bool // ending, and handed to the caller, who has to answer
+}
+
+// holder is who has the lease; not to be changed.
+func (l *lease) holder() *Holder {
+	if l.kind == KindGranted {
+		return l.owner
+	}
+	return &l.s.holder
+}
+
+// stampOf is the stamp in a lease's word.
+func stampOf(word uint64) time.Duration {
+	return time.Duration(word >> stampShift) //nolint:gosec // was a duration
 }
 
 // renew stamps the lease unless it has one of the flags.
@@ -90,9 +107,10 @@ type session struct {
 	main    *lease // the session's own lease; it is what the directory has
 	seq     uint64 // the order in which sessions came; 0 if known from the tree
 	stream  bool
-	files   int // in all its leases
-	others  int // leases with files, or ending, besides main
-	endings int // leases that are ending
+	met     bool // a stream or an open came since the activation
+	files   int  // in all its leases
+	others  int  // leases with files, or ending, besides main
+	endings int  // leases that are ending
 
 	// confirmed: the session's set of main.version was taken and held nothing
 	// unknown, so that the version alone says it all.
@@ -150,6 +168,7 @@ func (m *Manager) attach(f *file, l *lease) {
 			l.s.others++
 			m.lapsing++
 		}
+		m.watch(l)
 	}
 }
 
@@ -209,8 +228,10 @@ func (m *Manager) finish(l *lease) {
 func (m *Manager) setMain(s *session) {
 	l := &lease{session: s.holder.Session, s: s, kind: KindSession}
 	l.word.Store(flagIdle)
+	l.limit.Store(int64(m.softOf(s.holder)))
 	if s.main != nil {
 		l.version.Store(s.main.version.Load())
+		l.look, s.main.look = s.main.look, 0
 	}
 	s.main = l
 	m.dir.put(l)
@@ -232,6 +253,7 @@ func (m *Manager) live(s *session) *lease {
 func (m *Manager) add(h Holder, seq uint64) *session {
 	if l := m.dir.get(h.Session); l != nil {
 		l.s.holder = h
+		l.limit.Store(int64(m.softOf(h)))
 		return l.s
 	}
 	s := &session{holder: h, seq: seq}

@@ -20,6 +20,10 @@ type Holder struct {
 	Session SessionID
 	Host    string
 	PID     int64
+	// TTL is the session's own soft limit (a lock with a time to live); 0 means
+	// the manager's. The caller refuses one above the hard limit; here it is
+	// taken for the hard limit.
+	TTL time.Duration
 }
 
 // sameClient reports whether o is another process of the same client: the same
@@ -33,6 +37,8 @@ const (
 	DefaultSoft  = 60 * time.Second
 	DefaultHard  = 20 * time.Minute
 	DefaultSlice = 25 * time.Millisecond
+	// DefaultAgeEvery is between two journalled ages of one lease.
+	DefaultAgeEvery = 30 * time.Second
 )
 
 // Config is what a Manager is made of. Clock is required.
@@ -45,9 +51,12 @@ type Config struct {
 	// Jitter returns numbers from 0 to 1 that spread renewals. It must be safe
 	// for concurrent use and must not block. Nil means no jitter.
 	Jitter func() float64
-	// Slice is how long one call of Expire may hold the lock. Zero means the
-	// default.
+	// Slice is how long one call of Expire or ExpireGranted may hold the lock.
+	// Zero means the default.
 	Slice time.Duration
+	// AgeEvery is how much the age of a lease grows before it is journalled
+	// again; at most a quarter of the lease's limit. Zero means the default.
+	AgeEvery time.Duration
 }
 
 // Ref names one grant of a file: the inode, and the epoch it was granted under.
@@ -103,13 +112,15 @@ type RenewResult struct {
 	// Next is when to renew next: half the soft limit, less up to a fifth of
 	// that by jitter; sooner if there is more to tell.
 	Next time.Duration
+	// Soft and Hard are the session's limits; of a session that is not known,
+	// the manager's.
+	Soft, Hard time.Duration
 }
 
 // Kind is what a lease is.
 type Kind uint8
 
-// The kinds of leases. Leases that are granted with limits of their own and
-// that files are attached to, and cache leases, will be more kinds.
+// The kinds of leases.
 const (
 	// KindSession is the lease that a session has by itself over all files it
 	// has open.
@@ -117,7 +128,34 @@ const (
 	// KindLapsing is the lease of a file that its session lists no more and did
 	// not close: the session's renewals do not reach it.
 	KindLapsing
+	// KindGranted is a lease that somebody was granted, with a TTL of its own
+	// and no files open for write: see [Manager.Grant].
+	KindGranted
 )
+
+// FirstSessionLease is the first id of a lease that is not granted. The ids of
+// granted leases, which their records give, are less, and not 0.
+const FirstSessionLease = 1 << 63
+
+// Granted is a granted lease as the tree has it.
+type Granted struct {
+	Holder Holder
+	ID     uint64
+	TTL    time.Duration
+}
+
+// AgeKey names a lease whose age is journalled. Exactly one field is set.
+type AgeKey struct {
+	Session SessionID // the session's lease
+	Inode   uint64    // the own lease of a file that its session lists no more
+	Granted uint64    // the granted lease
+}
+
+// Age is how long a lease was not renewed. 0: it was renewed, or is no more.
+type Age struct {
+	AgeKey
+	Age time.Duration
+}
 
 // State is how a lease stands, as seen from one of its files.
 type State struct {
@@ -132,15 +170,18 @@ type State struct {
 	Idle time.Duration
 	// Connected tells that the session has a stream.
 	Connected bool
-	// MissedRenewal tells that Idle is more than 1.5 renewal periods.
+	// MissedRenewal tells that Idle is more than 1.5 renewal periods (of a
+	// granted lease, half its TTL).
 	MissedRenewal bool
 	// SoftExpired and HardExpired tell that Idle is strictly more than the
-	// limit; never in safe mode.
+	// limit (of a granted lease both mean its TTL); never in safe mode.
+	// Within a renewal period after an activation, no session's lease has
+	// missed a renewal or is past its soft limit.
 	SoftExpired, HardExpired bool
 	// Ending tells that the lease is being ended; it cannot be renewed.
 	Ending bool
 	// TakeableIn is how long until the soft limit will have passed if no
-	// renewal comes; 0 if it has.
+	// renewal comes; 0 if it has, and for granted leases.
 	TakeableIn time.Duration
 	// Files is how many files the lease has.
 	Files int
@@ -187,13 +228,13 @@ type Ending struct {
 
 // Filter chooses what List lists. Zero values do not restrict.
 type Filter struct {
-	After       uint64     // only ids greater than this: the next of the page before
-	Limit       int        // of one page; 0 means 100, at most 1,000
-	Client      string     // only this client name
-	Session     *SessionID // only this session
-	SoftExpired bool       // only those past the soft limit
-	LeaseID     uint64     // only this lease
-	MaxFiles    int        // how many Refs each Info may carry; 0 means none
+	After       uint64            // only ids greater than this: the next of the page before
+	Limit       int               // of one page; 0 means 100, at most 1,000
+	Client      string            // only this client name
+	Match       func(Holder) bool // only of such a holder; nil: of any
+	SoftExpired bool              // only those past the soft limit (or their TTL)
+	LeaseID     uint64            // only this lease
+	MaxFiles    int               // how many Refs each Info may carry; 0 means none
 }
 
 // Info is one lease in a list.
@@ -201,13 +242,16 @@ type Info struct {
 	State
 	ID   uint64
 	Refs []Ref // at most Filter.MaxFiles, in no order
-	// Attached will be the inodes attached to a granted lease.
+	// TTL and Remaining are those of a granted lease, see TimeToLive.
+	TTL, Remaining time.Duration
+	// Attached are the inodes attached to a granted lease. The tree knows them:
+	// they are for the caller to fill in.
 	Attached []uint64
 }
 
 // Stats are figures for metrics and status pages.
 type Stats struct {
-	Leases    int // that have files, those that are ending included
+	Leases    int // that have files open, those that are ending included
 	Ending    int // of them, being ended
 	Lapsing   int // of them, files that their session lists no more
 	Sessions  int // known: connected or with files
@@ -224,4 +268,11 @@ type Stats struct {
 	// to 1,000.
 	WouldExpire int
 	Suspended   bool // in safe mode
+
+	Granted        int    // granted leases, those that are ending included
+	GrantedExpired uint64 // ended because their TTL was over, in all
+	// GrantedOverdue is how long the oldest granted lease that is past its TTL
+	// has been so; 0 if none is.
+	GrantedOverdue time.Duration
+	KeepAlives     uint64 // calls of KeepAlive, in all
 }

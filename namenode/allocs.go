@@ -8,25 +8,67 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
+const (
+	// maxOutstanding is how many keys a session may have that are neither
+	// committed nor given up: 2 GiB of full blocks, which it has in its memory.
+	maxOutstanding = 256
+	// giveUpAfter is the age at which a session's oldest key makes room for a
+	// new one: a writer that puts a block again does so under a new key, and
+	// must not be stopped for a URL's life by those of its failures.
+	giveUpAfter = time.Minute
+)
+
 // allocTable knows the block keys minted in this reign that are neither
 // committed nor given up. Minting writes no record: a key carries the reign's
 // term, so none is minted twice (ADR 0004). The table is the truth about which
 // keys of this term may still be committed.
 type allocTable struct {
-	mu   sync.Mutex
-	next uint64
-	live map[blockstore.Key]alloc
+	mu       sync.Mutex
+	term     uint64
+	next     uint64 // the last number minted
+	over     uint64 // all keys up to this one are forgotten
+	live     map[blockstore.Key]alloc
+	sessions map[namespace.SessionID]*outstanding
 }
 
 type alloc struct {
+	session namespace.SessionID // zero: the namenode's own, not counted
 	inode   namespace.InodeID
 	epoch   uint64
 	stored  int64
 	crc     uint32
-	expires time.Duration // of its URL, by the clock's Mono
+	expires time.Duration // of its URL, by the clock's Mono; grows with the key
 }
 
-func newAllocTable() *allocTable { return &allocTable{live: map[blockstore.Key]alloc{}} }
+// outstanding are the keys of one session.
+type outstanding struct {
+	live int
+	keys []blockstore.Key // the oldest first; some may be forgotten already
+}
+
+func newAllocTable() *allocTable {
+	return &allocTable{live: map[blockstore.Key]alloc{}, sessions: map[namespace.SessionID]*outstanding{}}
+}
+
+// admit reports whether a session may have n keys more. Those of its keys whose
+// URLs end before old are given up for that, the oldest first.
+func (t *allocTable) admit(session namespace.SessionID, n int, old time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.sessions[session]
+	if o == nil {
+		return true
+	}
+	for len(o.keys) > 0 && o.live+n > maxOutstanding {
+		a, ok := t.live[o.keys[0]]
+		if ok && a.expires >= old {
+			return false
+		}
+		t.forget(o.keys[0])
+		o.keys = o.keys[1:]
+	}
+	return true
+}
 
 // mint makes a new key.
 func (t *allocTable) mint(term uint64, a alloc) blockstore.Key {
@@ -34,7 +76,27 @@ func (t *allocTable) mint(term uint64, a alloc) blockstore.Key {
 	defer t.mu.Unlock()
 	t.next++
 	k := blockstore.Key{Term: term, Seq: t.next}
+	t.term = term
 	t.live[k] = a
+	if a.session == (namespace.SessionID{}) {
+		return k
+	}
+	o := t.sessions[a.session]
+	if o == nil {
+		o = &outstanding{}
+		t.sessions[a.session] = o
+	}
+	if len(o.keys) >= 2*maxOutstanding && len(o.keys) >= 2*o.live {
+		keep := make([]blockstore.Key, 0, o.live+1)
+		for _, k := range o.keys {
+			if _, ok := t.live[k]; ok {
+				keep = append(keep, k)
+			}
+		}
+		o.keys = keep
+	}
+	o.keys = append(o.keys, k)
+	o.live++
 	return k
 }
 
@@ -49,11 +111,25 @@ func (t *allocTable) get(k blockstore.Key) (alloc, bool) {
 func (t *allocTable) drop(k blockstore.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.live, k)
+	t.forget(k)
 }
 
-// dropExpired forgets the key if its URL is over since before, and reports
-// whether the key may not be committed any more.
+// forget is drop under the lock.
+func (t *allocTable) forget(k blockstore.Key) {
+	a, ok := t.live[k]
+	if !ok {
+		return
+	}
+	delete(t.live, k)
+	if o := t.sessions[a.session]; o != nil {
+		if o.live--; o.live == 0 {
+			delete(t.sessions, a.session)
+		}
+	}
+}
+
+// dropExpired forgets the key if its URL was over before the time given, and
+// reports whether the key may not be committed any more.
 func (t *allocTable) dropExpired(k blockstore.Key, before time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,19 +137,24 @@ func (t *allocTable) dropExpired(k blockstore.Key, before time.Duration) bool {
 	if ok && a.expires >= before {
 		return false
 	}
-	delete(t.live, k)
+	t.forget(k)
 	return true
 }
 
-// expire forgets all keys whose URLs are over since before, so that the table
-// is bounded by what is handed out within one URL life.
+// expire forgets the keys whose URLs were over before the time given. A key
+// outlives its URL by the life of one (see measurePressure), so that a block
+// put at the last moment can be committed; so the table is bounded by what is
+// handed out within two.
 func (t *allocTable) expire(before time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for k, a := range t.live {
-		if a.expires < before {
-			delete(t.live, k)
+	for t.over < t.next {
+		k := blockstore.Key{Term: t.term, Seq: t.over + 1}
+		if a, ok := t.live[k]; ok && a.expires >= before {
+			return
 		}
+		t.forget(k)
+		t.over++
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -66,24 +67,20 @@ func (s *Server) startBackground() {
 		}
 	})
 	s.run("lease monitor", s.monitor)
+	s.run("events", s.publishLoop)
+	// Oftener than the ages are journalled, or one just below the step is late by
+	// nearly a whole one more.
+	s.every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.checkpointAges)
+	s.every("cache sessions", time.Second, nil, s.endCaching)
 	s.every("lease repair", 10*time.Second, nil, s.repairPass())
-	s.every("checkpoint", 5*time.Second, nil, func(ctx context.Context) error {
-		if s.checkpointDue() == "" {
-			return nil
-		}
-		_, err := s.checkpoint(ctx)
-		return err
-	})
+	s.every("checkpoint", 5*time.Second, nil, s.checkpointPass())
 	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
 	s.every("seal", time.Second, nil, s.sealPass())
-	s.every("collect", s.cfg.CollectEvery, nil, func(ctx context.Context) error {
+	s.every("collect", s.cfg.CollectEvery, s.collector.wake, func(ctx context.Context) error {
 		_, _, err := s.collectGarbage(ctx)
 		return err
 	})
-	s.every("sweep", s.cfg.SweepEvery, nil, func(ctx context.Context) error {
-		_, err := s.sweep(ctx)
-		return err
-	})
+	s.every("sweep", s.cfg.SweepEvery, nil, s.sweepPass)
 	if err := s.measurePressure(s.stopping); err != nil { // before the first call comes in
 		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}
@@ -103,9 +100,14 @@ func (s *Server) monitor(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
+		case <-s.reapWake:
 		}
 		s.expire(ctx)
-		t.Reset(max(s.leases.Sleep(), time.Millisecond))
+		next := max(s.leases.Sleep(), time.Millisecond)
+		if again := s.expireGranted(ctx); again > 0 {
+			next = again
+		}
+		t.Reset(next)
 	}
 }
 
@@ -170,11 +172,12 @@ func (s *Server) repairPass() func(context.Context) error {
 // reclaimSlice is how many inodes of deleted directories one record frees.
 const reclaimSlice = 1000
 
-// reclaim gives back the memory of deleted directories, a slice at a time.
+// reclaim gives back the memory of deleted directories, a slice at a time. Not
+// in safe mode: it makes garbage of their blocks.
 func (s *Server) reclaim(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r, err := s.own(ctx, func() (namespace.Op, error) {
-			if s.tree.Counts().Detached == 0 {
+			if s.tree.Counts().Detached == 0 || s.tree.SafeMode() {
 				return nil, nil
 			}
 			return &namespace.OpReclaim{Limit: reclaimSlice}, nil
@@ -189,14 +192,23 @@ func (s *Server) reclaim(ctx context.Context) error {
 // pressure is the measured shortage of disk and memory.
 type pressure struct{ why atomic.Pointer[string] }
 
-// refuse is the answer to what would need more of what is short; deleting and
-// closing are never asked.
+// refuse is the answer to what would need more of what is short. What frees some
+// is never asked: deleting, truncating, closing, recovering; nor is a commit,
+// whose block was let in before and lies in the store.
 func (p *pressure) refuse() error {
 	why := p.why.Load()
 	if why == nil {
 		return nil
 	}
 	return &fserror.Error{Kind: fserror.NoSpace, Message: *why, RetryAfter: time.Second}
+}
+
+// limitMemory has the runtime collect dead objects before the process outgrows
+// the limit. It is the whole process's; the smallest that anybody set counts.
+func limitMemory(limit int64) {
+	if debug.SetMemoryLimit(-1) > limit {
+		debug.SetMemoryLimit(limit)
+	}
 }
 
 func (s *Server) measurePressure(ctx context.Context) error {
@@ -206,6 +218,9 @@ func (s *Server) measurePressure(ctx context.Context) error {
 		return err
 	}
 	bfree, btotal, err := s.store.Usage(ctx)
+	if err == nil && btotal > 0 && bfree < shortBlocks*s.cfg.BlockSize {
+		s.wake(&s.collector.wake) // it asks again
+	}
 	switch {
 	case err != nil:
 		return err
@@ -213,7 +228,7 @@ func (s *Server) measurePressure(ctx context.Context) error {
 		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, s.cfg.Reserve>>20)
 	case btotal > 0 && bfree <= 0: // its reserve is taken off already
 		why = fmt.Sprintf("the block store is full (all but the %d MiB that are kept); delete files or add space", s.cfg.Reserve>>20)
-	case heapBytes() > s.cfg.MemoryLimit:
+	case heapBytes() > s.cfg.MemoryLimit/4*3: // the rest is for objects that are dead but not yet collected
 		why = fmt.Sprintf("the namenode's memory is used up (limit %d MiB); delete files or give it more", s.cfg.MemoryLimit>>20)
 	}
 	old := s.pressure.why.Load()

@@ -3,6 +3,7 @@ package namenode
 import (
 	"context"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -15,6 +16,9 @@ import (
 // maxCallerName bounds user, client and host names, which are kept on inodes.
 const maxCallerName = 255
 
+// minSessionTTL is the shortest soft limit that a session can have of its own.
+const minSessionTTL = 100 * time.Millisecond
+
 // caller checks who asks and returns what the tree needs to know of them.
 func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error) {
 	user := c.GetUser()
@@ -23,6 +27,9 @@ func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, err
 	}
 	if len(user) > maxCallerName || len(c.GetClient()) > maxCallerName || len(c.GetHost()) > maxCallerName {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "user, client or host name is over %d bytes", maxCallerName)
+	}
+	if err := s.checkTTL(c); err != nil {
+		return nil, err
 	}
 	if err := s.checkCertificate(ctx, user); err != nil {
 		return nil, err
@@ -55,7 +62,7 @@ func (s *Server) checkCertificate(ctx context.Context, user string) error {
 
 // holder is the caller as one who may hold files.
 func holder(c *pb.Caller) (namespace.Holder, error) {
-	h := namespace.Holder{User: c.GetUser(), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid()}
+	h := namespace.Holder{User: c.GetUser(), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
 	if len(c.GetSession()) != len(h.Session) {
 		return h, fserror.New(fserror.InvalidArgument, "", "", "the request's session id has %d bytes, not %d", len(c.GetSession()), len(h.Session))
 	}
@@ -75,6 +82,14 @@ func (s *Server) admin(ctx context.Context, c *pb.Caller) error {
 	if !call.Super {
 		su, sg := s.superuser()
 		return fserror.New(fserror.Permission, "", "", "user %s is not an administrator (user %s or group %s)", call.User, su, sg)
+	}
+	return nil
+}
+
+// checkTTL refuses a soft limit of its own that a session cannot have.
+func (s *Server) checkTTL(c *pb.Caller) error {
+	if ttl := time.Duration(c.GetTtlMs()) * time.Millisecond; ttl != 0 && (ttl < minSessionTTL || ttl > s.cfg.HardLimit) {
+		return fserror.New(fserror.InvalidArgument, "", "", "a session's lease can have a time to live from %s to the hard limit, %s; not %s", minSessionTTL, s.cfg.HardLimit, ttl)
 	}
 	return nil
 }

@@ -34,13 +34,13 @@ type planFunc func() (namespace.Op, error)
 
 // change carries out one request that changes something:
 //
-//	known call? → plan (validate) → apply → journal (append) → wait until durable
+//	known call? → admit → plan (validate) → apply → journal (append) → wait until durable
 //
 // all but the wait under the namespace lock. A call that happened before gets
 // its first answer. An error, too, is answered only when what it was seen from
 // is durable.
 func (s *Server) change(ctx context.Context, id namespace.CallID, c *namespace.Call, grows bool, plan planFunc) (applied, error) {
-	out, wait, err := s.begin(id, c, grows, plan)
+	out, wait, err := s.begin(ctx, id, c, grows, plan)
 	if werr := s.waitDurable(ctx, wait); werr != nil {
 		return applied{}, werr
 	}
@@ -49,15 +49,11 @@ func (s *Server) change(ctx context.Context, id namespace.CallID, c *namespace.C
 
 // begin is change without the wait: the answer may be given when the txid that
 // it returns is durable.
-func (s *Server) begin(id namespace.CallID, c *namespace.Call, grows bool, plan planFunc) (out applied, wait uint64, err error) {
-	if grows {
-		if err := s.pressure.refuse(); err != nil {
-			return out, 0, err
-		}
-	}
-	s.mu.Lock()
-	out, err = s.changeLocked(id, plan)
-	s.mu.Unlock()
+func (s *Server) begin(ctx context.Context, id namespace.CallID, c *namespace.Call, grows bool, plan planFunc) (out applied, wait uint64, err error) {
+	err = s.exclusive(ctx, id.Session, func(r *recall) (err error) {
+		out, err = s.changeLocked(id, c, grows, plan, r)
+		return err
+	})
 	wait = out.TxID
 	if err != nil || out.noop {
 		wait = c.AsOf()
@@ -65,7 +61,7 @@ func (s *Server) begin(id namespace.CallID, c *namespace.Call, grows bool, plan 
 	return out, wait, err
 }
 
-func (s *Server) changeLocked(id namespace.CallID, plan planFunc) (applied, error) {
+func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, grows bool, plan planFunc, recall *recall) (applied, error) {
 	if err := s.checkActive(); err != nil {
 		return applied{}, err
 	}
@@ -75,11 +71,11 @@ func (s *Server) changeLocked(id namespace.CallID, plan planFunc) (applied, erro
 			return applied{CallResult: r, repeat: found}, err
 		}
 	}
-	if err := s.checkSafeMode(); err != nil {
-		return applied{}, err
-	}
-	if s.journal.Backlog() > maxBacklog {
-		return applied{}, &fserror.Error{Kind: fserror.Retry, Message: "overloaded: the journal's disk is behind", RetryAfter: 50 * time.Millisecond}
+	// What has no id (AppendTail, Commit) is known as repeated only to its plan.
+	if id.Seq != 0 {
+		if err := s.admit(c, grows); err != nil {
+			return applied{}, err
+		}
 	}
 	op, err := plan()
 	if err != nil {
@@ -88,31 +84,102 @@ func (s *Server) changeLocked(id namespace.CallID, plan planFunc) (applied, erro
 	if op == nil {
 		return applied{noop: true}, nil
 	}
+	if id.Seq == 0 {
+		if err := s.admit(c, grows); err != nil {
+			return applied{}, err
+		}
+	}
+	if err := recall.caches(op); err != nil {
+		return applied{}, err
+	}
 	r, err := s.apply(id, op)
 	return applied{CallResult: callResult(r, op)}, err
 }
 
+// admit refuses what cannot be taken on now: in safe mode, when room is short,
+// and when the disk is behind. The caller holds mu.
+func (s *Server) admit(c *namespace.Call, grows bool) error {
+	if err := s.refuseInSafeMode(c); err != nil {
+		return err
+	}
+	if grows {
+		if err := s.pressure.refuse(); err != nil {
+			return err
+		}
+	}
+	if s.journal.Backlog() > maxBacklog {
+		return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: the journal's disk is behind", RetryAfter: 50 * time.Millisecond}
+	}
+	return nil
+}
+
 // own carries out a change of the namenode's own. It is allowed in safe mode:
-// whoever plans it says whether it should be.
+// whoever plans it says whether it should be. If there was nothing to do, what
+// says so is durable when it returns.
 func (s *Server) own(ctx context.Context, plan planFunc) (namespace.Result, error) {
-	s.mu.Lock()
-	op, err := plan()
-	var r namespace.Result
-	if err == nil && op != nil {
+	r, wait, err := s.ownBegun(ctx, plan)
+	if werr := s.waitDurable(ctx, wait); err == nil {
+		err = werr
+	}
+	return r, err
+}
+
+// ownBegun is own without the wait for the disk: for many changes that are
+// waited for together.
+func (s *Server) ownBegun(ctx context.Context, plan planFunc) (r namespace.Result, wait uint64, err error) {
+	err = s.exclusive(ctx, namespace.SessionID{}, func(recall *recall) error {
+		op, err := plan()
+		if err != nil || op == nil {
+			wait, _ = s.tree.Last()
+			return err
+		}
+		if err := recall.caches(op); err != nil {
+			return err
+		}
 		r, err = s.apply(namespace.CallID{}, op)
+		wait = r.TxID
+		return err
+	})
+	return r, wait, err
+}
+
+// exclusive runs fn under the namespace lock. If fn has to wait until sessions
+// have given up what they cached, it runs again after that, and has to look at
+// everything anew. A panic in fn may leave the state half changed, so it ends
+// the reign.
+func (s *Server) exclusive(ctx context.Context, by namespace.SessionID, fn func(*recall) error) error {
+	r := recall{s: s, by: by}
+	defer r.done(ctx)
+	for {
+		err := s.locked(func() error { return fn(&r) })
+		if !errors.Is(err, errCached) {
+			return err
+		}
+		if err := r.wait(ctx); err != nil {
+			return err
+		}
 	}
-	s.mu.Unlock()
-	if err != nil || op == nil {
-		return r, err
-	}
-	return r, s.waitDurable(ctx, r.TxID)
+}
+
+func (s *Server) locked(fn func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whole := false
+	defer func() {
+		if !whole {
+			s.stepDown(errors.New("a fault of the program in the middle of a change; its stack is in this log"))
+		}
+	}()
+	err := fn()
+	whole = true
+	return err
 }
 
 // apply gives a planned op the next txid, applies and journals it, and tells
 // the lease table and those who wait. The caller holds mu.
 func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, error) {
 	last, lastMS := s.tree.Last()
-	e := namespace.Entry{TxID: last + 1, Time: max(s.cfg.Clock.Wall().UnixMilli(), lastMS), Call: id, Op: op}
+	e := namespace.Entry{TxID: last + 1, Time: max(s.time.now(), lastMS), Call: id, Op: op}
 	typ, body := namespace.EncodeOp(nil, id, op)
 	s.tree.SetDurable(s.journal.Durable())
 	r, err := s.tree.Apply(e)
@@ -127,6 +194,7 @@ func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, 
 		return r, s.checkActive()
 	}
 	s.follow(r)
+	s.keepEvents(e, r.Events)
 	return r, nil
 }
 
@@ -152,8 +220,11 @@ func (s *Server) follow(r namespace.Result) {
 	if f := r.Opened; f != nil {
 		s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
 	}
-	if r.Inode != 0 {
-		s.waits.changed(r.Inode)
+	if l := r.Granted; l != nil {
+		s.leases.Grant(leaseOwner(*l), uint64(l.ID), time.Duration(l.TTL)*time.Millisecond)
+	}
+	if r.LeaseEnded {
+		s.leases.Revoke(uint64(r.Lease))
 	}
 }
 
@@ -177,17 +248,20 @@ func (s *Server) waitDurable(ctx context.Context, txid uint64) error {
 // read runs fn under the read lock and waits until what it looked at is
 // durable, whether fn succeeded or not.
 func (s *Server) read(ctx context.Context, c *namespace.Call, fn func() error) error {
-	s.mu.RLock()
-	if err := s.checkActive(); err != nil {
-		s.mu.RUnlock()
-		return err
-	}
-	err := fn()
-	s.mu.RUnlock()
+	err := s.rlocked(fn)
 	if werr := s.waitDurable(ctx, c.AsOf()); werr != nil {
 		return werr
 	}
 	return err
+}
+
+func (s *Server) rlocked(fn func() error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.checkActive(); err != nil {
+		return err
+	}
+	return fn()
 }
 
 // snapshot returns a clone of the tree of this moment, once it is durable. For
@@ -204,8 +278,12 @@ func (s *Server) snapshot(ctx context.Context) (*namespace.Tree, error) {
 	return t, s.waitDurable(ctx, last)
 }
 
-func (s *Server) checkSafeMode() error {
-	if !s.tree.SafeMode() {
+// checkSafeMode refuses the namenode's own work in safe mode.
+func (s *Server) checkSafeMode() error { return s.refuseInSafeMode(nil) }
+
+// refuseInSafeMode refuses a request, which has then seen the mode.
+func (s *Server) refuseInSafeMode(c *namespace.Call) error {
+	if !s.tree.InSafeMode(c) {
 		return nil
 	}
 	return &fserror.Error{Kind: fserror.Retry, Message: "the namenode is in safe mode; an operator ends it with: leasefs admin safemode off", RetryAfter: time.Second}

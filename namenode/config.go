@@ -18,14 +18,20 @@ import (
 
 // Defaults of a namenode. The lease limits are HDFS's.
 const (
-	DefaultListen     = "127.0.0.1:8020"
-	DefaultHTTP       = "127.0.0.1:8021"
-	DefaultSoftLimit  = 60 * time.Second
-	DefaultHardLimit  = 20 * time.Minute
-	DefaultURLLife    = 15 * time.Minute
-	DefaultMaxTail    = 1 << 20
-	DefaultTailBudget = 256 << 20
-	DefaultReserve    = 128 << 20
+	DefaultListen      = "127.0.0.1:8020"
+	DefaultHTTP        = "127.0.0.1:8021"
+	DefaultSoftLimit   = 60 * time.Second
+	DefaultHardLimit   = 20 * time.Minute
+	DefaultURLLife     = 15 * time.Minute
+	DefaultMaxTail     = 1 << 20
+	DefaultTailBudget  = 256 << 20
+	DefaultReserve     = 128 << 20
+	DefaultMinLeaseTTL = time.Second
+	DefaultReapRate    = 1000
+	DefaultAgesEvery   = 10 * time.Second
+	DefaultCacheTerm   = 10 * time.Second
+	DefaultWatchEvents = 100_000
+	DefaultWatchBytes  = 64 << 20
 
 	// MaxMessage is the largest request in bytes that the namenode reads.
 	MaxMessage = 4 << 20
@@ -49,7 +55,9 @@ type Config struct {
 	TailBudget           int64         // bytes of all tails in memory
 	URLLife              time.Duration // how long a signed URL is good
 	Reserve              int64         // bytes of disk kept free for deleting
-	MemoryLimit          int64         // bytes of heap above which nothing new is made; 0: three quarters of the machine's
+	// MemoryLimit is how many bytes the process should take; when three quarters
+	// are in use nothing new is made. 0: three quarters of the machine's.
+	MemoryLimit int64
 
 	CheckpointRecords int64         // records that cause an image
 	CheckpointBytes   int64         // journal bytes that cause an image
@@ -57,6 +65,24 @@ type Config struct {
 	SealAfter         time.Duration // a closed file's large tail is sealed after so long
 	CollectEvery      time.Duration // how often garbage blocks are deleted
 	SweepEvery        time.Duration // how often the store is searched for orphans
+
+	// MinLeaseTTL is the shortest time to live of a granted lease; shorter ones
+	// are raised to it.
+	MinLeaseTTL time.Duration
+	// ReapRate is how many granted leases are ended, and files of ended leases
+	// deleted, in a second.
+	ReapRate int
+	// AgesEvery is how often the age of leases that missed renewals is
+	// journalled.
+	AgesEvery time.Duration
+	// CacheTerm is how long a read-cache lease lasts: a change waits no longer
+	// than that (and a margin) for a reader that is gone. 0: DefaultCacheTerm,
+	// below 0: no caching.
+	CacheTerm time.Duration
+	// WatchEvents and WatchBytes bound what is kept for watches that resume or
+	// are slow.
+	WatchEvents int
+	WatchBytes  int64
 
 	MaxInFlight int  // calls served at once; more are told to retry
 	MaxStreams  int  // concurrent streams of one connection
@@ -89,6 +115,12 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.SealAfter, time.Minute)
 	setDefault(&c.CollectEvery, 30*time.Second)
 	setDefault(&c.SweepEvery, time.Hour)
+	setDefault(&c.MinLeaseTTL, DefaultMinLeaseTTL)
+	setDefault(&c.ReapRate, DefaultReapRate)
+	setDefault(&c.AgesEvery, DefaultAgesEvery)
+	setDefault(&c.CacheTerm, DefaultCacheTerm)
+	setDefault(&c.WatchEvents, DefaultWatchEvents)
+	setDefault(&c.WatchBytes, DefaultWatchBytes)
 	setDefault(&c.MaxInFlight, 8192)
 	setDefault(&c.MaxStreams, 4096)
 	setDefault(&c.Version, "dev")
@@ -150,6 +182,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("block size %d is not within %d and %d bytes", c.BlockSize, blockstore.ChunkSize, blockstore.MaxBlockSize)
 	case c.MaxTail < 4096 || int64(c.MaxTail) > c.BlockSize || c.MaxTail > MaxMessage/2:
 		return fmt.Errorf("tail limit %d is not within 4096 and the block size", c.MaxTail)
+	case c.ReapRate < 1:
+		return fmt.Errorf("a rate of %d leases and files a second ends none; at least 1", c.ReapRate)
+	case c.CacheTerm > 0 && c.CacheTerm < 100*time.Millisecond:
+		return fmt.Errorf("cache term %s is too short; at least 100ms, or below 0 for no caching", c.CacheTerm)
 	case c.URLLife < time.Second:
 		return fmt.Errorf("URL life %s is too short; at least 1s", c.URLLife)
 	}

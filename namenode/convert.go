@@ -11,12 +11,12 @@ import (
 )
 
 func lmHolder(h namespace.Holder) leasemanager.Holder {
-	return leasemanager.Holder{User: h.User, Client: h.Client, Session: leasemanager.SessionID(h.Session), Host: h.Host, PID: h.PID}
+	return leasemanager.Holder{User: h.User, Client: h.Client, Session: leasemanager.SessionID(h.Session), Host: h.Host, PID: h.PID, TTL: time.Duration(h.TTL) * time.Millisecond}
 }
 
 func holderInfo(h leasemanager.Holder, since, idle time.Duration) *pb.HolderInfo {
 	return &pb.HolderInfo{
-		User: h.User, Client: h.Client, Session: h.Session[:], Host: h.Host, Pid: h.PID,
+		User: h.User, Client: h.Client, Session: pb.SessionName(h.Session[:]), Host: h.Host, Pid: h.PID,
 		SinceMs: since.Milliseconds(), IdleMs: idle.Milliseconds(),
 	}
 }
@@ -27,7 +27,7 @@ func (s *Server) attr(a namespace.Attr) *pb.Attr {
 	out := &pb.Attr{
 		Inode: uint64(a.ID), Type: pb.FileType(a.Type), Mode: uint32(a.Mode), User: a.User, Group: a.Group,
 		MtimeUnixMs: a.MTime, Length: a.Length, LinkTarget: a.LinkTarget,
-		Entries: uint64(a.Entries), Blocks: uint64(a.Blocks), TailLength: a.TailLength,
+		Entries: uint64(a.Entries), Blocks: uint64(a.Blocks), TailLength: a.TailLength, Lease: uint64(a.Lease),
 	}
 	if a.Open != nil {
 		out.Open = s.openState(*a.Open)
@@ -44,9 +44,9 @@ func (s *Server) openState(f namespace.OpenFile) *pb.OpenState {
 	}
 }
 
-// since is how long a file has been open under its epoch, by the time of day.
+// since is how long a file has been open under its epoch, by the journal's time.
 func (s *Server) since(f namespace.OpenFile) time.Duration {
-	return max(0, time.Duration(s.cfg.Clock.Wall().UnixMilli()-f.Since)*time.Millisecond)
+	return max(0, time.Duration(s.time.now()-f.Since)*time.Millisecond)
 }
 
 // held is the answer to one who wants a file that another has.
@@ -87,6 +87,8 @@ func blockOf(b *pb.Block) (namespace.Block, error) {
 func callResult(r namespace.Result, op namespace.Op) namespace.CallResult {
 	out := namespace.CallResult{TxID: r.TxID, Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength}
 	switch o := op.(type) {
+	case *namespace.OpGrant:
+		out.Inode = namespace.InodeID(o.ID)
 	case *namespace.OpCreate:
 		out.Token = o.Token
 	case *namespace.OpOpen:

@@ -41,6 +41,9 @@ type versionInfo struct {
 	// BackupTxID is set in a backup: its image holds everything up to there,
 	// and there is no journal yet.
 	BackupTxID uint64 `toml:"backup_txid,omitempty" comment:"this folder is a backup of that moment"`
+	// ForeignBlocks is set when the block folder was found to have blocks that
+	// another namenode put.
+	ForeignBlocks bool `toml:"foreign_blocks,omitempty" comment:"the block folder has another namenode's blocks: only leasefs admin gc searches it for orphans"`
 }
 
 // dataDir is an opened, locked data folder.
@@ -52,6 +55,7 @@ type dataDir struct {
 	secret []byte
 	fresh  bool   // formatted in this open
 	backup uint64 // txid of the image, if the folder came from a backup
+	info   versionInfo
 }
 
 // openDataDir opens the folder, and formats it when it is new or empty.
@@ -92,7 +96,7 @@ func (d *dataDir) load() error {
 	if v.Format > FormatVersion {
 		return fmt.Errorf("data folder %s has format %d, this program knows up to %d; use the newer leasefs that wrote it", d.path, v.Format, FormatVersion)
 	}
-	d.id, d.backup = id, v.BackupTxID
+	d.id, d.backup, d.info = id, v.BackupTxID, v
 	if err := d.dropMarker(); err != nil {
 		return err
 	}
@@ -154,14 +158,28 @@ func (d *dataDir) format() error {
 
 // finish makes a formatted folder valid.
 func (d *dataDir) finish(createdBy, now string) error {
-	raw, err := toml.Marshal(versionInfo{Format: FormatVersion, Namespace: hex.EncodeToString(d.id[:]), Created: now, By: createdBy})
-	if err != nil {
-		return err
-	}
-	if err := writeFileAtomic(d.fs, d.file(versionFile), raw); err != nil {
+	d.info = versionInfo{Format: FormatVersion, Namespace: hex.EncodeToString(d.id[:]), Created: now, By: createdBy}
+	if err := d.writeVersion(); err != nil {
 		return err
 	}
 	return d.dropMarker()
+}
+
+func (d *dataDir) writeVersion() error {
+	raw, err := toml.Marshal(d.info)
+	if err != nil {
+		return err
+	}
+	return writeFileAtomic(d.fs, d.file(versionFile), raw)
+}
+
+// foreignBlocks reports whether the block folder may have blocks that another
+// namenode's files are made of: what looks like an orphan need not be one.
+func (d *dataDir) foreignBlocks() bool { return d.backup != 0 || d.info.ForeignBlocks }
+
+func (d *dataDir) noteForeign() error {
+	d.info.ForeignBlocks = true
+	return d.writeVersion()
 }
 
 // dropMarker removes what an unfinished format left.

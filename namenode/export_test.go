@@ -1,10 +1,14 @@
 package namenode
 
-import "github.com/leasefs/leasefs/leasemanager"
+import (
+	"time"
+
+	"github.com/leasefs/leasefs/leasemanager"
+)
 
 // ForgetLeases is damage: the lease table loses all it knows, the inodes do not.
 func (s *Server) ForgetLeases() {
-	s.leases.Rebuild(func(func(leasemanager.Holder, leasemanager.Ref) bool) {})
+	s.leases.Rebuild(func(func(leasemanager.Holder, leasemanager.Ref) bool) {}, func(func(leasemanager.Granted) bool) {}, nil)
 }
 
 // RepairLeases is one round of the background repair over all open files.
@@ -13,3 +17,6 @@ func (s *Server) RepairLeases() {
 		at = s.repairLeases(at, 2)
 	}
 }
+
+// SetPatience sets how long a client may take nothing of a long answer.
+func (s *Server) SetPatience(d time.Duration) { s.patience = d }

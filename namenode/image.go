@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/journal"
 	localjournal "github.com/leasefs/leasefs/journal/local"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/watch"
 	"github.com/leasefs/leasefs/vfs"
 )
 
@@ -29,9 +30,13 @@ const imageSuffix = ".img"
 
 // imageFolder holds checkpoints of the tree, named by the last txid in them.
 type imageFolder struct {
-	fs  vfs.FS
-	dir string
-	log *slog.Logger
+	fs      vfs.FS
+	dir     string
+	log     *slog.Logger
+	reserve int64 // bytes kept free; an image leaves half of them
+
+	found    []uint64 // the images at the start
+	unusable []uint64 // of those published then, the ones that are gone or damaged
 }
 
 func imageName(txid uint64) string { return fmt.Sprintf("%020d%s", txid, imageSuffix) }
@@ -78,10 +83,60 @@ func (f *imageFolder) read(txid uint64) (*namespace.Tree, error) {
 	return t, nil
 }
 
-// write makes an image of t, whole and durable or not at all.
+// write makes an image of t, whole and durable or not at all. NoSpace if it
+// would go into the half of the reserve that is left for deleting.
 func (f *imageFolder) write(t *namespace.Tree) (size int64, err error) {
 	last, _ := t.Last()
-	return writeAtomic(f.fs, filepath.Join(f.dir, imageName(last)), t.WriteImage)
+	return writeAtomic(f.fs, filepath.Join(f.dir, imageName(last)), func(w io.Writer) error {
+		return t.WriteImage(&sparing{w, f})
+	})
+}
+
+// room refuses to write so many bytes if less than half of the reserve would
+// be left: deleting needs it for the journal.
+func (f *imageFolder) room(bytes int64) error {
+	free, _, err := f.fs.Usage(f.dir)
+	if err == nil && free-bytes < f.reserve/2 {
+		err = fserror.New(fserror.NoSpace, "", "", "no room for an image (%d MiB free, %d MiB of the reserve are left for deleting); delete files or add space", free>>20, f.reserve>>21)
+	}
+	return err
+}
+
+// sparing writes an image as long as there is room.
+type sparing struct {
+	w io.Writer
+	f *imageFolder
+}
+
+func (s *sparing) Write(p []byte) (int, error) {
+	if err := s.f.room(int64(len(p))); err != nil {
+		return 0, err
+	}
+	return s.w.Write(p)
+}
+
+// removeLeftovers removes what a crash left of images that were being written.
+// None may be under way.
+func (f *imageFolder) removeLeftovers() {
+	names, _ := f.fs.List(f.dir) // no folder, no leftovers
+	for _, name := range names {
+		if strings.HasSuffix(name, imageSuffix+tempSuffix) {
+			if err := f.fs.Remove(filepath.Join(f.dir, name)); err != nil {
+				f.log.Warn("what is left of an unfinished image could not be removed", "file", name, "cause", err)
+			}
+		}
+	}
+}
+
+// judge remembers which published images a start from the image from has shown
+// to be unusable: those newer, which it passed over, and those missing (a
+// backup brings one image only).
+func (f *imageFolder) judge(published []namespace.OpImage, from uint64) {
+	for _, img := range published {
+		if img.TxID > from || !slices.Contains(f.found, img.TxID) {
+			f.unusable = append(f.unusable, img.TxID)
+		}
+	}
 }
 
 // prune removes all images but the published ones, and what a crash left of one
@@ -112,6 +167,7 @@ func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.images.found = ids
 	var problems []error
 	for _, id := range ids {
 		t, err := s.images.read(id)
@@ -148,6 +204,8 @@ func (s *Server) openJournal(image uint64) error {
 
 func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error) (*namespace.Tree, error) {
 	from, _ := t.Last()
+	s.events = watch.New(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
+	t.Events(true)
 	if err := s.openJournal(from); err != nil {
 		return nil, err
 	}
@@ -157,7 +215,11 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 		n++
 		call, op, err := namespace.DecodeOp(r.Type, r.Body)
 		if err == nil {
-			_, err = t.Apply(namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op})
+			e := namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op}
+			var done namespace.Result
+			if done, err = t.Apply(e); err == nil {
+				s.keepEvents(e, done.Events)
+			}
 		}
 		if err != nil {
 			return fserror.New(fserror.Damaged, "", "", "journal record %d does not fit the namespace: %v; the journal or image is damaged, restore the folder from a backup", r.TxID, err)
@@ -176,6 +238,8 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 	if id := t.NamespaceID(); id != s.dir.id && id != ([16]byte{}) {
 		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.id)
 	}
+	s.images.removeLeftovers()
+	s.images.judge(t.Images(), from)
 	s.log.Info("namespace loaded", "image_txid", from, "records", n, "took", s.cfg.Clock.Mono()-began)
 	s.lastImage.at = s.cfg.Clock.Mono()
 	s.lastImage.txid = from
@@ -201,12 +265,18 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	if err != nil {
 		return nil, err
 	}
+	size := int64(0) // of the newest one: about what this one takes
+	for _, img := range t.Images() {
+		size = img.Size
+	}
+	if err := s.images.room(size); err != nil {
+		return nil, err
+	}
 	last, _ := t.Last()
 	if err := s.journal.Roll(); err != nil {
 		return nil, err
 	}
-	size, err := s.images.write(t)
-	if err != nil {
+	if size, err = s.images.write(t); err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
 	op := &namespace.OpImage{TxID: last, Name: imageName(last), Size: size}
@@ -219,6 +289,8 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 }
 
 // prune keeps the two published images and the journal from the older one on.
+// While one of the two cannot be used it removes nothing: what the last start
+// read instead is still needed.
 func (s *Server) prune(ctx context.Context) error {
 	s.mu.RLock()
 	published := s.tree.Images()
@@ -228,12 +300,32 @@ func (s *Server) prune(ctx context.Context) error {
 	}
 	keep := make([]uint64, len(published))
 	for i, img := range published {
+		if slices.Contains(s.images.unusable, img.TxID) {
+			return nil
+		}
 		keep[i] = img.TxID
 	}
 	if err := s.images.prune(keep); err != nil {
 		return err
 	}
 	return s.journal.Purge(ctx, slices.Min(keep)+1)
+}
+
+// checkpointPass writes an image when one is due. After a failure (a full disk)
+// it waits a minute.
+func (s *Server) checkpointPass() func(context.Context) error {
+	var notBefore time.Duration
+	return func(ctx context.Context) error {
+		now := s.cfg.Clock.Mono()
+		if now < notBefore || s.checkpointDue() == "" {
+			return nil
+		}
+		_, err := s.checkpoint(ctx)
+		if err != nil {
+			notBefore = now + time.Minute
+		}
+		return err
+	}
 }
 
 // checkpointDue says why an image should be written now, or "".
@@ -257,9 +349,10 @@ func (s *Server) checkpointDue() string {
 }
 
 // backup sends VERSION and an image of this moment, and the blocks that it
-// refers to. They are immutable, so they can be copied while writes go on; a
-// file deleted meanwhile keeps its blocks for a URL's life.
+// refers to. They are immutable, so they can be copied while writes go on; the
+// collector leaves those of files deleted meanwhile until it is done.
 func (s *Server) backup(ctx context.Context, send func(*backupMessage) error) error {
+	defer s.holdGarbage()()
 	t, err := s.snapshot(ctx)
 	if err != nil {
 		return err
@@ -293,8 +386,11 @@ func (s *Server) backup(ctx context.Context, send func(*backupMessage) error) er
 }
 
 // blockFolder is a store that keeps a block in a file: a backup holds it under
-// the same name.
-type blockFolder interface{ FileName(key blockKey) string }
+// the same name, and the folder's marker.
+type blockFolder interface {
+	FileName(key blockKey) string
+	Marker() (name string, content []byte)
+}
 
 var _ blockFolder = (*local.Store)(nil)
 
@@ -303,7 +399,15 @@ func (s *Server) backupBlocks(ctx context.Context, t *namespace.Tree, send func(
 	if !ok {
 		return nil // not kept in a folder of ours
 	}
-	var err error
+	name, content := namer.Marker()
+	m := &backupWriter{name: filepath.Join(blocksDir, name), send: send}
+	_, err := m.Write(content)
+	if err == nil {
+		err = m.end()
+	}
+	if err != nil {
+		return err
+	}
 	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
 		err = s.backupBlock(ctx, filepath.Join(blocksDir, namer.FileName(b.Key)), b, send)
 		return err == nil && ctx.Err() == nil

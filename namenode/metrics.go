@@ -15,11 +15,12 @@ import (
 // metrics is all that /metrics shows. Counts of things come from the tree and
 // the lease table when they are asked for, so the hot path pays for calls only.
 type metrics struct {
-	registry *prometheus.Registry
-	latency  *prometheus.HistogramVec
-	errors   *prometheus.CounterVec
-	shed     prometheus.Counter
-	panics   prometheus.Counter
+	registry  *prometheus.Registry
+	latency   *prometheus.HistogramVec
+	errors    *prometheus.CounterVec
+	shed      prometheus.Counter
+	panics    prometheus.Counter
+	cacheWait prometheus.Histogram
 }
 
 func newMetrics(s *Server) *metrics {
@@ -33,16 +34,24 @@ func newMetrics(s *Server) *metrics {
 		shed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_calls_shed_total", Help: "Calls told to retry because too many were under way."}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_panics_total", Help: "Calls that ended in a fault of the program; always worth a report."}),
 	}
-	m.registry.MustRegister(m.latency, m.errors, m.shed, m.panics,
+	m.cacheWait = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "leasefs_cache_wait_seconds", Help: "Time that a change waited for readers to give up what they had cached.",
+		Buckets: prometheus.ExponentialBuckets(100e-6, 4, 10),
+	})
+	m.registry.MustRegister(m.cacheWait, m.latency, m.errors, m.shed, m.panics,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stateCollector{s})
 	return m
 }
 
 func (m *metrics) observe(method string, took time.Duration, err error) {
-	op := opName(method)
-	m.latency.WithLabelValues(op).Observe(took.Seconds())
+	m.latency.WithLabelValues(opName(method)).Observe(took.Seconds())
+	m.failed(method, err)
+}
+
+// failed counts a call or stream that ended with an error; nil is none.
+func (m *metrics) failed(method string, err error) {
 	if err != nil {
-		m.errors.WithLabelValues(op, fserror.KindOf(err).String()).Inc()
+		m.errors.WithLabelValues(opName(method), fserror.KindOf(err).String()).Inc()
 	}
 }
 
@@ -107,7 +116,23 @@ var (
 	descPuts       = gauge("blocks_put_total", "Blocks written to the local store.")
 	descGets       = gauge("blocks_get_total", "Reads from the local store.")
 	descImageTxID  = gauge("image_txid", "Last record in the newest image.")
+	descGranted    = gauge("granted_leases", "Granted leases, those that are ending included.")
+	descAttached   = gauge("attached_files", "Files attached to granted leases.")
+	descGrantedEnd = gauge("granted_leases_expired_total", "Granted leases whose time to live was over.")
+	descGrantedDue = gauge("granted_lease_oldest_overdue_seconds", "How long the oldest granted lease past its time waits for its end.")
+	descCacheSess  = gauge("cache_sessions", "Sessions that may cache what they read.")
+	descCacheKeys  = gauge("cache_keys", "Names, attributes and entries that sessions may have cached, one held by two counted twice.")
+	descCacheGrant = gauge("cache_grants_total", "Answers that sessions were allowed to keep.")
+	descCacheNo    = gauge("cache_refused_total", "Answers that sessions were not allowed to keep.")
+	descRevoked    = gauge("cache_revocations_total", "Revocations sent to sessions.")
+	descCacheWaits = gauge("cache_waits_total", "Changes that waited for readers.")
+	descCacheTerm  = gauge("cache_waits_by_term_total", "Of them, those that waited for the term of a reader that did not answer.")
+	descWatchers   = gauge("watchers", "Watches under way.")
+	descEvents     = gauge("watch_events", "Events kept for watches.")
+	descWatchLate  = gauge("watchers_too_slow_total", "Watches that fell behind what is kept.")
 	allDescriptors = []*prometheus.Desc{
+		descGranted, descAttached, descGrantedEnd, descGrantedDue, descCacheSess, descCacheKeys, descCacheGrant, descCacheNo, descRevoked,
+		descCacheWaits, descCacheTerm, descWatchers, descEvents, descWatchLate,
 		descReady, descTerm, descTxID, descDurable, descBacklog, descJournal, descInodes, descBlocks, descOpen, descStored, descTail,
 		descGarbage, descDetached, descSessions, descAllocated, descLeases, descConnected, descOverdue, descExpired, descRenewals,
 		descSafeMode, descPressure, descPuts, descGets, descImageTxID,
@@ -158,6 +183,22 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descOverdue, ls.OldestOverdue.Seconds())
 	set(descExpired, float64(ls.Expired))
 	set(descRenewals, float64(ls.Renewals))
+	set(descGranted, float64(n.Leases))
+	set(descAttached, float64(n.Attached))
+	set(descGrantedEnd, float64(ls.GrantedExpired))
+	set(descGrantedDue, ls.GrantedOverdue.Seconds())
+	cs := s.caches.Stats()
+	set(descCacheSess, float64(cs.Sessions))
+	set(descCacheKeys, float64(cs.Holdings))
+	set(descCacheGrant, float64(cs.Grants))
+	set(descCacheNo, float64(cs.Refused))
+	set(descRevoked, float64(cs.Revocations))
+	set(descCacheWaits, float64(cs.Waits))
+	set(descCacheTerm, float64(cs.WaitsByTerm))
+	ev := s.events.Stats()
+	set(descWatchers, float64(ev.Watchers))
+	set(descEvents, float64(ev.Events))
+	set(descWatchLate, float64(ev.Dropped))
 	set(descSafeMode, flag(safe))
 	set(descPressure, flag(s.pressure.why.Load() != nil))
 	if len(images) > 0 {

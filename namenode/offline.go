@@ -130,6 +130,17 @@ func redact(v reflect.Value) map[string]any {
 	return out
 }
 
+// typeName is a type as stat shows it.
+func typeName(t namespace.Type) string {
+	switch t {
+	case namespace.TypeDir:
+		return "directory"
+	case namespace.TypeSymlink:
+		return "symlink"
+	}
+	return "file"
+}
+
 // DumpImage writes the tree in an image as one JSON object an inode, the way
 // down from the root.
 func DumpImage(fsys vfs.FS, name string, w io.Writer) error {
@@ -150,9 +161,9 @@ func DumpImage(fsys vfs.FS, name string, w io.Writer) error {
 	if err := enc.Encode(map[string]any{"txid": last, "term": t.Term(), "namespace": fmt.Sprintf("%x", t.NamespaceID()), "counts": t.Counts()}); err != nil {
 		return err
 	}
-	return t.Walk(namespace.RootID, func(path string, a namespace.Attr) error {
+	return t.Walk(namespace.RootID, func(path []byte, a namespace.Attr) error {
 		line := map[string]any{
-			"path": path, "inode": a.ID, "type": int(a.Type), "mode": fmt.Sprintf("%o", a.Mode), "user": a.User, "group": a.Group,
+			"path": string(path), "inode": a.ID, "type": typeName(a.Type), "mode": fmt.Sprintf("%04o", a.Mode), "user": a.User, "group": a.Group,
 			"mtime": a.MTime, "length": a.Length, "blocks": a.Blocks, "tail": a.TailLength,
 		}
 		if a.LinkTarget != "" {

@@ -16,7 +16,9 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// Status tells how the namenode is; everybody may ask, also while it starts.
+// Status tells how the namenode is; everybody may ask, also while it starts. It
+// waits for nothing: what it counts is of this moment, and a crash may still
+// take the changes after DurableTxid back.
 func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	resp := &pb.StatusResponse{Address: s.Addr(), Role: "starting", Version: s.cfg.Version}
 	if !s.ready.Load() {
@@ -49,9 +51,10 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	return resp, nil
 }
 
-// heapBytes is what live and not yet collected objects take.
+// heapBytes is what the objects take that the last garbage collection found in
+// use; those made since, and dead ones, do not count.
 func heapBytes() int64 {
-	sample := []rtmetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	sample := []rtmetrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	rtmetrics.Read(sample)
 	return int64(sample[0].Value.Uint64()) //nolint:gosec // fits
 }
@@ -88,9 +91,10 @@ func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.Safe
 			return nil, err
 		}
 	case pb.SafeModeRequest_ACTION_GET:
-		s.mu.RLock()
-		on = s.tree.SafeMode()
-		s.mu.RUnlock()
+		c := &namespace.Call{}
+		if err := s.read(ctx, c, func() error { on = s.tree.InSafeMode(c); return nil }); err != nil {
+			return nil, err
+		}
 	default:
 		return nil, fserror.New(fserror.InvalidArgument, "safemode", "", "unknown action %d", r.GetAction())
 	}
@@ -101,8 +105,14 @@ func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.Safe
 	return resp, nil
 }
 
+// setSafeMode returns when no block is being deleted any more.
 func (s *Server) setSafeMode(ctx context.Context, on bool) error {
-	_, err := s.own(ctx, func() (namespace.Op, error) {
+	unlock, err := s.collector.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = s.own(ctx, func() (namespace.Op, error) {
 		if s.tree.SafeMode() == on {
 			return nil, nil
 		}
@@ -122,7 +132,8 @@ func (s *service) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb.F
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return err
 	}
-	f := &fsck{Server: s.Server, ctx: ctx, send: stream.Send, sum: &pb.FsckSummary{}, read: r.GetBlocks()}
+	send := func(m *pb.FsckResponse) error { return s.send(func() error { return stream.Send(m) }) }
+	f := &fsck{Server: s.Server, ctx: ctx, send: send, sum: &pb.FsckSummary{}, read: r.GetBlocks()}
 	if err := f.whole(); err != nil {
 		return err
 	}
@@ -130,7 +141,13 @@ func (s *service) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb.F
 	if path == "" {
 		path = "/"
 	}
-	if err := s.walk(ctx, r.GetCaller(), path, f.inode); err != nil {
+	if err := s.walk(ctx, r.GetCaller(), path, func(w *walk, path []byte, a namespace.Attr) error {
+		f.sum.Inodes++
+		if a.Open == nil && a.Blocks == 0 {
+			return nil
+		}
+		return w.aside(func() error { return f.inode(string(path), a) })
+	}); err != nil {
 		return err
 	}
 	return stream.Send(&pb.FsckResponse{Summary: f.sum})
@@ -164,7 +181,6 @@ func (f *fsck) whole() error {
 }
 
 func (f *fsck) inode(path string, a namespace.Attr) error {
-	f.sum.Inodes++
 	if a.Open != nil {
 		if _, ok := f.leases.State(uint64(a.ID)); !ok && f.stillOpen(*a.Open) {
 			if err := f.problem(path, "open for write by %s, but not in the lease table", a.Open.Holder.Client); err != nil {
@@ -183,7 +199,7 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	var off int64
 	for _, b := range v.Blocks {
 		f.sum.Blocks++
-		if err := f.block(b); err != nil {
+		if err := f.block(b); err != nil && f.owned(b.Key) {
 			if err := f.problem(path, "block %d/%d at offset %d: %v", b.Key.Term, b.Key.Seq, off, err); err != nil {
 				return err
 			}
@@ -198,6 +214,14 @@ func (f *fsck) stillOpen(o namespace.OpenFile) bool {
 	defer f.mu.RUnlock()
 	now, open := f.tree.OpenFile(o.Inode)
 	return open && now.Epoch == o.Epoch
+}
+
+// owned reports whether a file still has the block: one that none has any more
+// may be gone.
+func (f *fsck) owned(k blockKey) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.tree.HasBlock(k)
 }
 
 func (f *fsck) block(b namespace.Block) error {
@@ -243,7 +267,7 @@ func (s *service) Backup(r *pb.BackupRequest, stream grpc.ServerStreamingServer[
 	if err := s.admin(stream.Context(), r.GetCaller()); err != nil {
 		return err
 	}
-	return s.backup(stream.Context(), stream.Send)
+	return s.backup(stream.Context(), func(m *backupMessage) error { return s.send(func() error { return stream.Send(m) }) })
 }
 
 const backupPiece = 256 << 10

@@ -1,13 +1,13 @@
 package namenode
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -45,7 +45,18 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	lh := lmHolder(h)
 	line := s.sessions.begin(lh.Session, stream.Send, func() { s.leases.Connect(lh) })
 	defer s.sessions.end(lh.Session, line, func() { s.leases.Disconnect(lh.Session) })
-	if err := line.send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: s.welcome()}}); err != nil {
+	welcome := s.welcome(lh)
+	if hello.GetCache() && s.cfg.CacheTerm > 0 {
+		cached, err := s.beginCaching(ctx, h.Session, line)
+		if err != nil {
+			return err
+		}
+		defer cached.Disconnect()
+		if cached != nil {
+			welcome.CacheTermMs, welcome.CacheBase = s.cfg.CacheTerm.Milliseconds(), cached.Base()
+		}
+	}
+	if err := line.send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: welcome}}); err != nil {
 		return err
 	}
 	// The handler must end with the namenode, also while nothing is received;
@@ -56,6 +67,10 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 		select {
 		case err := <-ended:
 			return err
+		case <-line.revoking:
+			if err := line.sendRevoked(); err != nil {
+				return err
+			}
 		case l := <-line.losses:
 			if err := s.pushLoss(ctx, line, l); err != nil {
 				return err
@@ -77,11 +92,16 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 		}
 		r := m.GetRenew()
 		if r == nil {
-			return fserror.New(fserror.InvalidArgument, "session", "", "an unknown message on the session stream; the client is newer than the namenode")
+			resp, err := s.cacheMessage(m, namespace.SessionID(h.Session))
+			if err == nil && resp != nil {
+				err = line.send(resp)
+			}
+			if err != nil {
+				return err
+			}
+			continue
 		}
-		if len(r.GetSession()) == 0 {
-			r.Session = h.Session[:]
-		}
+		r.Session = h.Session[:] // a stream speaks for its own session only
 		resp := &pb.SessionResponse{}
 		if out, err := s.renew(stream.Context(), r); err != nil {
 			resp.Kind = &pb.SessionResponse_Error{Error: wire.Detail(fserror.With(err, "renew", ""))}
@@ -94,8 +114,11 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 	}
 }
 
-func (s *Server) welcome() *pb.Welcome {
+func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
 	soft, hard, every := s.leases.Limits()
+	if h.TTL > 0 {
+		soft, every = h.TTL, min(h.TTL, hard)/2
+	}
 	return &pb.Welcome{
 		NamespaceId: hex.EncodeToString(s.dir.id[:]), Term: s.term,
 		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), RenewEveryMs: every.Milliseconds(),
@@ -107,6 +130,11 @@ func (s *Server) welcome() *pb.Welcome {
 func (s *service) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
 	if err := s.checkActive(); err != nil {
 		return nil, err
+	}
+	if s.cfg.RequireCert {
+		if _, err := s.caller(ctx, r.GetCaller()); err != nil {
+			return nil, err
+		}
 	}
 	return s.renew(ctx, r)
 }
@@ -134,12 +162,11 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		out = s.leases.Renew(req)
 	}
 	if out.Ending {
-		return nil, &fserror.Error{Kind: fserror.Retry, Message: "the lease is past its hard limit and is being ended", RetryAfter: 50 * time.Millisecond}
+		return nil, leaseEnding()
 	}
-	soft, hard, _ := s.leases.Limits()
 	resp := &pb.RenewLeaseResponse{
 		UnknownSession: out.UnknownSession, WantSet: out.WantSet, NextRenewalMs: out.Next.Milliseconds(),
-		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), Seq: r.GetSeq(),
+		SoftLimitMs: out.Soft.Milliseconds(), HardLimitMs: out.Hard.Milliseconds(), Seq: r.GetSeq(),
 	}
 	for _, u := range out.Unknown {
 		resp.Unknown = append(resp.Unknown, &pb.OpenRef{Inode: u.Inode, Epoch: u.Epoch})
@@ -199,8 +226,13 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	}
 	var last uint64
 	err = s.read(ctx, c, func() error {
-		for _, in := range infos {
-			resp.Leases = append(resp.Leases, s.lease(in))
+		files := maxListedFiles
+		for i, in := range infos {
+			resp.Leases = append(resp.Leases, s.lease(c, in, &files))
+			if files <= 0 && i < len(infos)-1 {
+				resp.NextCursor = strconv.FormatUint(in.ID, 10) // the rest is another page
+				break
+			}
 		}
 		last, _ = s.tree.Last()
 		return nil
@@ -212,7 +244,12 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	return resp, s.waitDurable(ctx, last)
 }
 
-const maxLeaseFiles = 1000
+const (
+	// maxLeaseFiles is how many files are listed of one lease, maxListedFiles
+	// about how many in one answer: it is made under the namespace lock.
+	maxLeaseFiles  = 1000
+	maxListedFiles = 10_000
+)
 
 func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
 	f := leasemanager.Filter{Limit: clampLimit(r.GetLimit(), 100, 1000), SoftExpired: r.GetExpired(), MaxFiles: maxLeaseFiles}
@@ -235,31 +272,73 @@ func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListL
 		if err != nil {
 			return f, err
 		}
-		st, ok := s.leases.State(uint64(id))
-		if !ok {
-			return f, fserror.New(fserror.NotFound, "", r.GetPath(), "nobody has it open for write")
+		if f.LeaseID, err = s.leaseOfFile(ctx, c, id, r.GetPath()); err != nil {
+			return f, err
 		}
-		f.LeaseID = st.LeaseID
 	}
 	if h := r.GetHolder(); h != "" {
 		f.Client = h
 		if raw, err := hex.DecodeString(strings.ToLower(h)); err == nil && len(raw) == len(leasemanager.SessionID{}) {
-			id := leasemanager.SessionID(raw)
-			f.Client, f.Session = "", &id
+			f.Client = ""
+			f.Match = func(h leasemanager.Holder) bool { return bytes.Equal(pb.SessionName(h.Session[:]), raw) }
 		}
 	}
 	return f, nil
 }
 
-func (s *Server) lease(in leasemanager.Info) *pb.Lease {
+// leaseOfFile is the lease that has a file open or, if nobody has, the granted
+// one that it is attached to.
+func (s *Server) leaseOfFile(ctx context.Context, c *namespace.Call, id namespace.InodeID, path string) (lease uint64, err error) {
+	err = s.read(ctx, c, func() error {
+		if st, ok := s.leases.State(uint64(id)); ok {
+			lease = st.LeaseID
+			return nil
+		}
+		a, err := s.tree.StatInode(c, id)
+		if err == nil && a.Lease == 0 {
+			err = fserror.New(fserror.NotFound, "", path, "nobody has it open for write, and it is attached to no lease")
+		}
+		lease = uint64(a.Lease)
+		return err
+	})
+	return lease, err
+}
+
+// lease is the wire form of a lease, with as many of its files as left allows,
+// from which they are taken. The caller holds mu.
+func (s *Server) lease(c *namespace.Call, in leasemanager.Info, left *int) *pb.Lease {
 	out := &pb.Lease{
 		Id: leaseID(in.ID), Holder: holderInfo(in.Holder, in.Since, in.Idle),
 		SoftExpired: in.SoftExpired, HardExpired: in.HardExpired, Connected: in.Connected, FileCount: uint64(max(in.Files, 0)),
+		RemainingMs: in.TakeableIn.Milliseconds(), Ending: in.Ending,
+	}
+	_, limit, _ := s.leases.Limits()
+	if in.Kind == leasemanager.KindGranted {
+		limit = in.TTL
+	}
+	out.OverdueMs = max(0, in.Idle-limit).Milliseconds()
+	if in.Kind == leasemanager.KindGranted {
+		out.Granted, out.TtlMs, out.RemainingMs = true, in.TTL.Milliseconds(), in.Remaining.Milliseconds()
+		if l, ok := s.tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
+			out.AttachedCount = uint64(l.Files) //nolint:gosec // a count
+			out.Attached = s.leaseFiles(c, l.ID, min(maxLeaseFiles, max(*left, 1)))
+			*left -= len(out.Attached)
+		}
+		return out
 	}
 	for _, ref := range in.Refs {
-		path, ok := s.tree.Path(namespace.InodeID(ref.Inode))
-		if !ok {
+		id := namespace.InodeID(ref.Inode)
+		out.Waiting += uint32(s.waits.waiting(id)) //nolint:gosec // a count
+		if *left <= 0 {
+			continue
+		}
+		*left--
+		path, ok := s.tree.Path(id)
+		switch _, err := s.tree.StatInode(c, id); {
+		case !ok:
 			path = "(deleted)"
+		case err != nil:
+			path = "(in a directory that you may not search)"
 		}
 		out.Files = append(out.Files, &pb.LeaseFile{Path: path, Inode: ref.Inode, Epoch: ref.Epoch})
 	}
@@ -270,3 +349,6 @@ func (s *Server) lease(in leasemanager.Info) *pb.Lease {
 func leaseID(id uint64) string { return strconv.FormatUint(id, 16) }
 
 func hexSession(id namespace.SessionID) string { return hex.EncodeToString(id[:]) }
+
+// sessionName is how a session is shown to clients, hexadecimal.
+func sessionName(id namespace.SessionID) string { return hex.EncodeToString(pb.SessionName(id[:])) }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
-	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -22,6 +22,7 @@ const (
 	maxList       = 10_000
 	maxListBytes  = 2 << 20 // of names and attributes in one answer
 	findPage      = 500
+	findBytes     = 256 << 10 // of paths in a page
 	maxWait       = 10 * time.Minute
 )
 
@@ -31,15 +32,29 @@ func (s *service) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse
 	if err != nil {
 		return nil, err
 	}
+	c.Collect = r.GetCache()
 	var a namespace.Attr
+	resp := new(pb.StatResponse)
 	err = s.read(ctx, c, func() (err error) {
-		a, err = s.tree.Stat(c, r.GetPath(), r.GetFollow())
+		if r.GetInode() != 0 {
+			a, err = s.tree.StatInode(c, namespace.InodeID(r.GetInode()))
+		} else {
+			a, err = s.tree.Stat(c, r.GetPath(), r.GetFollow())
+		}
+		if (err == nil && a.Open == nil) || errors.Is(err, fserror.NotFound) {
+			resp.Keys = s.mayCache(c, r.GetCaller().GetSession())
+		}
 		return err
 	})
-	if err != nil {
+	switch {
+	case err == nil:
+		resp.Attr = s.attr(a)
+	case len(resp.Keys) > 0: // that there is no such name may be kept too
+		resp.Missing = wire.Detail(fserror.With(err, "stat", r.GetPath()))
+	default:
 		return nil, err
 	}
-	return &pb.StatResponse{Attr: s.attr(a)}, nil
+	return resp, nil
 }
 
 // List answers a page of a directory.
@@ -82,7 +97,8 @@ func clampLimit(n int32, def, most int) int {
 }
 
 // GetFile answers all that a reader needs, as of one moment. With wait_beyond
-// it waits until the file is longer or closed.
+// it waits until the file is longer or closed. A current writer of the file
+// gets its tail whether or not it may read, for the block that is to cover it.
 func (s *service) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFileResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
@@ -91,45 +107,82 @@ func (s *service) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFil
 	if r.GetOffset() < 0 || r.GetLength() < 0 {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "offset %d or length %d is negative", r.GetOffset(), r.GetLength())
 	}
-	v, path, err := s.fileView(ctx, c, r)
+	if w := r.GetWriter(); w != nil && w.GetInode() != r.GetInode() {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "the writer is one of inode %d, not of %d", w.GetInode(), r.GetInode())
+	}
+	c.Collect = r.GetCache()
+	v, err := s.fileView(ctx, c, r)
 	if err == nil && r.GetWaitMs() > 0 {
-		v, path, err = s.waitBeyond(ctx, c, r, v, path)
+		v, err = s.waitBeyond(ctx, c, r, v)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.fileResponse(r, v, path)
+	return s.fileResponse(r, v)
 }
 
-func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest) (v namespace.FileView, path string, err error) {
+// fileView is a file of one moment.
+type fileView struct {
+	namespace.FileView
+	path string
+	keys []*pb.CacheKey // what it depends on, if the caller may keep it
+}
+
+func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest) (v fileView, err error) {
+	c.Looks = nil
 	err = s.read(ctx, c, func() (err error) {
+		if r.GetWriter() != nil {
+			w, err := writerID(r.GetWriter())
+			if err != nil {
+				return err
+			}
+			if err := s.writer(c, w); err != nil {
+				return err
+			}
+			c.Super = true // the writer's token is all the right that it takes
+		}
 		if r.GetInode() == 0 {
-			v, err = s.tree.File(c, r.GetPath())
+			v.FileView, err = s.tree.File(c, r.GetPath())
 		} else {
-			v, err = s.tree.FileInode(c, namespace.InodeID(r.GetInode()))
+			v.FileView, err = s.tree.FileInode(c, namespace.InodeID(r.GetInode()))
 		}
 		if err == nil {
-			path, _ = s.tree.Path(v.Attr.ID)
+			v.path, _ = s.tree.Path(v.Attr.ID)
+			if r.GetWriter() != nil {
+				v.Blocks = nil
+			}
+			if v.Attr.Open == nil {
+				v.keys = s.mayCache(c, r.GetCaller().GetSession())
+			}
 		}
 		return err
 	})
-	return v, path, err
+	return v, err
 }
 
 // waitBeyond watches first and looks then, so that no change is missed.
-func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest, v namespace.FileView, path string) (namespace.FileView, string, error) {
+func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest, v fileView) (fileView, error) {
+	back, err := s.park()
+	if err != nil {
+		return v, err
+	}
+	defer back()
 	over := time.NewTimer(min(time.Duration(r.GetWaitMs())*time.Millisecond, maxWait))
 	defer over.Stop()
-	byInode := &pb.GetFileRequest{Inode: uint64(v.Attr.ID)}
-	for v.Attr.Length <= r.GetWaitBeyond() && v.Attr.Open != nil {
-		changed, done := s.waits.watch(v.Attr.ID)
-		next, nextPath, err := s.fileView(ctx, c, byInode)
+	byInode := &pb.GetFileRequest{Caller: r.GetCaller(), Inode: uint64(v.Attr.ID), Writer: r.GetWriter()}
+	waits := func() bool {
+		n := v.Attr.Length - r.GetWaitBeyond()
+		return v.Attr.Open != nil && n <= 0 && (n == 0 || !r.GetOrBelow())
+	}
+	for waits() {
+		changed, done := s.events.Wait(uint64(v.Attr.ID))
+		next, err := s.fileView(ctx, c, byInode)
 		if err != nil {
 			done()
-			return v, path, err
+			return v, err
 		}
-		v, path = next, nextPath
-		if v.Attr.Length > r.GetWaitBeyond() || v.Attr.Open == nil {
+		v = next
+		if !waits() {
 			done()
 			break
 		}
@@ -138,21 +191,21 @@ func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFil
 			done()
 		case <-over.C:
 			done()
-			return v, path, nil
+			return v, nil
 		case <-ctx.Done():
 			done()
-			return v, path, ctx.Err()
+			return v, ctx.Err()
 		case <-s.stopping.Done():
 			done()
-			return v, path, s.checkActive()
+			return v, s.checkActive()
 		}
 	}
-	return v, path, nil
+	return v, nil
 }
 
 // fileResponse picks the part that was asked for and signs its URLs.
-func (s *Server) fileResponse(r *pb.GetFileRequest, v namespace.FileView, path string) (*pb.GetFileResponse, error) {
-	resp := &pb.GetFileResponse{Attr: s.attr(v.Attr), Path: path, UrlsExpireMs: s.cfg.URLLife.Milliseconds()}
+func (s *Server) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileResponse, error) {
+	resp := &pb.GetFileResponse{Attr: s.attr(v.Attr), Path: v.path, Keys: v.keys, UrlsExpireMs: s.cfg.URLLife.Milliseconds()}
 	limit := clampLimit(r.GetMaxBlocks(), defaultBlocks, maxBlocks)
 	expires := s.cfg.Clock.Wall().Add(s.cfg.URLLife)
 	end := v.Attr.Length
@@ -198,7 +251,7 @@ func (s *Server) fileResponse(r *pb.GetFileRequest, v namespace.FileView, path s
 // Summary counts what is below a path, of one moment.
 func (s *service) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryResponse, error) {
 	resp := &pb.SummaryResponse{}
-	err := s.walk(ctx, r.GetCaller(), r.GetPath(), func(_ string, a namespace.Attr) error {
+	err := s.walk(ctx, r.GetCaller(), r.GetPath(), func(_ *walk, _ []byte, a namespace.Attr) error {
 		switch a.Type {
 		case namespace.TypeFile:
 			resp.Files++
@@ -220,19 +273,67 @@ func (s *service) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.Summar
 	return resp, nil
 }
 
-// walk runs fn over everything below a path on a snapshot, without a lock. At
-// most a few walks run at once; others wait.
-func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(path string, a namespace.Attr) error) error {
+// walk is one of the few walks of the whole tree that are on the way at once;
+// others wait.
+type walk struct {
+	s   *Server
+	ctx context.Context //nolint:containedctx // one call's
+	on  bool
+}
+
+func (w *walk) begin() error {
+	select {
+	case w.s.walkers <- struct{}{}:
+		w.on = true
+		return nil
+	case <-w.ctx.Done():
+		return w.ctx.Err()
+	}
+}
+
+func (w *walk) end() {
+	if w.on {
+		w.on = false
+		<-w.s.walkers
+	}
+}
+
+// aside runs what may take long, such as sending, while others may walk.
+func (w *walk) aside(fn func() error) error {
+	w.end()
+	if err := fn(); err != nil {
+		return err
+	}
+	return w.begin()
+}
+
+// send gives a client a part of a long answer, for which a clone of the tree is
+// held: so it ends the stream of one that takes nothing for a minute.
+func (s *Server) send(stream func() error) error {
+	sent := make(chan error, 1)
+	go func() { sent <- stream() }() // the end of the stream ends it
+	late := time.NewTimer(s.patience)
+	defer late.Stop()
+	select {
+	case err := <-sent:
+		return err
+	case <-late.C:
+		return fserror.New(fserror.Deadline, "", "", "nothing of the answer was taken for %s, so it was broken off; ask again, and read on without a pause", s.patience)
+	}
+}
+
+// walk runs fn over everything below a path on a snapshot, without a lock. The
+// path that fn gets is good until it returns.
+func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(w *walk, path []byte, a namespace.Attr) error) error {
 	c, err := s.caller(ctx, who)
 	if err != nil {
 		return err
 	}
-	select {
-	case s.walkers <- struct{}{}:
-		defer func() { <-s.walkers }()
-	case <-ctx.Done():
-		return ctx.Err()
+	w := &walk{s: s, ctx: ctx}
+	if err := w.begin(); err != nil {
+		return err
 	}
+	defer w.end()
 	t, err := s.snapshot(ctx)
 	if err != nil {
 		return err
@@ -242,56 +343,40 @@ func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(
 		return err
 	}
 	n := 0
-	return t.Walk(root.ID, func(p string, a namespace.Attr) error {
+	return t.Walk(root.ID, func(p []byte, a namespace.Attr) error {
 		if n++; n%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if a.Type == namespace.TypeDir && !mayList(c, a) {
-			return fserror.New(fserror.Permission, "", p, "user %s may not read this directory (mode %o, owner %s:%s)", c.User, a.Mode, a.User, a.Group)
+		if a.Type == namespace.TypeDir && !c.MayList(a) {
+			return fserror.New(fserror.Permission, "", string(p), "user %s may not read this directory (mode %o, owner %s:%s)", c.User, a.Mode, a.User, a.Group)
 		}
-		return fn(p, a)
+		return fn(w, p, a)
 	})
-}
-
-// mayList is the r and x bits of a directory for the caller.
-func mayList(c *namespace.Call, a namespace.Attr) bool {
-	bits := a.Mode & 7
-	switch {
-	case c.Super:
-		return true
-	case a.User == c.User:
-		bits = a.Mode >> 6 & 7
-	case slices.Contains(c.Groups, a.Group):
-		bits = a.Mode >> 3 & 7
-	}
-	return bits&5 == 5
 }
 
 // Find streams everything below a path.
 func (s *service) Find(r *pb.FindRequest, stream grpc.ServerStreamingServer[pb.FindResponse]) error {
 	var page []*pb.FoundEntry
+	size := 0
 	send := func() error {
-		if len(page) == 0 {
-			return nil
-		}
-		err := stream.Send(&pb.FindResponse{Entries: page})
-		page = nil
-		return err
+		m := &pb.FindResponse{Entries: page}
+		page, size = nil, 0
+		return s.send(func() error { return stream.Send(m) })
 	}
-	err := s.walk(stream.Context(), r.GetCaller(), r.GetPath(), func(p string, a namespace.Attr) error {
+	err := s.walk(stream.Context(), r.GetCaller(), r.GetPath(), func(w *walk, p []byte, a namespace.Attr) error {
 		if (r.GetOpenOnly() || r.GetHolder() != "") && a.Open == nil {
 			return nil
 		}
-		if h := r.GetHolder(); h != "" && a.Open.Holder.Client != h && !strings.EqualFold(hexSession(a.Open.Holder.Session), h) {
+		if h := r.GetHolder(); h != "" && a.Open.Holder.Client != h && !strings.EqualFold(sessionName(a.Open.Holder.Session), h) {
 			return nil
 		}
-		page = append(page, &pb.FoundEntry{Path: p, Attr: s.attr(a)})
-		if len(page) == findPage {
-			return send()
+		page = append(page, &pb.FoundEntry{Path: string(p), Attr: s.attr(a)})
+		if size += len(p) + len(a.LinkTarget); len(page) == findPage || size >= findBytes {
+			return w.aside(send)
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil || len(page) == 0 {
 		return err
 	}
 	return send()

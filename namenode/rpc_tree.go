@@ -53,20 +53,21 @@ func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResp
 // Rename moves a file or directory. A file open for write goes on under its
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanRename(c, r.GetFrom(), r.GetTo(), r.GetOverwrite()))
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanRename(c, r.GetFrom(), r.GetTo(), r.GetOverwrite(), r.GetDetach()))
 	})
 }
 
 // Delete takes a file or, if recursive, a directory with all below it out of
 // the tree at once; memory and blocks are given back behind.
 func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
+	call := r.GetCall()
 	if r.GetRecursive() {
-		if err := s.mayRemoveAll(ctx, r); err != nil {
+		if err := s.mayRemoveAll(ctx, call, r); err != nil {
 			return nil, err
 		}
 	}
-	resp, err := s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+	resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
 		return orNil(s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly()))) //nolint:gosec // an unknown type matches nothing
 	})
 	if err == nil {
@@ -87,10 +88,7 @@ func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.Mutate
 			return nil, err
 		}
 	}
-	if op.SetMTime && op.MTime == 0 {
-		op.MTime = s.cfg.Clock.Wall().UnixMilli()
-	}
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
 		return orNil(s.tree.PlanSetAttr(c, r.GetPath(), r.GetFollow(), op))
 	})
 }
@@ -126,7 +124,7 @@ func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRe
 	call := r.GetCall()
 	for range 3 {
 		var unsealed []namespace.InodeID
-		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
 			op, err := s.tree.PlanConcat(c, r.GetTarget(), r.GetSources())
 			if err != nil {
 				return nil, s.withLease(err)
@@ -167,15 +165,24 @@ func (s *Server) withLease(err error) error {
 const removeSlice = 2000
 
 // mayRemoveAll checks, a slice at a time, that the caller may write every
-// non-empty directory below the path, as rm -r would find out on its way.
-func (s *Server) mayRemoveAll(ctx context.Context, r *pb.DeleteRequest) error {
+// non-empty directory below the path, as rm -r would find out on its way. A
+// call that happened before is not checked: it gets its first answer.
+func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest) error {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil || c.Super {
+		return err
+	}
+	id, err := callID(call, r, func() { r.Call = nil })
+	if err != nil {
 		return err
 	}
 	var check namespace.RemoveCheck
 	for done := false; !done; {
 		err := s.read(ctx, c, func() (err error) {
+			if _, known, err := s.tree.CallResult(id); known || err != nil {
+				done = true // the change itself answers
+				return nil  //nolint:nilerr // see above
+			}
 			a, err := s.tree.Stat(c, r.GetPath(), false)
 			if err != nil || a.Type != namespace.TypeDir {
 				done = true // the change itself says what is wrong

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"net/http"
 	"time"
 
@@ -52,7 +53,7 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 	if err != nil {
 		return out, req, 0, err
 	}
-	out, wait, err = s.begin(id, c, true, func() (namespace.Op, error) {
+	out, wait, err = s.begin(ctx, id, c, true, func() (namespace.Op, error) {
 		op, err := s.tree.PlanCreate(c, req)
 		if errors.Is(err, fserror.Exists) {
 			err = s.orBeingWritten(c, r.GetPath(), req.Holder, err)
@@ -92,7 +93,7 @@ func createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	req := namespace.CreateRequest{
 		Path: r.GetPath(), Mode: defaultFileMode, DirMode: defaultDirMode,
 		Overwrite: r.GetOverwrite() || r.GetSteal(), Parents: r.GetParents(), Close: r.GetClose(),
-		Data: r.GetData(), MTime: r.GetMtimeUnixMs(),
+		Data: r.GetData(), MTime: r.GetMtimeUnixMs(), Lease: namespace.LeaseID(r.GetLease()),
 	}
 	if len(r.GetData()) > SmallFile {
 		return req, fserror.New(fserror.TooLarge, "", "", "a create carries at most %d bytes, not %d; write the rest afterwards", SmallFile, len(r.GetData()))
@@ -270,6 +271,11 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, path string, wa
 	if err != nil {
 		return applied{}, err
 	}
+	back, err := s.park()
+	if err != nil {
+		return applied{}, err
+	}
+	defer back()
 	w := s.waits.join(inode)
 	defer s.waits.leave(w)
 	over := time.NewTimer(wait)
@@ -335,10 +341,16 @@ func (s *Server) writer(c *namespace.Call, w namespace.Writer) error {
 		return nil
 	}
 	if st, known := s.leases.State(uint64(w.Inode)); known && st.Ending {
-		return &fserror.Error{Kind: fserror.LeaseLost, Reason: "expired", Message: "the lease was not renewed within its hard limit and is being ended; open the file again"}
+		// Lost only with the record that ends it, which may not come to be.
+		return leaseEnding()
 	}
 	s.leases.Open(lmHolder(f.Holder), uint64(w.Inode), f.Epoch)
 	return nil
+}
+
+// leaseEnding is the answer to a holder while his lease is being ended.
+func leaseEnding() error {
+	return &fserror.Error{Kind: fserror.Retry, Message: "the lease is past its hard limit and is being ended", RetryAfter: 50 * time.Millisecond}
 }
 
 func (s *Server) checkTailBudget(more int) error {
@@ -398,17 +410,25 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 		return nil, err
 	}
 	c := &namespace.Call{}
+	var by namespace.SessionID
 	if err := s.read(ctx, c, func() error {
-		if err := s.checkSafeMode(); err != nil {
+		if err := s.refuseInSafeMode(c); err != nil {
 			return err
+		}
+		if f, open := s.tree.OpenFile(w.Inode); open {
+			by = f.Holder.Session
 		}
 		return s.writer(c, w)
 	}); err != nil {
 		return nil, err
 	}
+	if !s.allocs.admit(by, len(r.GetBlocks()), s.cfg.Clock.Mono()+s.cfg.URLLife-giveUpAfter) {
+		return nil, &fserror.Error{Kind: fserror.Retry, Reason: "allocated blocks", RetryAfter: time.Second,
+			Message: fmt.Sprintf("this client has %d blocks allocated that it has not committed; commit them first", maxOutstanding)}
+	}
 	resp := &pb.AllocateBlockResponse{}
 	for _, b := range r.GetBlocks() {
-		t, err := s.allocate(w, b)
+		t, err := s.allocate(w, by, b)
 		if err != nil {
 			return nil, err
 		}
@@ -417,9 +437,9 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 	return resp, nil
 }
 
-func (s *Server) allocate(w namespace.Writer, b *pb.BlockIntent) (*pb.BlockTarget, error) {
+func (s *Server) allocate(w namespace.Writer, by namespace.SessionID, b *pb.BlockIntent) (*pb.BlockTarget, error) {
 	key := s.allocs.mint(s.term, alloc{
-		inode: w.Inode, epoch: w.Epoch, stored: b.GetStoredLength(), crc: b.GetCrc32C(),
+		session: by, inode: w.Inode, epoch: w.Epoch, stored: b.GetStoredLength(), crc: b.GetCrc32C(),
 		expires: s.cfg.Clock.Mono() + s.cfg.URLLife,
 	})
 	signed, err := s.store.SignPut(key, b.GetStoredLength(), b.GetCrc32C(), s.cfg.Clock.Wall().Add(s.cfg.URLLife))
@@ -454,7 +474,10 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 	if err := s.checkStored(ctx, b); err != nil {
 		return nil, err
 	}
-	c := &namespace.Call{}
+	if err := s.checkOlder(ctx, w, b); err != nil {
+		return nil, err
+	}
+	c := &namespace.Call{Super: true} // the writer's token is all the right that it takes
 	var now namespace.Attr
 	out, err := s.change(ctx, namespace.CallID{}, c, false, func() (namespace.Op, error) {
 		if err := s.writer(c, w); err != nil {
@@ -471,12 +494,12 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 		if err := s.mayCommit(w, b); err != nil {
 			return nil, err
 		}
-		s.allocs.drop(b.Key)
 		return op, nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.allocs.drop(b.Key)
 	if out.noop {
 		return &pb.CommitResponse{Length: now.Length, BlocksLength: now.Length - now.TailLength}, nil
 	}
@@ -499,10 +522,47 @@ func (s *Server) checkStored(ctx context.Context, b namespace.Block) error {
 	return nil
 }
 
+// checkOlder reads a block of an earlier reign whole, outside the lock, and
+// holds it against the commit: what was allocated then is not known any more,
+// so nothing else says what these bytes should be.
+func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace.Block) error {
+	if b.Key.Term >= s.term || s.cfg.Clock.Mono() > s.activated+s.cfg.URLLife {
+		return nil // mayCommit knows enough
+	}
+	c := &namespace.Call{Super: true}
+	var known bool
+	if err := s.read(ctx, c, func() error {
+		known = s.tree.HasBlock(b.Key)
+		return s.writer(c, w)
+	}); err != nil || known {
+		return err
+	}
+	select { // each holds a disk up
+	case s.older <- struct{}{}:
+		defer func() { <-s.older }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	rc, err := s.store.Get(ctx, b.Key, 0, -1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rc.Close() }()
+	sum := crc32.New(castagnoli)
+	n, err := io.Copy(sum, rc)
+	if err != nil {
+		return err
+	}
+	if n != int64(b.Stored) || sum.Sum32() != b.CRC {
+		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d has the checksum %08x in the block store, the request says %08x; allocate and put it anew", b.Key.Term, b.Key.Seq, sum.Sum32(), b.CRC)
+	}
+	return nil
+}
+
 // mayCommit decides whether a key may still become part of a file. A key of
 // this term must be one handed out to this writer. One of an earlier term may
 // have been handed out before a restart: until its URL is surely over, and
-// unless it was collected (the tree knows), it may.
+// unless it is garbage (the tree knows), it may.
 func (s *Server) mayCommit(w namespace.Writer, b namespace.Block) error {
 	refused := fserror.New(fserror.InvalidArgument, "", "", "block %d/%d was not allocated to this writer, or its time is over; allocate and put it anew", b.Key.Term, b.Key.Seq)
 	if b.Key.Term < s.term {

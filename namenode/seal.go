@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/blockstore"
@@ -84,24 +85,42 @@ func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
 
 // seal moves a closed file's tail into a block. A last block that is short is
 // merged with it, if it is not much longer than the tail: so each byte is
-// rewritten a few times at most, and many small appends end in full blocks.
+// rewritten a few times at most, and many small appends end in full blocks. One
+// that cannot be read stays as it is: it must not hold up the sealing.
 func (s *Server) seal(ctx context.Context, id namespace.InodeID) error {
 	v, err := s.sealView(ctx, id)
 	if err != nil || len(v.Tail) == 0 {
 		return err
 	}
+	var unread error
 	m := merge{id: id, offset: v.Attr.Length - int64(len(v.Tail)), tail: v.Tail, data: bytes.Clone(v.Tail)}
 	if n := len(v.Blocks); n > 0 {
 		m.last = &v.Blocks[n-1]
 		if mergeable(*m.last, len(v.Tail), s.cfg.BlockSize) {
 			object, err := s.fetchBlock(ctx, *m.last)
-			if err != nil {
-				return fserror.With(err, "seal", v.Attr.Name)
+			switch {
+			case err == nil:
+				m.data, m.replace = slices.Concat(object[:m.last.Used], v.Tail), true
+			case ctx.Err() != nil:
+				return err
+			default:
+				unread = err
 			}
-			m.data, m.replace = slices.Concat(object[:m.last.Used], v.Tail), true
 		}
 	}
-	return s.sealInto(ctx, m)
+	err = s.sealInto(ctx, m)
+	if err == nil && unread != nil && s.unmerged.now(s.cfg.Clock.Mono()) {
+		s.log.Error("a tail was sealed unmerged, since the block before it cannot be read; leasefs admin fsck --blocks names the files", "file", v.Attr.Name, "inode", id, "cause", unread)
+	}
+	return err
+}
+
+// seldom keeps a line that could be logged often to one a minute.
+type seldom struct{ next atomic.Int64 }
+
+func (l *seldom) now(mono time.Duration) bool {
+	next := l.next.Load()
+	return int64(mono) >= next && l.next.CompareAndSwap(next, int64(mono+time.Minute))
 }
 
 // merge is a tail on its way into a block.

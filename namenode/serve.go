@@ -122,6 +122,23 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 	return opts
 }
 
+// maxParked is how many calls may wait for something else than the disk at once.
+const maxParked = 100_000
+
+// park is called by a call that is going to wait for others: it takes no place
+// among those served meanwhile. The func that it returns ends that.
+func (s *Server) park() (back func(), err error) {
+	if s.parked.Add(1) > maxParked {
+		s.parked.Add(-1)
+		return nil, &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls wait at once", RetryAfter: time.Second}
+	}
+	s.inFlight.Add(-1)
+	return func() {
+		s.inFlight.Add(1)
+		s.parked.Add(-1)
+	}, nil
+}
+
 // unary is around every unary call: limit, panic barrier, metrics, errors.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
 	if n := s.inFlight.Add(1); n > int64(s.cfg.MaxInFlight) {
@@ -151,6 +168,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		if p := recover(); p != nil {
 			err = s.panicked(info.FullMethod, p)
 		}
+		s.metrics.failed(info.FullMethod, err)
 		err = wire.ToStatus(err)
 	}()
 	ctx, cancel := context.WithCancelCause(ss.Context())

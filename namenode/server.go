@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/blockstore"
@@ -19,7 +21,9 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/journal"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/cachelease"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/watch"
 )
 
 // Server is one running namenode.
@@ -42,11 +46,21 @@ type Server struct {
 	allocs    *allocTable
 	sessions  sessionTable
 	lost      lostTable
+	caches    *cachelease.Table
+	events    *watch.Hub
+	watchers  atomic.Int64
+	applied   atomic.Uint64 // last txid of which the events are known
+	reaper    *rate.Limiter // of the ends of granted leases
 	inFlight  atomic.Int64
+	parked    atomic.Int64 // calls that wait for others, see park
 	term      uint64
 	activated time.Duration // by the clock's Mono
 	pressure  pressure      // of disk and memory
 	lastImage imageState
+	collector collector
+	unmerged  seldom        // what sealing logs
+	older     chan struct{} // bounds the blocks read before a commit
+	time      journalTime   // of records
 
 	grpcLis, httpLis net.Listener
 	grpcSrv          *grpc.Server
@@ -59,8 +73,11 @@ type Server struct {
 	stop     context.CancelCauseFunc
 	workers  sync.WaitGroup
 	walkers  chan struct{} // bounds walks of the whole tree
+	patience time.Duration // for a client to take a part of a long answer; see send
 
 	reclaimWake chan struct{}
+	publishWake chan struct{}
+	reapWake    chan struct{}
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -71,8 +88,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: make(chan struct{}, 2), reclaimWake: make(chan struct{}, 1)}
+	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: make(chan struct{}, 2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
+		publishWake: make(chan struct{}, 1), reapWake: make(chan struct{}, 1),
+		reaper: rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
+	}
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
+	limitMemory(cfg.MemoryLimit)
 	if err := s.open(ctx); err != nil {
 		_ = s.release()
 		return nil, err
@@ -101,7 +122,9 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
-	s.images = &imageFolder{fs: s.cfg.FS, dir: s.dir.file(imageDir), log: s.log}
+	s.images = &imageFolder{fs: s.cfg.FS, dir: s.dir.file(imageDir), log: s.log, reserve: s.cfg.Reserve}
+	s.collector.init()
+	s.older = make(chan struct{}, 4)
 	s.metrics = newMetrics(s)
 	return nil
 }
@@ -119,10 +142,15 @@ func (s *Server) openStore(ctx context.Context) error {
 	if dir == "" {
 		dir = s.dir.file(blocksDir)
 	}
+	if s.dir.fresh {
+		if err := local.Format(s.cfg.FS, dir, s.dir.id); err != nil {
+			return fmt.Errorf("block folder %s cannot be made: %w", dir, err)
+		}
+	}
 	st, err := local.Open(local.Config{
 		FS: s.cfg.FS, Dir: dir, NamespaceID: s.dir.id, Secret: s.dir.secret,
 		BaseURL: s.baseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log,
-		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize),
+		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Exclusive: true,
 	})
 	if err != nil {
 		return err
@@ -146,14 +174,24 @@ func (s *Server) activate(ctx context.Context) error {
 	}
 	s.tree = tree
 	s.leases = leasemanager.New(leasemanager.Config{
-		Clock: s.cfg.Clock, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit,
+		Clock: s.cfg.Clock, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgeEvery: s.cfg.AgesEvery,
 		Jitter: rand.Float64, //nolint:gosec // spreads load, keeps no secret
 	})
-	s.term = tree.Term() + 1
+	s.caches = cachelease.New(cachelease.Config{
+		Clock: s.cfg.Clock, Term: max(s.cfg.CacheTerm, 0), FirstSeq: (tree.Term() + 1) << 32,
+		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
+	})
+	if s.term, err = s.nextTerm(ctx, tree.Term()); err != nil {
+		return err
+	}
 	if err := s.journal.BeginTerm(ctx, s.term); err != nil {
 		return err
 	}
 	s.activated = s.cfg.Clock.Mono()
+	_, lastMS := tree.Last()
+	if beyond := s.time.begin(s.cfg.Clock, lastMS); beyond > longStop {
+		s.log.Warn("the last change is long ago; if it is not, the machine's clock is wrong, and new files get wrong times", "ago", beyond)
+	}
 	tree.Track(true)
 	op := &namespace.OpActivate{Term: s.term, NamespaceID: s.dir.id, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
 	if last, _ := tree.Last(); last > 0 {
@@ -171,13 +209,52 @@ func (s *Server) activate(ctx context.Context) error {
 		tree.OpenFiles(func(f namespace.OpenFile) bool {
 			return yield(lmHolder(f.Holder), leasemanager.Ref{Inode: uint64(f.Inode), Epoch: f.Epoch})
 		})
-	})
+	}, func(yield func(leasemanager.Granted) bool) {
+		tree.Leases(func(l namespace.Lease) bool {
+			return yield(leasemanager.Granted{Holder: leaseOwner(l), ID: uint64(l.ID), TTL: time.Duration(l.TTL) * time.Millisecond})
+		})
+	}, s.journalledAge)
+	if err := s.dropAges(ctx); err != nil {
+		return err
+	}
+	// What the reign before has lent to readers is waited for.
+	caching, term := tree.CachingSessions()
+	ids := make([]cachelease.SessionID, len(caching))
+	for i, id := range caching {
+		ids[i] = cachelease.SessionID(id)
+	}
+	s.caches.Recover(ids, time.Duration(term)*time.Millisecond)
 	if tree.SafeMode() {
 		s.leases.Suspend()
 	}
 	last, _ := tree.Last()
 	s.log.Info("active", "term", s.term, "txid", last, "inodes", tree.Counts().Inodes, "took", s.cfg.Clock.Mono()-began)
 	return nil
+}
+
+// nextTerm is above the last reign's, and above that of every block in the
+// store: blocks of later reigns mean that another namenode had this folder (one
+// started from a backup), or that the data folder is an older copy. Their keys
+// must not be minted again, and they are no orphans for us to judge.
+func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
+	top := last
+	for {
+		infos, err := s.store.List(ctx, blockstore.Key{Term: top, Seq: math.MaxUint64}, 1)
+		if err != nil {
+			return 0, err
+		}
+		if len(infos) == 0 {
+			break
+		}
+		top = infos[0].Key.Term
+	}
+	if top > last && !s.dir.foreignBlocks() {
+		s.log.Warn("the block folder has blocks of later reigns than this data folder: an older copy, or another namenode was started on it; from now on only leasefs admin gc searches for orphans", "last", last, "found", top)
+		if err := s.dir.noteForeign(); err != nil {
+			return 0, err
+		}
+	}
+	return top + 1, nil
 }
 
 // Close ends the namenode: no new calls, those under way end or are cut after

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/cachelease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -24,6 +25,10 @@ type sessionTable struct {
 type sessionLine struct {
 	losses chan loss
 
+	revokedMu sync.Mutex
+	revoked   []cachelease.Revocation // to be sent
+	revoking  chan struct{}           // has an element when there are some
+
 	sendMu sync.Mutex // gRPC wants one sender at a time
 	out    func(*pb.SessionResponse) error
 }
@@ -40,6 +45,43 @@ func (l *sessionLine) send(m *pb.SessionResponse) error {
 	return l.out(m)
 }
 
+// maxRevoked is how many revocations wait for one session's stream. If there
+// are more, everything is revoked.
+const maxRevoked = 1024
+
+// revoke hands a revocation to the stream. It does not wait.
+func (l *sessionLine) revoke(r cachelease.Revocation) {
+	l.revokedMu.Lock()
+	if len(l.revoked) == maxRevoked {
+		clear(l.revoked)
+		l.revoked, r = l.revoked[:0], cachelease.Revocation{Seq: r.Seq, All: true}
+	}
+	l.revoked = append(l.revoked, r)
+	l.revokedMu.Unlock()
+	select {
+	case l.revoking <- struct{}{}:
+	default:
+	}
+}
+
+// sendRevoked sends the revocations that wait.
+func (l *sessionLine) sendRevoked() error {
+	for {
+		l.revokedMu.Lock()
+		waiting := l.revoked
+		l.revoked = nil
+		l.revokedMu.Unlock()
+		if len(waiting) == 0 {
+			return nil
+		}
+		for _, r := range waiting {
+			if err := l.send(revocationOf(r)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
 // begin makes a stream its session's current one. connect runs under the
 // table's lock, as disconnect does in end, so that the lease table hears of
 // streams in the order in which they became current.
@@ -49,7 +91,7 @@ func (t *sessionTable) begin(id leasemanager.SessionID, send func(*pb.SessionRes
 	if t.lines == nil {
 		t.lines = map[leasemanager.SessionID]*sessionLine{}
 	}
-	l := &sessionLine{losses: make(chan loss, maxLosses), out: send}
+	l := &sessionLine{losses: make(chan loss, maxLosses), revoking: make(chan struct{}, 1), out: send}
 	t.lines[id] = l
 	connect()
 	return l

@@ -7,13 +7,11 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
-// waitTable knows who waits for a file: to be freed by its holder (in the order
-// of asking, one at a time), or to change. It holds entries only for files that
-// someone waits for.
+// waitTable knows who waits for a file to be freed by its holder, in the order
+// of asking. It holds entries only for files that someone waits for.
 type waitTable struct {
 	mu     sync.Mutex
 	queues map[namespace.InodeID][]*waiter
-	change map[namespace.InodeID]*changeWait
 }
 
 // waiter is one who wants to open a file for write.
@@ -23,13 +21,8 @@ type waiter struct {
 	tried bool
 }
 
-type changeWait struct {
-	ch    chan struct{}
-	users int
-}
-
 func newWaitTable() *waitTable {
-	return &waitTable{queues: map[namespace.InodeID][]*waiter{}, change: map[namespace.InodeID]*changeWait{}}
+	return &waitTable{queues: map[namespace.InodeID][]*waiter{}}
 }
 
 // join puts a waiter at the end of the file's queue.
@@ -82,32 +75,9 @@ func (w *waiter) wake() {
 	}
 }
 
-// watch returns a channel that is closed at the file's next change, and a
-// function to call when done with it.
-func (t *waitTable) watch(inode namespace.InodeID) (<-chan struct{}, func()) {
+// waiting is how many wait for a file.
+func (t *waitTable) waiting(inode namespace.InodeID) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.change[inode]
-	if c == nil {
-		c = &changeWait{ch: make(chan struct{})}
-		t.change[inode] = c
-	}
-	c.users++
-	return c.ch, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if c.users--; c.users == 0 && t.change[inode] == c {
-			delete(t.change, inode)
-		}
-	}
-}
-
-// changed tells all who watch the file.
-func (t *waitTable) changed(inode namespace.InodeID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c := t.change[inode]; c != nil {
-		delete(t.change, inode)
-		close(c.ch)
-	}
+	return len(t.queues[inode])
 }

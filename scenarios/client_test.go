@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
@@ -391,6 +392,89 @@ func TestScenario53OneRenewalForAllFiles(t *testing.T) {
 	b := n.Client(t, testenv.Named("B"))
 	if l := leases(t, b, "A"); len(l) != 1 || l[0].FileCount != files || l[0].SoftExpired {
 		t.Errorf("A has the leases %+v, want one over %d files, alive", l, files)
+	}
+	wire.Set(nil)
+}
+
+// Ten thousand open files: a renewal is one message of a few dozen bytes. Their
+// names are sent once, and again when one more is open.
+func TestScenario53RenewalIsSmall(t *testing.T) {
+	t.Parallel()
+	const files = 10_000
+	n, _ := frozen(t, testenv.Limits(400*time.Millisecond, 20*time.Minute)) // a renewal each 200 ms of the real clock
+	a, wire := n.Wired(t, testenv.Named("A"))
+	renewals := make(chan *pb.RenewLeaseRequest, 1000)
+	wire.Set(func(method string, req any, send func() error) error {
+		if method == "Renew" {
+			renewals <- proto.CloneOf(req.(*pb.SessionRequest).GetRenew())
+		}
+		return send()
+	})
+	next := func() *pb.RenewLeaseRequest {
+		t.Helper()
+		select {
+		case r := <-renewals:
+			return r
+		case <-time.After(30 * time.Second):
+			t.Fatal("no renewal")
+			return nil
+		}
+	}
+	open := make(chan string, files)
+	for i := range files {
+		open <- fmt.Sprint("/", i)
+	}
+	close(open)
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for path := range open {
+				w, err := a.Create(t.Context(), path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				t.Cleanup(func() { _ = w.Detach() }) // else Close closes each
+			}
+		})
+	}
+	wg.Wait()
+	// The set as it is now, sent once, then three periods without it.
+	quiet := func(want int) {
+		t.Helper()
+		sets := 0
+		for small := 0; small < 3; {
+			r := next()
+			if !r.GetHasSet() {
+				if size := proto.Size(r); len(r.GetOpen()) != 0 || size > 200 {
+					t.Fatalf("a renewal of %d files without their set has %d bytes", want, size)
+				}
+				small++
+				continue
+			}
+			// Unless a busy machine made a renewal fail.
+			if small > 0 && a.Stats().RenewalFailures == 0 {
+				t.Fatalf("the set of %d files was sent again, and nothing had changed", len(r.GetOpen()))
+			}
+			if len(r.GetOpen()) == want {
+				sets++
+				if size := proto.Size(r); size > 16*want {
+					t.Fatalf("the set of %d files has %d bytes", want, size)
+				}
+			}
+		}
+		if sets != 1 && a.Stats().RenewalFailures == 0 {
+			t.Fatalf("the whole set was sent %d times, want once", sets)
+		}
+	}
+	quiet(files)
+	w := create(t, a, "/one-more")
+	quiet(files + 1)
+	must(t, w.Close())
+	quiet(files)
+	b := n.Client(t, testenv.Named("B"))
+	if l := leases(t, b, "A"); len(l) != 1 || l[0].FileCount != files {
+		t.Fatalf("A has the leases %+v", l)
 	}
 	wire.Set(nil)
 }

@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
 	"testing"
 
@@ -301,6 +302,19 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 	},
 }
 
+// allChanges are those of the tree and those of granted leases.
+func allChanges() iter.Seq2[string, func(t *testing.T, r *rig, dir string) change] {
+	return func(yield func(string, func(t *testing.T, r *rig, dir string) change) bool) {
+		for _, some := range []map[string]func(t *testing.T, r *rig, dir string) change{changes, leaseChanges} {
+			for name, make := range some {
+				if !yield(name, make) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	n, _ := frozen(t)
@@ -313,7 +327,7 @@ func newRig(t *testing.T) *rig {
 // of the same kind or another, is refused.
 func TestScenario40LostReply(t *testing.T) {
 	t.Parallel()
-	for name, make := range changes {
+	for name, make := range allChanges() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -373,7 +387,7 @@ func TestScenario40LostReply(t *testing.T) {
 // The same request twice at once: the same answer, one effect.
 func TestScenario40OverlappingDuplicates(t *testing.T) {
 	t.Parallel()
-	for name, make := range changes {
+	for name, make := range allChanges() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)

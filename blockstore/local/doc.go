@@ -4,6 +4,8 @@
 // # Layout
 //
 //	<dir>/<namespace id, 32 hex>/
+//	    NAMESPACE                                              made by Format; without it Open with Exclusive refuses
+//	    owner.lock                                             held while an Exclusive store is open
 //	    <term, 16 hex>/<seq>>10, 14 hex>/<seq, 16 hex>.blk    blocks
 //	    tmp/<store id>.lock                                    held while that store is open
 //	    tmp/<store id>-<n>.tmp                                 PUTs under way

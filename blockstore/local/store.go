@@ -49,6 +49,9 @@ type Config struct {
 	// MaxPuts is how many HTTP PUTs are taken at a time; 0 is DefaultMaxPuts.
 	// More get 503. Each takes 512 KiB of memory.
 	MaxPuts int
+	// Exclusive opens the namespace's folder only if Format made it, and no
+	// other exclusive store has it: for those who delete blocks.
+	Exclusive bool
 }
 
 // Store is a blockstore.Store over a folder. It is safe for concurrent use, and
@@ -59,6 +62,7 @@ type Store struct {
 	tmp   string // its folder of temporary files
 	id    string // of this store, in names of its temporary files
 	lock  io.Closer
+	owner io.Closer // of an exclusive store, else nil
 	mac   *signer
 	slots chan struct{} // one for each HTTP PUT under way
 
@@ -72,7 +76,9 @@ type Store struct {
 var _ blockstore.Store = (*Store)(nil)
 
 // Open makes the folder ready and removes what crashed stores left in tmp.
-// InvalidArgument for a bad Config; Unavailable if the disk does not play along.
+// InvalidArgument for a bad Config; Unavailable if the disk does not play along;
+// of an exclusive store also NotFound (no folder that Format made) and
+// Unavailable (another has it).
 func Open(cfg Config) (*Store, error) {
 	if cfg.Dir == "" {
 		return nil, fserror.New(fserror.InvalidArgument, "open blocks", "", "no folder given")
@@ -107,7 +113,15 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.tmp = filepath.Join(s.root, tmpFolder)
 	s.folders.fs = cfg.FS
+	if cfg.Exclusive {
+		if err := s.own(); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.prepare(); err != nil {
+		if s.owner != nil {
+			_ = s.owner.Close() // the first error says more
+		}
 		return nil, &fserror.Error{Op: "open blocks", Path: cfg.Dir, Kind: diskKind(err), Err: err}
 	}
 	return s, nil
@@ -243,7 +257,11 @@ func (s *Store) Close() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if err = errors.Join(err, s.lock.Close()); err != nil {
+	err = errors.Join(err, s.lock.Close())
+	if s.owner != nil {
+		err = errors.Join(err, s.owner.Close())
+	}
+	if err != nil {
 		return s.diskError("close", blockstore.Key{}, err)
 	}
 	return nil

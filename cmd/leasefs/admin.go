@@ -57,7 +57,9 @@ func (p *program) adminCommand() *cli.Command {
 }
 
 func checkpoint(e *env) error {
+	bar := e.newSpinner("writing the image")
 	res, err := e.fs.Admin().Checkpoint(e.ctx)
+	bar.finish()
 	if err != nil {
 		return e.fail(err, "")
 	}
@@ -103,6 +105,7 @@ func fsck(e *env) error {
 	if len(e.args) == 1 {
 		path = e.args[0]
 	}
+	bar := e.newSpinner("checking")
 	sum, err := e.fs.Admin().Fsck(e.ctx, path, e.flags.Bool("blocks"), func(p client.FsckProblem) error {
 		if e.json {
 			return e.printJSON(map[string]any{"path": p.Path, "problem": p.Problem})
@@ -110,6 +113,7 @@ func fsck(e *env) error {
 		e.printf("%s: %s\n", e.name(p.Path), p.Problem)
 		return nil
 	})
+	bar.finish()
 	if err != nil {
 		return e.fail(err, path)
 	}
@@ -126,7 +130,9 @@ func fsck(e *env) error {
 }
 
 func collect(e *env) error {
+	bar := e.newSpinner("collecting")
 	res, err := e.fs.Admin().Collect(e.ctx)
+	bar.finish()
 	if err != nil {
 		return e.fail(err, "")
 	}
@@ -138,7 +144,9 @@ func collect(e *env) error {
 }
 
 func backup(e *env) error {
-	res, err := e.fs.Admin().Backup(e.ctx, e.args[0])
+	bar := e.newBar("copying")
+	res, err := e.fs.Admin().Backup(e.ctx, e.args[0], func(so client.BackupResult) { bar.set(so.Bytes) })
+	bar.finish()
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}

@@ -50,7 +50,7 @@ func (p *program) commands() []*cli.Command {
 		p.lsCommand(), p.treeCommand(), p.findCommand(), p.statCommand(), p.duCommand(), p.dfCommand(),
 		p.mkdirCommand(), p.mvCommand(), p.rmCommand(), p.touchCommand(), p.truncateCommand(), p.concatCommand(),
 		p.chmodCommand(), p.chownCommand(), p.lnCommand(),
-		p.leaseCommand(),
+		p.leaseCommand(), p.lockCommand(), p.watchCommand(),
 		p.statusCommand(), p.adminCommand(),
 		p.benchCommand(), p.completionCommand(),
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -143,6 +145,34 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// status and df ask once: they tell soon that no namenode answers, whether its
+// port is closed or nobody speaks there.
+func TestStatusDoesNotWaitForANamenode(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for name, addr := range map[string]string{"closed": deadAddress(t), "silent": silent.Addr().String()} {
+		for _, command := range []string{"status", "df"} {
+			t.Run(command+" "+name, func(t *testing.T) {
+				t.Parallel()
+				began := time.Now()
+				code, out, errs := result(t, "--namenode", addr, command)
+				if took := time.Since(began); took > 4*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				if code != fserror.ExitUnavailable || !strings.Contains(errs, "no active namenode") {
+					t.Errorf("code %d, %q", code, errs)
+				}
+				if command == "status" && !strings.Contains(out, "unreachable") {
+					t.Errorf("stdout: %q", out)
+				}
+			})
+		}
+	}
+}
+
 func TestArrange(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
 		{"ls /a -l", "ls -l -- /a"},
@@ -204,7 +234,7 @@ func TestBashCompletes(t *testing.T) {
 	_, script, _ := result(t, "completion", "bash")
 	for _, tc := range []struct{ words, want string }{
 		{"leasefs cre", "create"},
-		{"leasefs lease re", "recover"},
+		{"leasefs lease rec", "recover"},
 		{"leasefs --json lease ls --exp", "--expired"},
 		{"leasefs admin journal v", "verify"},
 	} {

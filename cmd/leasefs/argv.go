@@ -159,9 +159,17 @@ func (a *arranger) value(f cli.Flag, name, value string) error {
 			return usagef(a.op(), "%s: %q is not a duration such as 500ms, 30s or 5m", dashed(name), value)
 		}
 	case *cli.IntFlag, *cli.Int64Flag:
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 0 {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 {
 			return usagef(a.op(), "%s: %q is not a whole number from 0 on", dashed(name), value)
 		}
+		value = strconv.FormatInt(n, 10) // the parser would take 0100 for octal
+	case *cli.Uint64Flag:
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return usagef(a.op(), "%s: %q is not a whole number from 0 on", dashed(name), value)
+		}
+		value = strconv.FormatUint(n, 10)
 	}
 	a.file(f, dashed(name)+"="+value)
 	return nil

@@ -26,6 +26,17 @@ func (e *env) newBar(what string) *bar {
 		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true))}
 }
 
+// newSpinner is newBar for work that does not tell how far it is: it shows that
+// it goes on, and since when.
+func (e *env) newSpinner(what string) *bar {
+	b := e.newBar(what)
+	if b.bar != nil {
+		b.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription(what),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(true), progressbar.OptionSetElapsedTime(true))
+	}
+	return b
+}
+
 // newSteps is newBar for so many steps.
 func (e *env) newSteps(total int) *bar {
 	b := e.newBar("")
@@ -47,6 +58,16 @@ func (b *bar) bytes(p transfer.Progress) {
 		b.bar.ChangeMax64(p.TotalBytes)
 	}
 	_ = b.bar.Set64(min(p.Bytes, p.TotalBytes))
+}
+
+// set shows how much is done of what nobody knows the end of.
+func (b *bar) set(done int64) {
+	if b.bar == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_ = b.bar.Set64(done)
 }
 
 // step shows that the next step begins.

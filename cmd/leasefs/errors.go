@@ -23,7 +23,7 @@ func usagef(op, format string, args ...any) error {
 
 // outputError is a failed write to standard output.
 func outputError(err error) error {
-	return &fserror.Error{Op: "write to standard output", Kind: fserror.Internal, Err: err}
+	return &fserror.Error{Op: "write to standard output", Kind: fserror.Internal, Message: "the output is not complete; run it again", Err: err}
 }
 
 // reportedError stands for errors that were printed already; only the first
@@ -45,13 +45,18 @@ func (p *program) report(err, cause error) int {
 	if err == nil {
 		return fserror.ExitOK
 	}
+	var command commandExit
+	if errors.As(err, &command) {
+		return int(command) // it has said itself why
+	}
 	var sig interrupted
 	if errors.As(cause, &sig) && byInterrupt(err) {
 		var s stoppedError
 		if !errors.As(err, &s) {
 			err = stoppedError{"interrupted"}
 		}
-		p.printError(&fserror.Error{Kind: fserror.Canceled, Message: err.Error()})
+		e := &fserror.Error{Kind: fserror.Canceled, Message: err.Error()}
+		p.printLine(e, e.Message) // whoever interrupts knows what to do next
 		return 128 + int(sig.sig)
 	}
 	var done reportedError
@@ -70,10 +75,34 @@ func byInterrupt(err error) bool {
 }
 
 func exitCode(err error) int {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fserror.Deadline.ExitCode()
+	var command commandExit
+	if errors.As(err, &command) {
+		return int(command)
 	}
-	return fserror.KindOf(err).ExitCode()
+	var lock lockFailure
+	if errors.As(err, &lock) {
+		return lockFailureBase + exitCode(lock.err)
+	}
+	return kindOf(err).ExitCode()
+}
+
+// kindOf is an error's kind. One that has none may still be a context's end.
+func kindOf(err error) fserror.Kind {
+	var e *fserror.Error
+	var k fserror.Kind
+	switch {
+	case errors.As(err, &e):
+		k = e.Kind
+	case errors.As(err, &k):
+	case errors.Is(err, context.DeadlineExceeded):
+		k = fserror.Deadline
+	case errors.Is(err, context.Canceled):
+		k = fserror.Canceled
+	}
+	if k >= fserror.Kinds { // of a newer namenode
+		return fserror.Internal
+	}
+	return k
 }
 
 // errorJSON is the shape of an error under --json.
@@ -88,18 +117,21 @@ type errorJSON struct {
 }
 
 // printError writes one error line, as text or as JSON.
-func (p *program) printError(err error) {
+func (p *program) printError(err error) { p.printLine(err, errorText(err)) }
+
+// printLine is printError with the text to show.
+func (p *program) printLine(err error, text string) {
 	// What was printed so far comes first where both streams go to one place.
 	_ = p.out.Flush()
 	if !p.json {
-		fmt.Fprintln(p.stderr, oneLine("leasefs: "+err.Error()))
+		fmt.Fprintln(p.stderr, oneLine("leasefs: "+text))
 		return
 	}
 	var e *fserror.Error
 	if !errors.As(err, &e) {
-		e = &fserror.Error{Kind: fserror.KindOf(err), Err: err}
+		e = &fserror.Error{Kind: kindOf(err), Err: err}
 	}
-	j := errorJSON{Kind: e.Kind.String(), Path: e.Path, Message: err.Error()}
+	j := errorJSON{Kind: e.Kind.String(), Path: e.Path, Message: text}
 	if e.Holder != nil {
 		j.Holder = &e.Holder.Client
 		idle := e.Holder.Idle.Milliseconds()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,10 +15,10 @@ import (
 func (p *program) leaseCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "lease",
-		Usage:       "see who holds files for write; recover abandoned ones",
+		Usage:       "see who holds files for write; recover abandoned ones; grant leases",
 		UsageText:   "leasefs lease COMMAND\n\nExample:\n  leasefs lease ls --expired",
-		Description: "Each client process that has files open for write holds one lease over all of them.",
-		Subcommands: []*cli.Command{
+		Description: "Each client process that has files open for write holds one lease over all of them. Others can be\ngranted, with a time to live of their own, and have files attached that are deleted at their end.",
+		Subcommands: append([]*cli.Command{
 			{
 				Name:        "ls",
 				Usage:       "list leases",
@@ -39,7 +40,7 @@ func (p *program) leaseCommand() *cli.Command {
 				Action:      p.connected(operands{min: 1, max: 1, names: "ID, HOLDER or PATH", local: true}, showLease),
 			},
 			p.recoverCommand(),
-		},
+		}, p.grantedCommands()...),
 	}
 }
 
@@ -58,6 +59,13 @@ type leaseJSON struct {
 	PID         int64           `json:"pid"`
 	FileCount   uint64          `json:"file_count"`
 	Connected   bool            `json:"connected"`
+	Granted     bool            `json:"granted"`
+	TTLMS       *int64          `json:"ttl_ms"`       // of a granted lease
+	RemainingMS int64           `json:"remaining_ms"` // of its time to live, or until the soft limit
+	AttachedCnt uint64          `json:"attached_count"`
+	Waiting     uint32          `json:"waiting"`
+	OverdueMS   int64           `json:"overdue_ms"`
+	State       string          `json:"state"`
 }
 
 type leaseFileJSON struct {
@@ -71,6 +79,12 @@ func (e *env) printLeaseJSON(l *client.Lease) error {
 		Lease: l.ID, Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: l.Session, IdleMS: l.Holder.Idle.Milliseconds(),
 		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
 		User: l.Holder.User, PID: l.Holder.PID, FileCount: l.FileCount, Connected: l.Connected,
+		Granted: l.Granted, RemainingMS: l.Remaining.Milliseconds(), AttachedCnt: l.AttachedCount, Waiting: l.Waiting,
+		OverdueMS: l.Overdue.Milliseconds(), State: leaseState(l),
+	}
+	if l.Granted {
+		ttl := l.TTL.Milliseconds()
+		j.TTLMS = &ttl
 	}
 	for _, f := range l.Files {
 		j.Files = append(j.Files, leaseFileJSON(f))
@@ -91,17 +105,28 @@ func (e *env) listLeases(filter client.LeaseFilter) error {
 			}
 			continue
 		case none:
-			fmt.Fprintln(w, "LEASE\tHOLDER\tUSER\tHOST\tPID\tFILES\tIDLE\tSTATE")
+			fmt.Fprintln(w, "LEASE\tHOLDER\tUSER\tHOST\tPID\tFILES\tIDLE\tREMAINING\tWAITING\tSTATE")
 		}
 		none = false
 		h := l.Holder
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.ID, quoteName(h.Client), h.User, h.Host, h.PID, l.FileCount, fserror.Round(h.Idle), leaseState(l))
+		pid := "-"
+		if h.PID != 0 {
+			pid = strconv.FormatInt(h.PID, 10)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.ID, quoteName(h.Client), h.User, h.Host, pid,
+			l.FileCount+l.AttachedCount, fserror.Round(h.Idle), fserror.Round(l.Remaining), l.Waiting, leaseState(l))
 	}
 	return w.Flush()
 }
 
 func leaseState(l *client.Lease) string {
 	switch {
+	case l.Ending:
+		return "ending"
+	case l.Granted && l.SoftExpired:
+		return "expired"
+	case l.Granted:
+		return "granted"
 	case l.HardExpired:
 		return "hard"
 	case l.SoftExpired:
@@ -146,22 +171,41 @@ func (e *env) printLease(l *client.Lease) error {
 		return e.printLeaseJSON(l)
 	}
 	h := l.Holder
+	if l.Granted {
+		e.printf("lease %s: granted to %s (user %s, host %s)\n", l.ID, quoteName(h.Client), h.User, h.Host)
+		e.printf("  %s, %s left of %s; %s attached\n", leaseState(l), fserror.Round(l.Remaining), l.TTL, plural(l.AttachedCount, "file", "files"))
+		for _, path := range l.Attached {
+			e.printf("  %s  deleted at its end\n", e.name(path))
+		}
+		if n := uint64(len(l.Attached)); n < l.AttachedCount {
+			e.printf("  and %d more\n", l.AttachedCount-n)
+		}
+		return nil
+	}
 	connected := "disconnected"
 	if l.Connected {
 		connected = "connected"
 	}
 	e.printf("lease %s: %s (user %s, host %s, pid %d), session %s, %s\n", l.ID, quoteName(h.Client), h.User, h.Host, h.PID, l.Session, connected)
-	e.printf("  %s, idle %s; %s\n", leaseState(l), fserror.Round(h.Idle), plural(l.FileCount, "file", "files"))
+	e.printf("  %s, idle %s, %s; %s open, %s waiting\n", leaseState(l), fserror.Round(h.Idle), takeable(l), plural(l.FileCount, "file", "files"), plural(uint64(l.Waiting), "writer", "writers"))
 	for _, f := range l.Files {
 		e.printf("  %s  inode %d, epoch %d\n", e.name(f.Path), f.Inode, f.Epoch)
 	}
 	if n := uint64(len(l.Files)); n < l.FileCount {
 		e.printf("  and %d more\n", l.FileCount-n)
 	}
-	for _, path := range l.Attached {
-		e.printf("  %s  attached\n", e.name(path))
-	}
 	return nil
+}
+
+// takeable says when others can take the files of a session's lease.
+func takeable(l *client.Lease) string {
+	switch {
+	case l.Overdue > 0:
+		return "past its hard limit for " + fserror.Round(l.Overdue).String() + ", about to be closed"
+	case l.SoftExpired:
+		return "can be taken now"
+	}
+	return "can be taken in " + fserror.Round(l.Remaining).String()
 }
 
 func (p *program) recoverCommand() *cli.Command {

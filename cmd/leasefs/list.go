@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -123,7 +122,7 @@ func (l *lister) print(f func(row func(*client.FileInfo, string) error) error) e
 	})
 }
 
-func (l *lister) long(w *tabwriter.Writer, i *client.FileInfo, name string) {
+func (l *lister) long(w *table, i *client.FileInfo, name string) {
 	mark := ""
 	if i.Open != nil {
 		mark = "w"

@@ -27,6 +27,9 @@ func (p *program) namenodeCommand() *cli.Command {
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2", DefaultText: "DIR/blocks"},
 			&cli.DurationFlag{Name: "soft-limit", Usage: "after so `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
 			&cli.DurationFlag{Name: "hard-limit", Usage: "after so `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
+			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`", Value: namenode.DefaultMinLeaseTTL},
+			&cli.IntFlag{Name: "reap-rate", Usage: "end `N` granted leases, or delete N of their files, a second", Value: namenode.DefaultReapRate},
+			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates"},
 			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "info"},
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},
@@ -77,6 +80,7 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 		Data: e.flags.String("data"), Listen: e.flags.String("listen"), HTTP: e.flags.String("http"),
 		AdvertiseHTTP: e.flags.String("advertise-http"), Pprof: e.flags.Bool("pprof"), Version: version,
 		SoftLimit: e.flags.Duration("soft-limit"), HardLimit: e.flags.Duration("hard-limit"),
+		MinLeaseTTL: e.flags.Duration("min-lease-ttl"), ReapRate: e.flags.Int("reap-rate"), CacheTerm: e.flags.Duration("cache-term"),
 		RequireCert: e.flags.String("tls-client-ca") != "",
 	}
 	switch {

@@ -35,7 +35,32 @@ func (p *program) flush() error {
 }
 
 // table returns a writer that aligns columns separated by tabs; flush it.
-func (p *program) table() *tabwriter.Writer { return tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0) }
+func (p *program) table() *table { return &table{w: tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)} }
+
+// table aligns columns. A long one is aligned in parts, so that it is neither
+// held in memory as a whole nor shown only at its end.
+type table struct {
+	w    *tabwriter.Writer
+	rows int
+}
+
+// tableRows are aligned together.
+const tableRows = 1000
+
+// Write takes a row, or a part of one.
+func (t *table) Write(p []byte) (int, error) {
+	n, err := t.w.Write(p)
+	if err != nil || len(p) == 0 || p[len(p)-1] != '\n' {
+		return n, err
+	}
+	if t.rows++; t.rows%tableRows == 0 {
+		err = t.w.Flush()
+	}
+	return n, err
+}
+
+// Flush writes what is not aligned yet.
+func (t *table) Flush() error { return t.w.Flush() }
 
 // name is a name as it is printed: exact in a pipe, quoted on a terminal if
 // it holds what a terminal would act on.
@@ -71,6 +96,7 @@ type infoJSON struct {
 	Epoch       *uint64 `json:"epoch"`
 	LeaseIdleMS *int64  `json:"lease_idle_ms"`
 	LinkTarget  *string `json:"link_target"`
+	Lease       *string `json:"lease"` // the granted lease that it is attached to
 }
 
 const timeJSON = "2006-01-02T15:04:05.000Z07:00"
@@ -86,6 +112,10 @@ func toJSON(i *client.FileInfo) infoJSON {
 	}
 	if i.Mode().Type() == fs.ModeSymlink {
 		j.LinkTarget = &i.LinkTarget
+	}
+	if i.Lease != 0 {
+		id := i.Lease.String()
+		j.Lease = &id
 	}
 	return j
 }
@@ -162,4 +192,11 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// note tells a person something on standard error that is no failure.
+func (p *program) note(format string, args ...any) {
+	if !p.json {
+		fmt.Fprintf(p.stderr, "leasefs: "+format+"\n", args...)
+	}
 }

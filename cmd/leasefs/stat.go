@@ -77,12 +77,12 @@ func (p *program) dfCommand() *cli.Command {
 		UsageText:   "leasefs df [-h]\n\nExample:\n  leasefs df -h",
 		Description: "Shows the disk of the active namenode: size, use, what the namespace's blocks and tails take of\nit, and its inodes.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}},
-		Action:      p.connected(operands{}, df),
+		Action:      p.action(operands{}, df),
 	}
 }
 
 func df(e *env) error {
-	list, err := e.fs.Status(e.ctx)
+	list, err := e.statuses()
 	if err != nil {
 		return err
 	}

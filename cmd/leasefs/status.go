@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,7 +18,7 @@ func (p *program) statusCommand() *cli.Command {
 		Description: "Shows a line for each namenode in --namenode: role, term, last change (TXID), how many changes\n" +
 			"are not durable yet (LAG), inodes, blocks, leases, open files, uptime. Exit code 9 if none of\n" +
 			"them is active.",
-		Action: p.connected(operands{}, status),
+		Action: p.action(operands{}, status),
 	}
 }
 
@@ -52,10 +53,26 @@ type statusJSON struct {
 	DiskTotal       int64   `json:"disk_total"`
 }
 
-func status(e *env) error {
-	list, err := e.fs.Status(e.ctx)
+// statusTimeout is how long a namenode has by default to say how it is.
+const statusTimeout = 3 * time.Second
+
+// statuses asks the namenodes how they are, whether or not one is active.
+func (e *env) statuses() ([]client.NamenodeStatus, error) {
+	cfg, err := e.clientConfig()
 	if err != nil {
-		return e.fail(err, "")
+		return nil, err
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = statusTimeout
+	}
+	list, err := client.QueryStatus(e.ctx, cfg)
+	return list, e.fail(err, "")
+}
+
+func status(e *env) error {
+	list, err := e.statuses()
+	if err != nil {
+		return err
 	}
 	if e.json {
 		for i := range list {

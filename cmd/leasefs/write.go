@@ -38,6 +38,7 @@ func (p *program) createCommand() *cli.Command {
 			&cli.BoolFlag{Name: "overwrite", Usage: "replace an existing file"},
 			&cli.BoolFlag{Name: "steal", Usage: "with --overwrite: even if another has it open for write"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories"},
+			&cli.StringFlag{Name: "lease", Usage: "delete the file when the granted lease `ID` ends"},
 		}, streamFlags()...),
 		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, create, checkCreate),
 	}
@@ -93,6 +94,9 @@ func checkCreate(e *env) error {
 	if e.flags.Bool("steal") && !e.flags.Bool("overwrite") {
 		return usagef(e.op, "--steal needs --overwrite")
 	}
+	if _, err := e.leaseID(e.flags.String("lease")); err != nil {
+		return err
+	}
 	return checkStream(e)
 }
 
@@ -108,6 +112,13 @@ func create(e *env) error {
 		if e.flags.Bool(flag) {
 			open = append(open, opt)
 		}
+	}
+	lease, err := e.leaseID(e.flags.String("lease"))
+	if err != nil {
+		return err
+	}
+	if lease != 0 {
+		open = append(open, client.WithLease(lease))
 	}
 	w, err := e.fs.Create(e.ctx, e.args[0], open...)
 	if err != nil {

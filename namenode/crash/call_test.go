@@ -105,7 +105,7 @@ func (c *client) create(id, path, data string, whole bool, alter ...func(*pb.Cre
 		n := &node{id: id, typ: file, mode: mode, data: data, mtime: q.MtimeUnixMs}
 		m.nodes[path] = n
 		if !whole {
-			n.open = &writer{session: string(c.session)}
+			n.open = &writer{session: string(pb.SessionName(c.session))}
 		}
 		if a, ok := out.(*pb.OpenResponse); ok {
 			n.inode = a.GetAttr().GetInode()
@@ -157,7 +157,7 @@ func (c *client) appendTo(id, path string, wait time.Duration) *call {
 	return &call{name: "append " + path, send: func(m *machine) (any, error) { m.clock.Advance(wait); return send(m) }, effect: func(m *model, out any) {
 		n := m.nodes[path]
 		m.fence(n)
-		n.id, n.mtime, n.open = id, 0, &writer{session: string(c.session)}
+		n.id, n.mtime, n.open = id, 0, &writer{session: string(pb.SessionName(c.session))}
 		if a, ok := out.(*pb.OpenResponse); ok {
 			n.open.id, n.cut = a.GetWriter(), a.GetBlocksLength()
 		}
@@ -314,7 +314,8 @@ func (c *client) collectNow() *call {
 }
 
 // hold takes the URLs of a file, and returns a call that reads its blocks by
-// them: it must work for as long as they are good, whatever became of the file.
+// them: it must work for as long as they are good, whatever became of the file,
+// but when room was short.
 func (c *client) hold(path string) *call {
 	var blocks []*pb.Block
 	c.r.do(&call{name: "hold " + path, send: api(pb.NamenodeClient.GetFile, &pb.GetFileRequest{Caller: c.who(), Path: path}), effect: func(_ *model, out any) {
@@ -327,7 +328,7 @@ func (c *client) hold(path string) *call {
 		defer cancel()
 		for _, b := range blocks {
 			object, status, err := m.fetch(ctx, http.MethodGet, b.GetUrl(), b.GetHeaders(), nil)
-			if err == nil && status != http.StatusOK {
+			if err == nil && status != http.StatusOK && (status != http.StatusNotFound || !c.r.wasFull()) {
 				err = fmt.Errorf("%d %s", status, object)
 			}
 			if err != nil {

@@ -31,7 +31,7 @@ type node struct {
 
 // writer is who has a file open. It is never changed.
 type writer struct {
-	session string
+	session string       // its name, as stat shows it
 	id      *pb.WriterId // nil: not known
 }
 

@@ -198,3 +198,56 @@ func reveal(r *run, disk *slow) {
 	}
 	r.stop(r.m, false)
 }
+
+// TestSafeModeIsNotShownBeforeItIsDurable: who is told that it is on, or is
+// refused for it, can count on it after a crash.
+func TestSafeModeIsNotShownBeforeItIsDurable(t *testing.T) {
+	t.Parallel()
+	disk := &slow{FS: crashfs.New()}
+	m, err := boot(disk, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.halt() }()
+	ctx, cancel := background()
+	defer cancel()
+	enter := &pb.SafeModeRequest{Caller: root, Action: pb.SafeModeRequest_ACTION_ENTER}
+	get := &pb.SafeModeRequest{Caller: root, Action: pb.SafeModeRequest_ACTION_GET}
+	disk.gate.Lock()
+	open := sync.OnceFunc(disk.gate.Unlock)
+	defer open()
+	entered := make(chan error, 1)
+	go func() { _, err := m.admin.SafeMode(ctx, enter); entered <- err }()
+	for on := false; !on; {
+		st, err := m.admin.Status(ctx, &pb.StatusRequest{Caller: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		on = st.GetSafeMode()
+	}
+	soon, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer stop()
+	var wg sync.WaitGroup
+	for name, ask := range map[string]func() error{
+		"get":      func() error { _, err := m.admin.SafeMode(soon, get); return err },
+		"on again": func() error { _, err := m.admin.SafeMode(soon, enter); return err },
+		"a change is refused": func() error {
+			_, err := m.api.Mkdir(soon, &pb.MkdirRequest{Call: &pb.CallId{Session: root.GetSession(), Seq: 1}, Caller: root, Path: "/d"})
+			return err
+		},
+	} {
+		wg.Go(func() {
+			if err := wire.FromStatus(ask()); !errors.Is(err, fserror.Deadline) {
+				t.Errorf("%s: answered too early: %v", name, err)
+			}
+		})
+	}
+	wg.Wait()
+	open()
+	if err := <-entered; err != nil {
+		t.Fatal(err)
+	}
+	if st, err := m.admin.SafeMode(ctx, get); err != nil || !st.GetOn() {
+		t.Fatalf("%v, %v", st, err)
+	}
+}

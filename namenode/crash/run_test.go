@@ -426,6 +426,9 @@ func (r *run) powerFails(disk *crashfs.FS, want *model) {
 
 // end is the evening: all is checked, two images leave only what is needed.
 func (r *run) end() {
+	if r.bad != nil {
+		r.bad.disarm() // the namenode works behind the day's back, too
+	}
 	if died(r.disk) || r.faulty() {
 		r.recover(nil, nil)
 	}

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"bytes"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -22,13 +23,17 @@ func drawOp(t *rapid.T, next uint64) Op {
 	data := func() []byte { return rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "data") }
 	key := func() blockstore.Key { return blockstore.Key{Term: 1, Seq: rapid.Uint64Range(0, 6).Draw(t, "seq")} }
 	user := func() string { return rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "user") }
-	switch rapid.IntRange(1, 19).Draw(t, "kind") {
+	lease := func() LeaseID {
+		return rapid.SampledFrom([]LeaseID{0, 1, 2, 3, MaxLeaseID + 1}).Draw(t, "lease")
+	}
+	session := func() SessionID { return SessionID{byte(rapid.IntRange(0, 2).Draw(t, "session"))} }
+	switch rapid.IntRange(1, 26).Draw(t, "kind") {
 	case 1:
 		return &OpActivate{Term: uint64(num("term") + 2), User: user(), Group: user()}
 	case 2:
 		return &OpMkdir{Parent: id("parent"), Names: many("names"), Mode: 0o755, User: user(), Group: user()}
 	case 3:
-		op := &OpCreate{Parent: id("parent"), Dirs: many("dirs"), Name: name("name"), User: user(), Closed: rapid.Bool().Draw(t, "closed"), Data: data(), Replace: id("replace")}
+		op := &OpCreate{Parent: id("parent"), Dirs: many("dirs"), Name: name("name"), User: user(), Closed: rapid.Bool().Draw(t, "closed"), Data: data(), Replace: id("replace"), Lease: lease()}
 		if rapid.Bool().Draw(t, "new") {
 			op.Replace = 0
 		}
@@ -47,7 +52,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 	case 8:
 		return &OpRecover{Inode: id("inode")}
 	case 9:
-		op := &OpRename{FromParent: id("from"), FromName: name("from"), ToParent: id("to"), ToName: name("to"), Replace: id("replace")}
+		op := &OpRename{FromParent: id("from"), FromName: name("from"), ToParent: id("to"), ToName: name("to"), Replace: id("replace"), Detach: rapid.Bool().Draw(t, "detach")}
 		if rapid.Bool().Draw(t, "new") {
 			op.Replace = 0
 		}
@@ -70,6 +75,35 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpCollected{Keys: []blockstore.Key{key()}}
 	case 18:
 		return &OpImage{TxID: uint64(num("txid") + 2), Name: "image"}
+	case 20:
+		return &OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}
+	case 21:
+		return &OpEndLease{ID: lease(), Reason: LeaseRevoked}
+	case 22:
+		return &OpReap{Limit: uint32(num("limit") + 2)}
+	case 23:
+		return &OpAttach{ID: lease(), Inode: id("inode")}
+	case 24:
+		return &OpDetach{Inode: id("inode")}
+	case 25:
+		op := new(OpAges)
+		for range rapid.IntRange(0, 2).Draw(t, "ages") {
+			a := Age{MS: num("age")}
+			switch rapid.IntRange(0, 3).Draw(t, "of") {
+			case 0:
+				a.Session = session()
+			case 1:
+				a.Inode = id("inode")
+			case 2:
+				a.Lease = lease()
+			case 3:
+				a.Session, a.Inode = session(), id("inode")
+			}
+			op.Ages = append(op.Ages, a)
+		}
+		return op
+	case 26:
+		return &OpCaching{Session: session(), Term: num("term")}
 	}
 	return &OpSafeMode{On: rapid.Bool().Draw(t, "on")}
 }
@@ -83,6 +117,9 @@ func TestApplyAnything(t *testing.T) {
 		r.mkdir(t, "/a/b")
 		r.create(t, "/a/b/c", "content")
 		r.open(t, "/b", "client")
+		r.grant(t, 1, 60_000)
+		r.attach(t, 1, "/b")
+		r.tree.Events(true)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			call := CallID{}
 			if rapid.Bool().Draw(t, "call") {
@@ -91,7 +128,10 @@ func TestApplyAnything(t *testing.T) {
 			op := drawOp(t, uint64(r.tree.nextInode))
 			before := imageOf(t, r.tree)
 			tail := r.tree.Counts().TailBytes
-			if _, err := r.apply(call, op); err != nil {
+			if res, err := r.apply(call, op); err != nil {
+				if !reflect.DeepEqual(res, Result{}) {
+					t.Fatalf("refused, but says that it did %+v", res)
+				}
 				if !bytes.Equal(before, imageOf(t, r.tree)) || tail != r.tree.Counts().TailBytes {
 					t.Fatalf("refused, but changed: %v", err)
 				}

@@ -17,6 +17,14 @@ type Result struct {
 	Opened *OpenFile
 	// Closed are the files that are no longer open under the epoch given.
 	Closed []ClosedFile
+	// Lease is the granted lease that the record is about. Granted is set if
+	// the record granted it, LeaseEnded if it ended it.
+	Lease      LeaseID
+	Granted    *Lease
+	LeaseEnded bool
+	Deleted    int // attached files that the end of leases deleted
+	// Events are what the record did to names, in order, if Tree.Events is on.
+	Events []Event
 }
 
 // OpenFile is a file open for write, and who has it.
@@ -58,6 +66,12 @@ func closedFile(n *inode, reason string) ClosedFile {
 //
 // Strings and bytes of the entry are copied as far as they are kept.
 func (t *Tree) Apply(e Entry) (Result, error) {
+	var ev []Event
+	var length int64
+	if t.events {
+		length = t.lengthOf(e.Op)
+		ev = t.eventsBefore(e.Op)
+	}
 	r, err := t.apply(&e)
 	if err != nil {
 		err := fserror.Wrap(fserror.Internal, "apply", "", err)
@@ -68,6 +82,9 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	t.txid, t.time = e.TxID, e.Time
 	t.remember(&e, &r)
 	t.expireSessions()
+	if t.events {
+		r.Events = t.eventsAfter(e.Op, &r, ev, r.Length != length)
+	}
 	return r, nil
 }
 
@@ -133,7 +150,22 @@ func (t *Tree) apply(e *Entry) (Result, error) {
 		return t.image(op)
 	case *OpSafeMode:
 		t.safeMode = op.On
+		t.touch(e.TxID, safeModeChange)
 		return Result{}, nil
+	case *OpGrant:
+		return t.grantLease(op, e)
+	case *OpEndLease:
+		return t.endLease(op, e)
+	case *OpReap:
+		return t.reap(op, e)
+	case *OpAttach:
+		return t.attachFile(op, e)
+	case *OpDetach:
+		return t.detachFile(op, e)
+	case *OpAges:
+		return t.setAges(op)
+	case *OpCaching:
+		return t.setCaching(op)
 	}
 	return Result{}, misfitf("unknown kind of record %T", e.Op)
 }
@@ -162,7 +194,7 @@ func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
 		root.user, root.group = t.users.add(op.User, t.gen), t.groups.add(op.Group, t.gen)
 		root.mtime = e.Time
 		t.replace(root)
-		t.touch(e.TxID, change{kind: changeAttr, id: RootID})
+		t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: RootID})
 	}
 	return Result{}, nil
 }

@@ -17,7 +17,7 @@ func fileResult(n *inode) Result {
 func (t *Tree) store(n *inode, e *Entry) {
 	n.dropEmptyExt()
 	t.replace(n)
-	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 }
 
 // shut closes the copy n of an open file, gives its lists their exact size and
@@ -28,6 +28,7 @@ func (t *Tree) shut(n *inode, e *Entry) {
 	x.tail = exactTail(x.tail)
 	x.blocks = exactBlocks(x.blocks)
 	t.open.Delete(n.id)
+	t.forgetAge(AgeKey{Inode: n.id})
 	t.store(n, e)
 }
 
@@ -58,6 +59,7 @@ func (t *Tree) openForAppend(op *OpOpen, e *Entry) (Result, error) {
 	n = n.edit()
 	n.ownExt().open = &openState{grant: t.grant(op.Holder, op.Token, e)}
 	t.open.ReplaceOrInsert(n.id)
+	t.forgetAge(AgeKey{Inode: n.id})
 	t.store(n, e)
 	r := fileResult(n)
 	o := n.openFile()

@@ -72,7 +72,7 @@ func (t *Tree) attach(n *inode, parent InodeID, name string, user, group uint16,
 	t.put(n)
 	t.dentries.ReplaceOrInsert(n)
 	t.countType(n.typ, 1)
-	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 }
 
 func delta(grew bool) int64 {
@@ -141,6 +141,11 @@ func (t *Tree) create(op *OpCreate, e *Entry) (Result, error) {
 	if old != nil && old.typ != TypeFile {
 		return Result{}, misfitf("inode %d, which it replaces, is no file", old.id)
 	}
+	if op.Lease != 0 {
+		if _, err := t.liveLease(op.Lease); err != nil {
+			return Result{}, err
+		}
+	}
 	if leaf.mtime == 0 {
 		leaf.mtime = e.Time
 	}
@@ -156,6 +161,9 @@ func (t *Tree) create(op *OpCreate, e *Entry) (Result, error) {
 		r.Closed = t.free(old, e, ReasonReplaced)
 	}
 	t.makeChain(&c, old, e)
+	if op.Lease != 0 {
+		t.attachTo(op.Lease, leaf.id, e)
+	}
 	r.Inode, r.Length = leaf.id, leaf.length()
 	if !op.Closed {
 		t.open.ReplaceOrInsert(leaf.id)
@@ -194,11 +202,19 @@ func (t *Tree) rename(op *OpRename, e *Entry) (Result, error) {
 	if old != nil && ((old.typ == TypeDir) != (n.typ == TypeDir) || old.typ == TypeDir && old.entries() > 0) {
 		return Result{}, misfitf("inode %d cannot replace inode %d", n.id, old.id)
 	}
+	if op.Detach {
+		if err := t.attachable(n.id); err != nil {
+			return Result{}, err
+		}
+	}
 	if n.typ == TypeDir && t.isBelow(to, n.id) {
 		return Result{}, misfitf("directory %d would be inside itself", n.id)
 	}
 
 	r := Result{Inode: n.id}
+	if op.Detach {
+		t.unattach(n.id, e)
+	}
 	t.dentries.Delete(n)
 	if old != nil {
 		t.dentries.Delete(old)
@@ -221,7 +237,7 @@ func (t *Tree) rename(op *OpRename, e *Entry) (Result, error) {
 	}
 	t.touchEntry(e.TxID, op.FromParent, op.FromName)
 	t.touchEntry(e.TxID, op.ToParent, op.ToName)
-	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 	r.Length, r.BlocksLength = moved.length(), moved.blocksLength()
 	return r, nil
 }
@@ -357,6 +373,6 @@ func (t *Tree) setAttr(op *OpSetAttr, e *Entry) (Result, error) {
 		}
 	}
 	t.replace(n)
-	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}, nil
 }

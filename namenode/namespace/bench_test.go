@@ -174,7 +174,7 @@ func BenchmarkRename(b *testing.B) {
 	names := [2]string{"/dir0000001/file000001001", "/dir0000001/renamed"}
 	i := 0
 	for b.Loop() {
-		op, err := r.tree.PlanRename(c, names[i%2], names[1-i%2], false)
+		op, err := r.tree.PlanRename(c, names[i%2], names[1-i%2], false, false)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -39,6 +39,7 @@ func (t *Tree) Check() []string {
 		c.indexes()
 		c.garbage()
 		c.sessions()
+		c.leases()
 	}
 	return c.problems
 }
@@ -201,6 +202,7 @@ func (c *checker) entries() {
 func (c *checker) indexes() {
 	t, have := c.t, c.t.Counts()
 	c.counts.Blocks, c.counts.Garbage, c.counts.Detached, c.counts.Sessions = len(c.keys), have.Garbage, have.Detached, have.Sessions
+	c.counts.Leases, c.counts.Attached = have.Leases, have.Attached
 	if have != c.counts {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
 	}
@@ -249,6 +251,52 @@ func (c *checker) sessions() {
 				c.problem("session %x has results out of order", s.id)
 			}
 			seq = r.seq
+		}
+		return true
+	})
+}
+
+// leases compares the granted leases with their files, and looks at the ages of
+// leases and the sessions that may cache.
+func (c *checker) leases() {
+	t := c.t
+	files := make(map[LeaseID]int)
+	t.attachments.Ascend(func(a attachment) bool {
+		files[a.lease]++
+		n := t.get(a.inode)
+		if b, ok := t.attached.Get(a); !ok || a != b || n == nil || n.typ != TypeFile || t.lease(a.lease) == nil {
+			c.problem("inode %d is attached to lease %x, but one of them does not fit", a.inode, uint64(a.lease))
+		}
+		return true
+	})
+	if t.attachments.Len() != t.attached.Len() {
+		c.problem("%d files are attached by lease, %d by file", t.attachments.Len(), t.attached.Len())
+	}
+	ended := 0
+	t.leases.Ascend(func(l *Lease) bool {
+		if l.Ended != 0 {
+			ended++
+			if l.Files == 0 || !t.ended.Has(endedLease{l.Ended, l.ID}) {
+				c.problem("lease %x has ended and is not in the order of the end, or has no files", uint64(l.ID))
+			}
+		}
+		if l.Files != files[l.ID] {
+			c.problem("lease %x has %d files, but counts %d", uint64(l.ID), files[l.ID], l.Files)
+		}
+		return true
+	})
+	if ended != t.ended.Len() {
+		c.problem("%d leases have ended, %d are in the order of the end", ended, t.ended.Len())
+	}
+	t.ages.Ascend(func(a Age) bool {
+		if a.MS <= 0 || !a.names() || !t.canAge(a.AgeKey) {
+			c.problem("there is an age of %d ms of what cannot have one: %+v", a.MS, a.AgeKey)
+		}
+		return true
+	})
+	t.caching.Ascend(func(s OpCaching) bool {
+		if s.Term <= 0 || s.Session == (SessionID{}) {
+			c.problem("session %x may cache for %d ms", s.Session, s.Term)
 		}
 		return true
 	})

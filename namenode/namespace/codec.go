@@ -30,6 +30,13 @@ const (
 	typeCollected
 	typeImage
 	typeSafeMode
+	typeGrant
+	typeEndLease
+	typeReap
+	typeAttach
+	typeDetach
+	typeAges
+	typeCaching
 )
 
 func (*OpActivate) opType() uint8   { return typeActivate }
@@ -51,6 +58,13 @@ func (*OpTombstone) opType() uint8  { return typeTombstone }
 func (*OpCollected) opType() uint8  { return typeCollected }
 func (*OpImage) opType() uint8      { return typeImage }
 func (*OpSafeMode) opType() uint8   { return typeSafeMode }
+func (*OpGrant) opType() uint8      { return typeGrant }
+func (*OpEndLease) opType() uint8   { return typeEndLease }
+func (*OpReap) opType() uint8       { return typeReap }
+func (*OpAttach) opType() uint8     { return typeAttach }
+func (*OpDetach) opType() uint8     { return typeDetach }
+func (*OpAges) opType() uint8       { return typeAges }
+func (*OpCaching) opType() uint8    { return typeCaching }
 
 // fielded is a record that can list its fields to a coder. All kinds are.
 type fielded interface {
@@ -99,6 +113,20 @@ func newOp(typ uint8) fielded {
 		return new(OpImage)
 	case typeSafeMode:
 		return new(OpSafeMode)
+	case typeGrant:
+		return new(OpGrant)
+	case typeEndLease:
+		return new(OpEndLease)
+	case typeReap:
+		return new(OpReap)
+	case typeAttach:
+		return new(OpAttach)
+	case typeDetach:
+		return new(OpDetach)
+	case typeAges:
+		return new(OpAges)
+	case typeCaching:
+		return new(OpCaching)
 	}
 	return nil
 }
@@ -321,6 +349,7 @@ func (c *coder) holder(v *Holder) {
 	c.raw((*[16]byte)(&v.Session))
 	c.string(&v.Host)
 	c.i64(&v.PID)
+	c.i64(&v.TTL)
 }
 
 // call is one byte 0 for a record without a call.
@@ -367,6 +396,7 @@ func (op *OpCreate) fields(c *coder) {
 		c.raw((*[16]byte)(&op.Token))
 	}
 	c.bytes(&op.Data)
+	c.lease(&op.Lease)
 }
 
 func (op *OpOpen) fields(c *coder) {
@@ -404,6 +434,7 @@ func (op *OpRename) fields(c *coder) {
 	c.entry(&op.FromParent, &op.FromName)
 	c.entry(&op.ToParent, &op.ToName)
 	c.inode(&op.Replace)
+	c.bool(&op.Detach)
 }
 
 func (op *OpDelete) fields(c *coder) {
@@ -452,6 +483,50 @@ func (op *OpImage) fields(c *coder) {
 }
 
 func (op *OpSafeMode) fields(c *coder) { c.bool(&op.On) }
+
+func (op *OpGrant) fields(c *coder) {
+	c.lease(&op.ID)
+	c.i64(&op.TTL)
+	c.leaseOwner(&op.Owner)
+}
+
+func (op *OpEndLease) fields(c *coder) {
+	c.lease(&op.ID)
+	c.string(&op.Reason)
+}
+
+func (op *OpReap) fields(c *coder) { c.u32(&op.Limit) }
+
+func (op *OpAttach) fields(c *coder) {
+	c.lease(&op.ID)
+	c.inode(&op.Inode)
+}
+
+func (op *OpDetach) fields(c *coder) { c.inode(&op.Inode) }
+func (op *OpAges) fields(c *coder)   { list(c, &op.Ages, ageSize, c.age) }
+
+func (op *OpCaching) fields(c *coder) {
+	c.raw((*[16]byte)(&op.Session))
+	c.i64(&op.Term)
+}
+
+func (c *coder) lease(v *LeaseID) { c.u64((*uint64)(v)) }
+
+func (c *coder) leaseOwner(v *Owner) {
+	c.string(&v.User)
+	c.string(&v.Client)
+	c.string(&v.Host)
+}
+
+// ageSize is how many bytes an age takes at least.
+const ageSize = 16 + 1 + 1 + 1
+
+func (c *coder) age(v *Age) {
+	c.raw((*[16]byte)(&v.Session))
+	c.inode(&v.Inode)
+	c.lease(&v.Lease)
+	c.i64(&v.MS)
+}
 
 // u8 is one byte.
 func (c *coder) u8(v *uint8) {

@@ -11,14 +11,14 @@ import (
 
 // samples is one record of each kind with every field set.
 func samples() []Op {
-	h := Holder{User: "u", Client: "client", Session: SessionID{1, 2}, Host: "h", PID: -7}
+	h := Holder{User: "u", Client: "client", Session: SessionID{1, 2}, Host: "h", PID: -7, TTL: 90_000}
 	keys := []blockstore.Key{{Term: 1, Seq: 2}, {Term: 1 << 40, Seq: 1<<64 - 1}}
 	return []Op{
 		&OpActivate{Term: 3, NamespaceID: [16]byte{4}, User: "root", Group: "wheel"},
 		&OpMkdir{Parent: 1, Names: []string{"a", longName}, Mode: 0o1777, User: "u", Group: "g"},
 		&OpCreate{
 			Parent: 2, Dirs: []string{"x"}, Name: "f", Mode: 0o644, DirMode: 0o755, User: "u", Group: "g",
-			Replace: 9, MTime: -5, Holder: h, Token: Token{8}, Data: []byte("data"),
+			Replace: 9, MTime: -5, Holder: h, Token: Token{8}, Data: []byte("data"), Lease: MaxLeaseID,
 		},
 		&OpCreate{Parent: 2, Name: "f", Closed: true},
 		&OpOpen{Inode: 7, Holder: h, Token: Token{1}},
@@ -26,7 +26,7 @@ func samples() []Op {
 		&OpCommit{Inode: 7, Offset: 9, Block: Block{Key: keys[1], Stored: 1<<32 - 1, Used: 5, CRC: 1}, TailCovered: 3, ReplaceLast: true},
 		&OpClose{Inode: 7, Data: []byte("x"), MTime: 1},
 		&OpRecover{Inode: 7, Reason: "forced"},
-		&OpRename{FromParent: 1, FromName: "a", ToParent: 2, ToName: "b", Replace: 3},
+		&OpRename{FromParent: 1, FromName: "a", ToParent: 2, ToName: "b", Replace: 3, Detach: true},
 		&OpDelete{Parent: 1, Name: "a", Inode: 2},
 		&OpReclaim{Limit: 1000},
 		&OpSetAttr{Inode: 1, SetMode: true, Mode: 0o7777, User: "u", Group: "g", SetMTime: true, MTime: -1 << 63},
@@ -37,6 +37,13 @@ func samples() []Op {
 		&OpCollected{Keys: keys},
 		&OpImage{TxID: 1, Name: "image-1", Size: 1 << 40, CRC: 0xdeadbeef},
 		&OpSafeMode{On: true},
+		&OpGrant{ID: MaxLeaseID, TTL: 60_000, Owner: Owner{User: "u", Client: "client", Host: "h"}},
+		&OpEndLease{ID: 1 << 40, Reason: LeaseExpired},
+		&OpReap{Limit: 1<<32 - 1},
+		&OpAttach{ID: 5, Inode: 7},
+		&OpDetach{Inode: 7},
+		&OpAges{Ages: []Age{{AgeKey{Session: h.Session}, 1}, {AgeKey{Inode: 7}, 1<<63 - 1}, {AgeKey{Lease: 5}, 0}}},
+		&OpCaching{Session: h.Session, Term: 10_000},
 	}
 }
 
@@ -76,16 +83,51 @@ func TestCodec(t *testing.T) {
 
 // The layouts must never change: old journals are read by new programs.
 func TestLayoutIsFixed(t *testing.T) {
-	_, body := EncodeOp(nil, CallID{Session: SessionID{0xff}, Seq: 300, Acked: 1, Hash: 0x0102030405060708},
-		&OpRename{FromParent: 1, FromName: "a", ToParent: 200, ToName: "bc", Replace: 0})
-	want := "\x01" + "\xff" + string(make([]byte, 15)) + "\xac\x02" + "\x01" + "\x08\x07\x06\x05\x04\x03\x02\x01" +
-		"\x01" + "\x01a" + "\xc8\x01" + "\x02bc" + "\x00"
-	if string(body) != want {
-		t.Fatalf("%x\n%x", body, want)
+	zero15 := string(make([]byte, 15))
+	session, none := "\xff"+zero15, "\x00"+zero15
+	h := Holder{User: "u", Client: "c", Session: SessionID{0xff}, Host: "h", PID: -1, TTL: 64}
+	holder := "\x01u" + "\x01c" + session + "\x01h" + "\x01" + "\x80\x01"
+	for _, c := range []struct {
+		call CallID
+		op   Op
+		want string
+	}{
+		{
+			CallID{Session: SessionID{0xff}, Seq: 300, Acked: 1, Hash: 0x0102030405060708},
+			&OpRename{FromParent: 1, FromName: "a", ToParent: 200, ToName: "bc", Replace: 0},
+			"\x01" + session + "\xac\x02" + "\x01" + "\x08\x07\x06\x05\x04\x03\x02\x01" +
+				"\x01" + "\x01a" + "\xc8\x01" + "\x02bc" + "\x00" + "\x00",
+		},
+		{CallID{}, &OpRename{FromParent: 1, FromName: "a", ToParent: 2, ToName: "b", Detach: true}, "\x00\x01\x01a\x02\x01b\x00\x01"},
+		{
+			CallID{}, &OpCommit{Inode: 5, Offset: -1, Block: Block{Key: blockstore.Key{Term: 1, Seq: 2}, Stored: 3, Used: 4, CRC: 0x0a0b0c0d}, TailCovered: 1, ReplaceLast: true},
+			"\x00\x05\x01\x01\x02\x03\x04\x0d\x0c\x0b\x0a\x02\x01",
+		},
+		{
+			CallID{}, &OpCreate{Parent: 1, Name: "f", Mode: 0o644, DirMode: 0o755, User: "u", Group: "g", MTime: 1, Holder: h, Token: Token{0xee}, Data: []byte("x"), Lease: 300},
+			"\x00\x01\x00\x01f\xa4\x03\xed\x03\x01u\x01g\x00\x02\x00" + holder + "\xee" + zero15 + "\x01x" + "\xac\x02",
+		},
+		{CallID{}, &OpCreate{Parent: 1, Name: "f", Closed: true}, "\x00\x01\x00\x01f\x00\x00\x00\x00\x00\x00\x01\x00\x00"},
+		{CallID{}, &OpOpen{Inode: 7, Holder: h, Token: Token{0xee}}, "\x00\x07" + holder + "\xee" + zero15},
+		{CallID{}, &OpGrant{ID: 300, TTL: 64, Owner: Owner{User: "u", Client: "c", Host: "h"}}, "\x00\xac\x02\x80\x01\x01u\x01c\x01h"},
+		{CallID{}, &OpEndLease{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
+		{CallID{}, &OpReap{Limit: 200}, "\x00\xc8\x01"},
+		{CallID{}, &OpAttach{ID: 5, Inode: 200}, "\x00\x05\xc8\x01"},
+		{CallID{}, &OpDetach{Inode: 200}, "\x00\xc8\x01"},
+		{
+			CallID{}, &OpAges{Ages: []Age{{AgeKey{Session: SessionID{0xff}}, 1}, {AgeKey{Inode: 7}, 64}, {AgeKey{Lease: 300}, 0}}},
+			"\x00\x03" + session + "\x00\x00\x02" + none + "\x07\x00\x80\x01" + none + "\x00\xac\x02\x00",
+		},
+		{CallID{}, &OpCaching{Session: SessionID{0xff}, Term: 64}, "\x00" + session + "\x80\x01"},
+	} {
+		if _, body := EncodeOp(nil, c.call, c.op); string(body) != c.want {
+			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
+		}
 	}
-	_, body = EncodeOp(nil, CallID{}, &OpCommit{Inode: 5, Offset: -1, Block: Block{Key: blockstore.Key{Term: 1, Seq: 2}, Stored: 3, Used: 4, CRC: 0x0a0b0c0d}, TailCovered: 1, ReplaceLast: true})
-	if want := "\x00\x05\x01\x01\x02\x03\x04\x0d\x0c\x0b\x0a\x02\x01"; string(body) != want {
-		t.Fatalf("%x\n%x", body, want)
+	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}} {
+		if int(op.opType()) != 20+i {
+			t.Errorf("%T has number %d", op, op.opType())
+		}
 	}
 }
 

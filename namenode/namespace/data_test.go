@@ -167,7 +167,7 @@ func (s *script) run() string {
 		a, _ := s.tree.Stat(nil, s.path(0), true)
 		return act(s, false, &OpRecover{Inode: a.ID, Reason: "forced"}, nil)
 	case "rename":
-		op, err := s.tree.PlanRename(s.call(), s.path(0), s.path(1), s.has("overwrite"))
+		op, err := s.tree.PlanRename(s.call(), s.path(0), s.path(1), s.has("overwrite"), false)
 		return act(s, op == nil, op, err)
 	case "rm":
 		return s.remove()
@@ -272,8 +272,8 @@ func (s *script) show() string {
 		}
 		return "ok\n"
 	case "dump":
-		err := s.tree.Walk(RootID, func(path string, a Attr) error {
-			b.WriteString(line(path, a))
+		err := s.tree.Walk(RootID, func(path []byte, a Attr) error {
+			b.WriteString(line(string(path), a))
 			return nil
 		})
 		if err != nil {

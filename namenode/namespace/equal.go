@@ -41,6 +41,8 @@ func (t *Tree) difference(o *Tree) string {
 		return differ("users", t.users.names, o.users.names)
 	case !slices.Equal(t.groups.names, o.groups.names):
 		return differ("groups", t.groups.names, o.groups.names)
+	case t.ages.Len() != o.ages.Len() || t.caching.Len() != o.caching.Len():
+		return differ("numbers of ages and caching sessions", [2]int{t.ages.Len(), t.caching.Len()}, [2]int{o.ages.Len(), o.caching.Len()})
 	case a != b:
 		return differ("counts", a, b)
 	}
@@ -63,6 +65,23 @@ func (t *Tree) difference(o *Tree) string {
 	}
 	if diff == "" {
 		diff = firstDifference("age of sessions", t.idle, o.idle)
+	}
+	if diff == "" {
+		diff = firstDifference("attached files", t.attachments, o.attachments)
+	}
+	if diff == "" {
+		diff = firstDifference("ages of leases", t.ages, o.ages)
+	}
+	if diff == "" {
+		diff = firstDifference("sessions that may cache", t.caching, o.caching)
+	}
+	if diff == "" {
+		t.leases.Ascend(func(l *Lease) bool {
+			if p := o.lease(l.ID); p == nil || *p != *l {
+				diff = fmt.Sprintf("lease %x: %+v and %+v", uint64(l.ID), l, p)
+			}
+			return diff == ""
+		})
 	}
 	if diff == "" {
 		diff = t.sessionDifference(o)

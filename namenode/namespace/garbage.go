@@ -98,12 +98,14 @@ func (t *Tree) free(n *inode, e *Entry, reason string) []ClosedFile {
 	var closed []ClosedFile
 	if n.open() != nil {
 		t.open.Delete(n.id)
+		t.forgetAge(AgeKey{Inode: n.id})
 		closed = []ClosedFile{closedFile(n, reason)}
 	}
+	t.unattach(n.id, e)
 	t.disownBlocks(n.blocks(), e.Time)
 	t.drop(n)
 	t.countType(n.typ, -1)
-	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 	return closed
 }
 
@@ -116,7 +118,7 @@ func (t *Tree) detach(n *inode, e *Entry) {
 	n.setName("")
 	t.put(n)
 	t.detached.ReplaceOrInsert(n.id)
-	t.touch(e.TxID, change{kind: changeAttr, id: n.id})
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 }
 
 // reclaim frees up to limit inodes of detached subtrees, in an order that

@@ -47,6 +47,21 @@ func rich(t tb) *rig {
 	for i := range 3 {
 		r.must(t, &OpImage{TxID: 5, Name: fmt.Sprintf("image-%d", i), Size: 7, CRC: 9})
 	}
+	r.grant(t, 1, 1)
+	r.grant(t, 300, 60_000)
+	r.grant(t, MaxLeaseID, MaxLeaseTTL)
+	r.attach(t, 300, "/a/open")
+	r.attach(t, 300, "/a/closed")
+	// One that has ended and has a file left.
+	r.grant(t, 2, 5)
+	for i := range endFiles + 1 {
+		r.attachNew(t, 2, fmt.Sprintf("/ending%d", i))
+	}
+	r.end(t, 2)
+	again := r.open(t, "/a/open", "client with an age")
+	r.must(t, &OpAges{Ages: []Age{{AgeKey{Session: SessionID{1}}, 5}, {AgeKey{Session: SessionID{2}}, 6}, {AgeKey{Inode: again.Inode}, 7}, {AgeKey{Lease: 1}, 8}, {AgeKey{Lease: MaxLeaseID}, 1 << 40}}})
+	r.must(t, &OpCaching{Session: SessionID{7}, Term: 10_000})
+	r.must(t, &OpCaching{Session: SessionID{8}, Term: 1})
 	r.must(t, &OpSafeMode{On: true})
 	r.must(t, &OpActivate{Term: 7, User: "new", Group: "super"})
 	return r
@@ -170,7 +185,7 @@ func tryImage(t *testing.T, image []byte) {
 	if p := tree.Check(); len(p) > 0 {
 		t.Errorf("%v", p)
 	}
-	_ = tree.Walk(RootID, func(string, Attr) error { return nil })
+	_ = tree.Walk(RootID, func([]byte, Attr) error { return nil })
 	back, err := ReadImage(bytes.NewReader(imageOf(t, tree)))
 	if err != nil {
 		t.Fatalf("what was read cannot be written and read: %v", err)

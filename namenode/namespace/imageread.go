@@ -38,7 +38,7 @@ func (e *ImageError) Unwrap() error { return e.Err }
 func ReadImage(r io.Reader) (*Tree, error) {
 	ir := &imageReader{r: r, t: newTree()}
 	err := ir.header()
-	for _, part := range []func() error{ir.meta, ir.inodes, ir.link, ir.garbage, ir.sessions, ir.trailer} {
+	for _, part := range []func() error{ir.meta, ir.inodes, ir.link, ir.garbage, ir.sessions, ir.leases, ir.trailer} {
 		if err == nil {
 			err = part()
 		}
@@ -418,6 +418,7 @@ func (r *imageReader) openState(x *ext) error {
 			return err
 		}
 	}
+	r.i64(&h.TTL)
 	r.i64(&o.lastOff)
 	r.u32(&o.lastLen)
 	r.sum32(&o.lastCRC)

@@ -88,6 +88,7 @@ func (t *Tree) WriteImage(w io.Writer) error {
 	t.writeInodes(iw)
 	t.writeGarbage(iw)
 	t.writeSessions(iw)
+	t.writeLeases(iw)
 	t.writeTrailer(iw)
 	iw.flush()
 	if iw.err == nil {
@@ -198,6 +199,7 @@ func (w *imageWriter) openState(o *openState) {
 	for _, s := range []*string{&g.holder.User, &g.holder.Client, &g.holder.Host} {
 		w.string(s)
 	}
+	w.i64(&g.holder.TTL)
 	w.i64(&o.lastOff)
 	w.u32(&o.lastLen)
 	w.sum32(&o.lastCRC)
@@ -245,6 +247,38 @@ func (r *callResult) fields(c *coder) {
 	c.i64(&r.res.BlocksLength)
 	c.raw((*[16]byte)(&r.res.Token))
 	c.bool(&r.res.Flag)
+}
+
+// writeLeases writes the granted leases with their files, the ages of leases,
+// and the sessions that may cache.
+func (t *Tree) writeLeases(w *imageWriter) {
+	w.count(t.leases.Len())
+	t.leases.Ascend(func(l *Lease) bool {
+		w.lease(&l.ID)
+		w.i64(&l.TTL)
+		w.i64(&l.Since)
+		w.u64(&l.Ended)
+		for _, s := range []*string{&l.Owner.User, &l.Owner.Client, &l.Owner.Host} {
+			w.string(s)
+		}
+		return w.item()
+	})
+	w.count(t.attachments.Len())
+	t.attachments.Ascend(func(a attachment) bool {
+		w.lease(&a.lease)
+		w.inode(&a.inode)
+		return w.item()
+	})
+	w.count(t.ages.Len())
+	t.ages.Ascend(func(a Age) bool {
+		w.age(&a)
+		return w.item()
+	})
+	w.count(t.caching.Len())
+	t.caching.Ascend(func(c OpCaching) bool {
+		c.fields(&w.coder)
+		return w.item()
+	})
 }
 
 // writeTrailer writes what the reader must have counted itself.

@@ -89,6 +89,14 @@ func (n *inode) nameString() string {
 	return string(n.name[:n.nameLen])
 }
 
+// appendName appends the name to b.
+func (n *inode) appendName(b []byte) []byte {
+	if n.nameLen > inlineName {
+		return append(b, n.ext.name...)
+	}
+	return append(b, n.name[:n.nameLen]...)
+}
+
 // nameRest is what of the name is not inline.
 func (n *inode) nameRest() string {
 	if n.nameLen > inlineName {

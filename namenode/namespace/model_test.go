@@ -20,6 +20,7 @@ type node struct {
 	bytes  string
 	open   bool
 	writer Writer
+	lease  LeaseID // that it is attached to
 }
 
 type snapshot struct {
@@ -30,7 +31,8 @@ type snapshot struct {
 // machine compares a tree with the model under random operations.
 type machine struct {
 	*rig
-	nodes  map[string]*node
+	nodes map[string]*node
+	leaseModel
 	clones []snapshot
 	image  *Tree // read from an image in the middle of the journal
 	since  int   // records that it holds
@@ -39,6 +41,8 @@ type machine struct {
 func (m *machine) init(t *rapid.T) {
 	m.rig = newRig(t)
 	m.nodes = map[string]*node{"/": {id: RootID, typ: TypeDir}}
+	m.initLeases()
+	m.watch = newObserver(m.tree)
 }
 
 var (
@@ -141,10 +145,13 @@ func (m *machine) Create(t *rapid.T) {
 	path, parents, over := m.path(t, "path"), rapid.Bool().Draw(t, "parents"), rapid.Bool().Draw(t, "overwrite")
 	closed := rapid.Bool().Draw(t, "close")
 	data := rapid.StringN(0, 20, 40).Draw(t, "data")
+	lease := m.drawLease(t, true)
 	missing, want := m.way(path)
 	n := m.nodes[path]
 	switch {
 	case want != 0:
+	case lease != 0 && !m.lives(lease):
+		want = fserror.NotFound
 	case missing && !parents:
 		want = fserror.NotFound
 	case n != nil && !over:
@@ -152,9 +159,9 @@ func (m *machine) Create(t *rapid.T) {
 	case n != nil && n.typ == TypeDir:
 		want = fserror.IsDirectory
 	}
-	h := Holder{User: "u", Client: "c", Session: SessionID{9}, Host: "h"}
+	h := Holder{User: "u", Client: "c", Session: SessionID{9}, Host: "h", TTL: rapid.Int64Range(0, 2).Draw(t, "session ttl")}
 	token := m.newToken()
-	op, err := m.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Overwrite: over, Parents: parents, Close: closed, Holder: h, Token: token, Data: []byte(data)})
+	op, err := m.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Overwrite: over, Parents: parents, Close: closed, Holder: h, Token: token, Data: []byte(data), Lease: lease})
 	if !expect(t, "create "+path, err, want) {
 		return
 	}
@@ -163,7 +170,7 @@ func (m *machine) Create(t *rapid.T) {
 		t.Fatalf("create over %+v closed %v", n, res.Closed)
 	}
 	m.learn(path)
-	m.nodes[path] = &node{id: res.Inode, typ: TypeFile, bytes: data, open: !closed}
+	m.nodes[path] = &node{id: res.Inode, typ: TypeFile, bytes: data, open: !closed, lease: lease}
 	if !closed {
 		m.nodes[path].writer = Writer{Inode: res.Inode, Epoch: res.Opened.Epoch, Token: token}
 	}
@@ -195,6 +202,7 @@ func (m *machine) Open(t *rapid.T) {
 	if n.open && m.tree.CheckWriter(nil, old) == nil {
 		t.Fatalf("the old writer was not fenced")
 	}
+	delete(m.ages, AgeKey{Inode: n.id})
 	n.open, n.writer = true, Writer{Inode: n.id, Epoch: res.Opened.Epoch, Token: token}
 }
 
@@ -297,6 +305,7 @@ func (m *machine) Rename(t *rapid.T) {
 		dir, _ := fspath.Split(to)
 		to = fspath.Join(dir, "link") // never in the middle of a path
 	}
+	detach := rapid.Bool().Draw(t, "detach")
 	src, dst := m.nodes[from], m.nodes[to]
 	missing, want := m.way(from)
 	if want == 0 && (missing || src == nil) {
@@ -321,13 +330,18 @@ func (m *machine) Rename(t *rapid.T) {
 			want = fserror.NotDirectory
 		case dst != nil && dst.typ == TypeDir && !m.empty(to):
 			want = fserror.NotEmpty
+		case detach && m.ending(src):
+			want = fserror.NotFound
 		}
 	}
-	op, err := m.tree.PlanRename(nil, from, to, over)
+	op, err := m.tree.PlanRename(nil, from, to, over, detach)
 	if !expect(t, "rename "+from+" "+to, err, want) || op == nil {
 		return
 	}
 	m.must(t, op)
+	if detach {
+		src.lease = 0
+	}
 	delete(m.nodes, to)
 	moved := make(map[string]*node)
 	for p, n := range m.nodes {
@@ -365,6 +379,9 @@ func (m *machine) Delete(t *rapid.T) {
 				open[n.id] = n.writer.Epoch
 			}
 			delete(m.nodes, p)
+			if n.lease != 0 {
+				m.gone[n.id] = n.lease
+			}
 			if _, err := m.tree.StatInode(nil, n.id); fserror.KindOf(err) != fserror.NotFound {
 				t.Fatalf("deleted, but there: %v", err)
 			}
@@ -388,7 +405,7 @@ func (m *machine) Symlink(t *rapid.T) {
 	if n == nil || n.typ != TypeDir || m.nodes[path] != nil {
 		t.Skip("no place")
 	}
-	target := rapid.SampledFrom([]string{"/a", "b/..", longName}).Draw(t, "target")
+	target := rapid.SampledFrom([]string{"/a", "b/..", "../a", "a/../../b", "link", longName}).Draw(t, "target")
 	op, err := m.tree.PlanSymlink(nil, path, target, false)
 	if err != nil {
 		t.Fatalf("symlink: %v", err)
@@ -429,7 +446,7 @@ func (m *machine) SetAttr(t *rapid.T) {
 	if m.nodes[path] == nil {
 		return
 	}
-	op, err := m.tree.PlanSetAttr(nil, path, false, OpSetAttr{SetMode: true, Mode: 0o700, User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
+	op, err := m.tree.PlanSetAttr(nil, path, false, OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
 	if err != nil {
 		t.Fatalf("setattr: %v", err)
 	}
@@ -462,14 +479,17 @@ func (m *machine) Image(t *rapid.T) {
 // Check compares everything after each step.
 func (m *machine) Check(t *rapid.T) {
 	sound(t, m.tree)
+	m.checkLeases(t)
+	m.watch.check(t)
 	seen := 0
-	err := m.tree.Walk(RootID, func(path string, a Attr) error {
+	err := m.tree.Walk(RootID, func(p []byte, a Attr) error {
+		path := string(p)
 		n := m.nodes[path]
 		if n == nil {
 			return fmt.Errorf("%s is in the tree only", path)
 		}
 		seen++
-		if a.ID != n.id || a.Type != n.typ || (a.Open != nil) != n.open {
+		if a.ID != n.id || a.Type != n.typ || (a.Open != nil) != n.open || a.Lease != n.lease {
 			return fmt.Errorf("%s is %+v, should be %+v", path, a, n)
 		}
 		if n.typ == TypeFile && m.content(t, m.tree, n.id) != n.bytes {
@@ -488,6 +508,15 @@ func (m *machine) Check(t *rapid.T) {
 	}
 	if seen != len(m.nodes) {
 		t.Fatalf("the tree has %d of %d nodes", seen, len(m.nodes))
+	}
+	// Something more is cached, which the steps to come may not change.
+	paths := make([]string, 0, len(m.nodes))
+	for p := range m.nodes {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	for range rapid.IntRange(0, 4).Draw(t, "reads") {
+		m.watch.read(t, paths)
 	}
 }
 
@@ -510,6 +539,9 @@ func (m *machine) finish(t *rapid.T) {
 		sound(t, m.image)
 	}
 	roundTrip(t, m.tree)
+	for m.tree.EndedLeases() > 0 {
+		m.reap(t, 50)
+	}
 	for m.tree.Counts().Detached > 0 {
 		m.must(t, &OpReclaim{Limit: 3})
 		sound(t, m.tree)

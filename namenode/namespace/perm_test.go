@@ -57,10 +57,10 @@ func TestPermissionMatrix(t *testing.T) {
 		{"mkdir -p", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanMkdir(c, "/d/n/m", 0o755, true); return err }},
 		{"symlink", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanSymlink(c, "/d/n", "x", false); return err }},
 		{"delete", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanDelete(c, "/d/f", false, 0); return err }},
-		{"rename from", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/d/f", "/all/n", false); return err }},
-		{"rename to", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/all/f", "/d/n", false); return err }},
-		{"rename over", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/all/f", "/d/f", true); return err }},
-		{"rename directory", dir, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/d", "/all/n", false); return err }},
+		{"rename from", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/d/f", "/all/n", false, false); return err }},
+		{"rename to", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/all/f", "/d/n", false, false); return err }},
+		{"rename over", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/all/f", "/d/f", true, false); return err }},
+		{"rename directory", dir, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/d", "/all/n", false, false); return err }},
 		{"read", file, 4, func(tr *Tree, c *Call) error { _, err := tr.File(c, "/all/f"); return err }},
 		{"append", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanOpen(c, "/all/f"); return err }},
 		{"truncate", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanTruncate(c, "/all/f", 0); return err }},
@@ -112,8 +112,8 @@ func TestStickyBit(t *testing.T) {
 	}
 	try := map[string]func(c *Call) error{
 		"delete":      func(c *Call) error { _, err := r.tree.PlanDelete(c, "/tmp/f", false, 0); return err },
-		"rename":      func(c *Call) error { _, err := r.tree.PlanRename(c, "/tmp/f", "/tmp/h", false); return err },
-		"rename over": func(c *Call) error { _, err := r.tree.PlanRename(c, "/tmp/f", "/tmp/g", true); return err },
+		"rename":      func(c *Call) error { _, err := r.tree.PlanRename(c, "/tmp/f", "/tmp/h", false, false); return err },
+		"rename over": func(c *Call) error { _, err := r.tree.PlanRename(c, "/tmp/f", "/tmp/g", true, false); return err },
 		"overwrite": func(c *Call) error {
 			_, err := r.tree.PlanCreate(c, CreateRequest{Path: "/tmp/f", Overwrite: true})
 			return err
@@ -191,7 +191,7 @@ func TestCanRemoveAll(t *testing.T) {
 		r.create(t, dir+"/file", "")
 	}
 	var all []InodeID
-	if err := r.tree.Walk(top, func(_ string, a Attr) error {
+	if err := r.tree.Walk(top, func(_ []byte, a Attr) error {
 		all = append(all, a.ID)
 		return nil
 	}); err != nil {

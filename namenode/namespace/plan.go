@@ -20,7 +20,8 @@ type CreateRequest struct {
 	Holder    Holder
 	Token     Token
 	Data      []byte
-	MTime     int64 // Unix milliseconds; 0: now
+	MTime     int64   // Unix milliseconds; 0: now
+	Lease     LeaseID // granted, to attach the file to; 0: none
 }
 
 // caller is who owns what a call makes.
@@ -50,6 +51,15 @@ func (t *Tree) planNew(c *Call, op, path string, at place, parents bool) (dirs [
 	}
 	if err := t.requireChange(c, at.dir, op, path); err != nil {
 		return nil, "", err
+	}
+	if at.linked {
+		depth, size := t.extent(at.dir)
+		for _, d := range dirs {
+			depth, size = depth+1, size+1+len(d)
+		}
+		if !fits(depth+1, size+1+len(name)) {
+			return nil, "", tooLong(op, path, "its path")
+		}
 	}
 	return dirs, name, t.checkOwners(op, path, t.caller(c), t.groupIn(at.dir))
 }
@@ -107,8 +117,14 @@ func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Lease != 0 {
+		if err := t.CheckLease(c, op, r.Lease); err != nil {
+			return nil, fserror.With(err, op, r.Path)
+		}
+	}
 	o := &OpCreate{
-		Mode: r.Mode & modeBits, DirMode: r.DirMode & modeBits, User: t.caller(c),
+		Lease: r.Lease,
+		Mode:  r.Mode & modeBits, DirMode: r.DirMode & modeBits, User: t.caller(c),
 		MTime: r.MTime, Closed: r.Close, Data: r.Data,
 	}
 	if !r.Close {
@@ -172,8 +188,9 @@ func (t *Tree) PlanSymlink(c *Call, path, target string, parents bool) (*OpSymli
 // itself renamed or replaced; with overwrite a file may replace a file or link,
 // a directory an empty directory. Both results are nil if both paths name the
 // same inode. Errors: NotFound, Exists, NotEmpty, IsDirectory, NotDirectory,
-// InvalidArgument (the root, or a directory into itself), Permission, Loop.
-func (t *Tree) PlanRename(c *Call, from, to string, overwrite bool) (*OpRename, error) {
+// InvalidArgument (the root, or a directory into itself), Permission, Loop,
+// NameTooLong (also of a path below a directory, as far as that is looked at).
+func (t *Tree) PlanRename(c *Call, from, to string, overwrite, detach bool) (*OpRename, error) {
 	const op = "rename"
 	src, err := t.find(c, op, from, false)
 	if err != nil {
@@ -209,7 +226,15 @@ func (t *Tree) PlanRename(c *Call, from, to string, overwrite bool) (*OpRename, 
 			return nil, err
 		}
 	}
-	o := &OpRename{FromParent: src.dir.id, FromName: src.name, ToParent: dst.dir.id, ToName: dst.name}
+	if detach {
+		if err := t.attachable(n.id); err != nil {
+			return nil, fserror.New(fserror.NotFound, op, from, "%v, it is being deleted", err)
+		}
+	}
+	if n.typ == TypeDir && t.deepens(c, n, dst) {
+		return nil, tooLong(op, to, "the path of something in it")
+	}
+	o := &OpRename{FromParent: src.dir.id, FromName: src.name, ToParent: dst.dir.id, ToName: dst.name, Detach: detach}
 	if old == nil {
 		if _, _, err := t.planNew(c, op, to, dst, false); err != nil {
 			return nil, err

@@ -162,17 +162,19 @@ func (t *Tree) PlanCommit(c *Call, w Writer, offset int64, b Block, tailCovered 
 	if blockAt(n, offset, b) {
 		return nil, nil
 	}
-	path, _ := t.Path(n.id)
 	if end := n.blocksLength(); offset != end {
+		path, _ := t.Path(n.id)
 		err := fserror.New(fserror.NotAtEnd, op, path, "a block at offset %d is not at the end of the blocks, which is at %d", offset, end)
 		err.Length = end
 		return nil, err
 	}
 	o := &OpCommit{Inode: n.id, Offset: offset, Block: b, TailCovered: tailCovered}
 	if err := t.checkCommit(n, o); err != nil {
+		path, _ := t.Path(n.id)
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "the block was refused: %v", err)
 	}
 	if crc32.Checksum(n.tail()[:tailCovered], castagnoli) != tailCRC {
+		path, _ := t.Path(n.id)
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "the block's first %d bytes are not what was flushed at offset %d", tailCovered, offset)
 	}
 	return o, nil
@@ -232,15 +234,16 @@ func (t *Tree) PlanClose(c *Call, w Writer, offset int64, data []byte, length in
 	if err != nil {
 		return nil, err
 	}
-	path, _ := t.Path(n.id)
 	if len(data) > 0 {
 		if offset+int64(len(data)) == n.length() && tailRepeated(n, offset, data) {
 			data = nil
 		} else if offset != n.length() {
+			path, _ := t.Path(n.id)
 			return nil, notAtEnd(op, path, n, offset)
 		}
 	}
 	if length >= 0 && length != n.length()+int64(len(data)) {
+		path, _ := t.Path(n.id)
 		err := fserror.New(fserror.NotAtEnd, op, path, "the file has %d bytes, not %d as its writer believes", n.length()+int64(len(data)), length)
 		err.Length = n.length()
 		return nil, err

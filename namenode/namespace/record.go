@@ -21,6 +21,8 @@ type Holder struct {
 	Session SessionID
 	Host    string
 	PID     int64
+	// TTL is the session's own soft limit in milliseconds; 0: the namenode's.
+	TTL int64
 }
 
 // Type is what an inode is.
@@ -95,7 +97,8 @@ type (
 		Closed      bool  // created whole: Data is all of it, Holder and Token are zero
 		Holder      Holder
 		Token       Token
-		Data        []byte // first bytes of the tail
+		Data        []byte  // first bytes of the tail
+		Lease       LeaseID // the granted lease that it is attached to; 0: none
 	}
 
 	// OpOpen opens an existing file for append. If it was open, this takes it
@@ -148,6 +151,7 @@ type (
 		ToParent   InodeID
 		ToName     string
 		Replace    InodeID
+		Detach     bool // take the file from the granted lease that it is attached to
 	}
 
 	// OpDelete takes an inode out of the tree. A directory is detached with all
@@ -212,4 +216,41 @@ type (
 
 	// OpSafeMode enters or leaves safe mode by hand.
 	OpSafeMode struct{ On bool }
+
+	// OpGrant grants a lease with a time to live of its own.
+	OpGrant struct {
+		ID    LeaseID
+		TTL   int64 // milliseconds
+		Owner Owner
+	}
+
+	// OpEndLease ends a granted lease. It deletes a few of the files attached;
+	// if there are more, the lease stays, ended, until OpReap has deleted them.
+	OpEndLease struct {
+		ID     LeaseID
+		Reason string // LeaseExpired or LeaseRevoked
+	}
+
+	// OpReap deletes up to Limit files of leases that have ended.
+	OpReap struct{ Limit uint32 }
+
+	// OpAttach attaches a file to a granted lease: it is deleted at its end.
+	OpAttach struct {
+		ID    LeaseID
+		Inode InodeID
+	}
+
+	// OpDetach takes a file from its granted lease.
+	OpDetach struct{ Inode InodeID }
+
+	// OpAges keeps how old leases are that have missed renewals (0: renewed
+	// since), so that a namenode that takes over goes on counting.
+	OpAges struct{ Ages []Age }
+
+	// OpCaching notes that a session may have read-cache leases, or (Term 0) may
+	// not any more.
+	OpCaching struct {
+		Session SessionID
+		Term    int64 // milliseconds that one lasts at most after each renewal
+	}
 )

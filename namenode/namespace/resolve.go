@@ -27,6 +27,9 @@ type place struct {
 	name string // the last component; or, with rest, the first that is missing
 	node *inode // nil if it is missing
 	rest string // what of the path comes after a missing component
+	// linked: a symbolic link was followed, so the path of what it leads to may
+	// be longer than the one that was given.
+	linked bool
 }
 
 // resolve follows a path. Symbolic links in the middle are followed, one at the
@@ -70,7 +73,7 @@ func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
 			t.lookName(c, cur.id, name)
 		}
 		if child == nil {
-			return place{dir: cur, name: name, rest: rest}, nil
+			return place{dir: cur, name: name, rest: rest, linked: links > 0}, nil
 		}
 		t.lookAttr(c, child.id)
 		if child.typ == TypeSymlink && (follow || rest != "") {
@@ -81,7 +84,7 @@ func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
 			if target[0] == '/' {
 				cur = t.get(RootID)
 			}
-			at = place{dir: cur, node: cur}
+			at = place{dir: cur, node: cur, linked: true}
 			if rest == "" {
 				rest = target
 			} else {
@@ -89,7 +92,7 @@ func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
 			}
 			continue
 		}
-		at = place{dir: cur, name: name, node: child}
+		at = place{dir: cur, name: name, node: child, linked: links > 0}
 		cur = child
 	}
 }
@@ -152,17 +155,24 @@ func (t *Tree) isOwner(c *Call, n *inode) bool { return t.users.name(n.user) == 
 // allowed reports whether a caller has all the permission bits want, by the
 // one class of the mode (owner, group, others) that is the caller's.
 func (t *Tree) allowed(c *Call, n *inode, want uint16) bool {
-	if c.isSuper() {
-		return true
-	}
-	mode := n.mode
+	return c.isSuper() || c.allowed(n.mode, t.users.name(n.user), t.groups.name(n.group), want)
+}
+
+func (c *Call) allowed(mode uint16, user, group string, want uint16) bool {
 	switch {
-	case t.isOwner(c, n):
+	case c.isSuper():
+		return true
+	case user == c.User:
 		mode >>= 6
-	case slices.Contains(c.Groups, t.groups.name(n.group)):
+	case slices.Contains(c.Groups, group):
 		mode >>= 3
 	}
 	return mode&want == want
+}
+
+// MayList reports whether a caller may list a directory and go on below it.
+func (c *Call) MayList(a Attr) bool {
+	return c.allowed(a.Mode, a.User, a.Group, mayRead|mayExecute)
 }
 
 // require returns an error of kind Permission unless the caller is allowed.

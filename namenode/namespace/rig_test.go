@@ -33,6 +33,7 @@ type rig struct {
 	token   byte
 	keySeq  uint64
 	store   map[blockstore.Key][]byte // bytes of blocks
+	watch   *observer                 // nil: nobody watches
 }
 
 const testStart = 1_700_000_000_000
@@ -50,7 +51,13 @@ func (r *rig) apply(call CallID, op Op) (Result, error) {
 	last, _ := r.tree.Last()
 	typ, body := EncodeOp(nil, call, op)
 	rec := record{txid: last + 1, time: r.now, typ: typ, body: body}
+	if r.watch != nil {
+		r.watch.before(op)
+	}
 	res, err := applyRecord(r.tree, rec)
+	if r.watch != nil {
+		r.watch.after(op, &res, err)
+	}
 	if err == nil {
 		r.journal = append(r.journal, rec)
 	}
@@ -172,6 +179,45 @@ func (r *rig) block(data string) Block {
 }
 
 func crcOf(data string) uint32 { return crc32.Checksum([]byte(data), castagnoli) }
+
+// grant grants a lease to user u.
+func (r *rig) grant(t tb, id LeaseID, ttl int64) {
+	t.Helper()
+	op, err := r.tree.PlanGrant(nil, id, ttl, Owner{User: "u", Client: "client", Host: "host"})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	r.must(t, op)
+}
+
+func (r *rig) attach(t tb, id LeaseID, path string) InodeID {
+	t.Helper()
+	op, err := r.tree.PlanAttach(nil, id, path)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return r.must(t, op).Inode
+}
+
+// attachNew makes a closed file that is attached to a lease.
+func (r *rig) attachNew(t tb, id LeaseID, path string) InodeID {
+	t.Helper()
+	op, err := r.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte("x"), Lease: id})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return r.must(t, op).Inode
+}
+
+// end revokes a lease.
+func (r *rig) end(t tb, id LeaseID) Result {
+	t.Helper()
+	op, err := r.tree.PlanEndLease(nil, id, LeaseRevoked)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return r.must(t, op)
+}
 
 // commit makes data a block at the end of a file's blocks.
 func (r *rig) commit(t tb, w Writer, data string) Block {

@@ -32,7 +32,7 @@ const (
 type CallResult struct {
 	TxID         uint64  // the record; the answer may leave when it is durable
 	Op           uint8   // the number of the kind of change
-	Inode        InodeID // what was made or changed
+	Inode        InodeID // what was made or changed; of a grant, the lease's id
 	Length       int64   // of the file, in bytes
 	BlocksLength int64   // where its tail begins, in bytes
 	Token        Token   // of a file opened by the call
@@ -176,6 +176,9 @@ func (t *Tree) remember(e *Entry, r *Result) {
 		res.Token = r.Opened.Token
 		_, open := e.Op.(*OpOpen)
 		res.Flag = open && len(r.Closed) > 0
+	}
+	if r.Granted != nil {
+		res.Inode = InodeID(r.Lease)
 	}
 	i, _ := s.find(e.Call.Seq)
 	s.results = slices.Insert(s.results, i, callResult{seq: e.Call.Seq, hash: e.Call.Hash, res: res})

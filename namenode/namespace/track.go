@@ -10,6 +10,12 @@ type Call struct {
 	Groups []string
 	Super  bool // may everything: the superuser, or a member of the supergroup
 
+	// Looks collects what the call has looked at, if Collect is set: for who
+	// wants to keep the answer for as long as none of it changes. A call whose
+	// answer cannot be kept takes Collect back.
+	Collect bool
+	Looks   []Change
+
 	asOf uint64
 }
 
@@ -23,35 +29,41 @@ func (c *Call) AsOf() uint64 {
 	return c.asOf
 }
 
-// changeKind is what of an inode, or of a name, changed.
-type changeKind uint8
+// ChangeKind is what of an inode, or of a name, changes.
+type ChangeKind uint8
 
+// The kinds of changes.
 const (
-	// changeAttr: what stat shows of an inode and is not in changeEntries; also
+	// ChangeAttr: what stat shows of an inode and is not in ChangeEntries; also
 	// that there is such an inode, and where it hangs.
-	changeAttr changeKind = iota
-	// changeEntries: which entries a directory has, how many, and its mtime.
-	changeEntries
-	// changeName: which inode, if any, has this name in this directory.
-	changeName
+	ChangeAttr ChangeKind = iota
+	// ChangeEntries: which entries a directory has, how many, and its mtime.
+	ChangeEntries
+	// ChangeName: which inode, if any, has this name in this directory.
+	ChangeName
+	// ChangeLease: what there is to know of a granted lease; its id is in Inode.
+	ChangeLease
 )
 
-// change names something that can change.
-type change struct {
-	kind changeKind
-	id   InodeID
-	name string // of changeName
+// Change names something that can change.
+type Change struct {
+	Kind  ChangeKind
+	Inode InodeID
+	Name  string // of ChangeName
 }
+
+// safeModeChange: safe mode begins or ends. No inode has the number 0.
+var safeModeChange = Change{Kind: ChangeAttr}
 
 // tracked is one change and the record that made it.
 type tracked struct {
-	change
+	Change
 	txid uint64
 }
 
 // tracker knows the changes that are not durable yet.
 type tracker struct {
-	pending map[change]uint64 // the newest record of each
+	pending map[Change]uint64 // the newest record of each
 	queue   []tracked         // in the order of records, from head on
 	head    int
 	newest  uint64
@@ -64,7 +76,7 @@ func (t *Tree) Track(on bool) {
 	case !on:
 		t.track = nil
 	case t.track == nil && !t.frozen:
-		t.track = &tracker{pending: make(map[change]uint64)}
+		t.track = &tracker{pending: make(map[Change]uint64)}
 	}
 }
 
@@ -77,8 +89,8 @@ func (t *Tree) SetDurable(txid uint64) {
 	}
 	for tr.head < len(tr.queue) && tr.queue[tr.head].txid <= txid {
 		c := &tr.queue[tr.head]
-		if tr.pending[c.change] == c.txid {
-			delete(tr.pending, c.change)
+		if tr.pending[c.Change] == c.txid {
+			delete(tr.pending, c.Change)
 		}
 		*c = tracked{}
 		tr.head++
@@ -95,13 +107,13 @@ func (t *Tree) SetDurable(txid uint64) {
 }
 
 // touch notes a change made by the record txid.
-func (t *Tree) touch(txid uint64, c change) {
+func (t *Tree) touch(txid uint64, c Change) {
 	tr := t.track
 	if tr == nil || tr.pending[c] == txid {
 		return
 	}
 	tr.pending[c] = txid
-	tr.queue = append(tr.queue, tracked{change: c, txid: txid})
+	tr.queue = append(tr.queue, tracked{Change: c, txid: txid})
 	tr.newest = txid
 }
 
@@ -110,14 +122,17 @@ func (t *Tree) touchEntry(txid uint64, dir InodeID, name string) {
 	if t.track == nil {
 		return
 	}
-	t.touch(txid, change{kind: changeName, id: dir, name: name})
-	t.touch(txid, change{kind: changeEntries, id: dir})
+	t.touch(txid, Change{Kind: ChangeName, Inode: dir, Name: name})
+	t.touch(txid, Change{Kind: ChangeEntries, Inode: dir})
 }
 
 // look notes that a call has looked at something.
-func (t *Tree) look(c *Call, what change) {
+func (t *Tree) look(c *Call, what Change) {
 	if c == nil {
 		return
+	}
+	if c.Collect {
+		c.Looks = append(c.Looks, what)
 	}
 	if t.track == nil {
 		c.asOf = max(c.asOf, t.minAsOf)
@@ -128,16 +143,16 @@ func (t *Tree) look(c *Call, what change) {
 	}
 }
 
-func (t *Tree) lookAttr(c *Call, id InodeID) { t.look(c, change{kind: changeAttr, id: id}) }
+func (t *Tree) lookAttr(c *Call, id InodeID) { t.look(c, Change{Kind: ChangeAttr, Inode: id}) }
 
 func (t *Tree) lookName(c *Call, dir InodeID, name string) {
-	t.look(c, change{kind: changeName, id: dir, name: name})
+	t.look(c, Change{Kind: ChangeName, Inode: dir, Name: name})
 }
 
 // lookShown notes that a call has looked at all that stat shows of an inode.
 func (t *Tree) lookShown(c *Call, n *inode) {
 	t.lookAttr(c, n.id)
 	if n.typ == TypeDir {
-		t.look(c, change{kind: changeEntries, id: n.id})
+		t.look(c, Change{Kind: ChangeEntries, Inode: n.id})
 	}
 }

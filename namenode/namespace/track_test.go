@@ -52,7 +52,7 @@ func TestAsOf(t *testing.T) {
 	wait("missing there", stat("/d/none"), n)
 	tree.SetDurable(n)
 
-	op, _ := tree.PlanRename(nil, "/d", "/e", false)
+	op, _ := tree.PlanRename(nil, "/d", "/e", false, false)
 	n = r.must(t, op).TxID
 	wait("directory above renamed", stat("/e/f"), n)
 	wait("old name", stat("/d/f"), n)

@@ -41,7 +41,13 @@ type Tree struct {
 	garbage     *btree.BTreeG[garbageItem]    // by (time, key)
 	garbageKeys *btree.BTreeG[garbageItem]    // the same by key
 	sessions    *btree.BTreeG[sessionItem]
-	idle        *btree.BTreeG[idleItem] // the same by age
+	idle        *btree.BTreeG[idleItem]   // the same by age
+	leases      *btree.BTreeG[*Lease]     // granted ones; replaced, never changed
+	ended       *btree.BTreeG[endedLease] // of them, those that have ended and still have files
+	attachments *btree.BTreeG[attachment] // by (lease, file)
+	attached    *btree.BTreeG[attachment] // the same by file
+	ages        *btree.BTreeG[Age]
+	caching     *btree.BTreeG[OpCaching] // sessions that may have read-cache leases
 	users       interner
 	groups      interner
 
@@ -60,6 +66,7 @@ type Tree struct {
 
 	holders map[SessionID]*Holder // to share what is equal
 	track   *tracker              // nil: off
+	events  bool                  // whether records make events
 	// minAsOf is what every look at a clone counts as having seen, in txids.
 	minAsOf uint64
 }
@@ -79,6 +86,8 @@ type Counts struct {
 	Garbage   int // blocks to be deleted from the store
 	Detached  int // tops of deleted subtrees whose memory is still to be freed
 	Sessions  int // sessions with call results
+	Leases    int // granted, those included that have ended and still have files
+	Attached  int // files attached to granted leases
 }
 
 // New returns an empty namespace: a root directory that belongs to nobody. The
@@ -104,6 +113,12 @@ func newTree() *Tree {
 		garbageKeys: newBTree(lessGarbageKey),
 		sessions:    newBTree(lessSession),
 		idle:        newBTree(lessIdle),
+		leases:      newBTree(lessLease),
+		ended:       newBTree(lessEnded),
+		attachments: newBTree(lessAttachment),
+		attached:    newBTree(lessAttached),
+		ages:        newBTree(lessAge),
+		caching:     newBTree(lessCaching),
 	}
 	t.users.add("", t.gen)
 	t.groups.add("", t.gen)
@@ -129,6 +144,13 @@ func (t *Tree) Clone() *Tree {
 	c.garbageKeys = t.garbageKeys.Clone()
 	c.sessions = t.sessions.Clone()
 	c.idle = t.idle.Clone()
+	c.leases = t.leases.Clone()
+	c.ended = t.ended.Clone()
+	c.attachments = t.attachments.Clone()
+	c.attached = t.attached.Clone()
+	c.ages = t.ages.Clone()
+	c.caching = t.caching.Clone()
+	c.events = false
 	c.holders = nil
 	c.track = nil
 	if t.track != nil {
@@ -152,6 +174,12 @@ func (t *Tree) Superuser() (user, group string) { return t.superUser, t.superGro
 // SafeMode reports whether safe mode was entered by hand.
 func (t *Tree) SafeMode() bool { return t.safeMode }
 
+// InSafeMode is SafeMode for a call, which has then looked at it.
+func (t *Tree) InSafeMode(c *Call) bool {
+	t.look(c, safeModeChange)
+	return t.safeMode
+}
+
 // Images returns the last two images published, the older first.
 func (t *Tree) Images() []OpImage { return slices.Clone(t.images) }
 
@@ -164,6 +192,8 @@ func (t *Tree) Counts() Counts {
 	c.Garbage = t.garbage.Len()
 	c.Detached = t.detached.Len()
 	c.Sessions = t.sessions.Len()
+	c.Leases = t.leases.Len()
+	c.Attached = t.attached.Len()
 	return c
 }
 

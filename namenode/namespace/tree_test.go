@@ -161,7 +161,7 @@ func TestDeepTree(t *testing.T) {
 		t.Fatalf("path of %d bytes", len(p))
 	}
 	seen := 0
-	if err := r.tree.Walk(RootID, func(string, Attr) error { seen++; return nil }); err != nil || seen != depth+2 {
+	if err := r.tree.Walk(RootID, func([]byte, Attr) error { seen++; return nil }); err != nil || seen != depth+2 {
 		t.Fatal(seen, err)
 	}
 	roundTrip(t, r.tree)
@@ -295,7 +295,7 @@ func TestIterators(t *testing.T) {
 		}
 		return true
 	})
-	if tails != 3 {
+	if tails != 4 {
 		t.Fatal(tails)
 	}
 	if keys := r.tree.Garbage(r.now, 1); len(keys) != 1 || !r.tree.IsGarbage(keys[0]) || r.tree.HasBlock(keys[0]) {
@@ -330,6 +330,19 @@ func TestCheckFinds(t *testing.T) {
 		},
 		"session without age": func(r *rig) { r.tree.idle.DeleteMin() },
 		"garbage by time":     func(r *rig) { r.tree.garbage.DeleteMin() },
+		"attached by file":    func(r *rig) { r.tree.attached.DeleteMin() },
+		"attached by lease":   func(r *rig) { r.tree.attachments.DeleteMin() },
+		"end of a lease":      func(r *rig) { r.tree.ended.DeleteMin() },
+		"lost lease":          func(r *rig) { r.tree.leases.Delete(&Lease{ID: 300}) },
+		"files of a lease": func(r *rig) {
+			l := *r.tree.lease(300)
+			l.Files++
+			r.tree.leases.ReplaceOrInsert(&l)
+		},
+		"age of nothing":        func(r *rig) { r.tree.ages.ReplaceOrInsert(Age{MS: 1}) },
+		"age of a closed file":  func(r *rig) { r.tree.ages.ReplaceOrInsert(Age{AgeKey{Inode: RootID}, 1}) },
+		"age of an ended lease": func(r *rig) { r.tree.ages.ReplaceOrInsert(Age{AgeKey{Lease: 2}, 1}) },
+		"caching for no time":   func(r *rig) { r.tree.caching.ReplaceOrInsert(OpCaching{Session: SessionID{1}}) },
 	} {
 		r := rich(t)
 		sound(t, r.tree)

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 
 	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
 )
 
 // walkBatch is how many entries of a directory a walk takes at a time.
@@ -14,7 +13,7 @@ const walkBatch = 256
 // level is a directory that a walk is in.
 type level struct {
 	id    InodeID
-	path  string
+	path  int      // bytes of its path
 	batch []*inode // entries not visited yet
 	after string   // the last entry taken
 	done  bool     // no entry comes after batch
@@ -42,17 +41,20 @@ func (t *Tree) next(l *level) *inode {
 }
 
 // Walk calls fn for the inode root and for all that is below it: a directory
-// before its entries, entries by name. Paths are absolute. If fn returns
-// fs.SkipDir for a directory its entries are left out; any other error ends
-// the walk and is returned. It is meant for clones: the tree must not change
-// meanwhile. NotFound if root is not in the tree. No permissions are checked.
-func (t *Tree) Walk(root InodeID, fn func(path string, a Attr) error) error {
-	path, ok := t.Path(root)
+// before its entries, entries by name. Paths are absolute and good until fn
+// returns: all are in one buffer, so that memory grows with the depth alone.
+// If fn returns fs.SkipDir for a directory its entries are left out; any other
+// error ends the walk and is returned. It is meant for clones: the tree must
+// not change meanwhile. NotFound if root is not in the tree. No permissions
+// are checked.
+func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
+	top, ok := t.Path(root)
 	if !ok {
 		return fserror.New(fserror.NotFound, "walk", inodeName(root), "it was deleted, or never was")
 	}
+	path := []byte(top)
 	var stack []*level
-	visit := func(path string, n *inode) error {
+	visit := func(n *inode) error {
 		err := fn(path, t.attr(n))
 		switch {
 		case errors.Is(err, fs.SkipDir):
@@ -60,11 +62,11 @@ func (t *Tree) Walk(root InodeID, fn func(path string, a Attr) error) error {
 		case err != nil:
 			return err
 		case n.typ == TypeDir && n.entries() > 0:
-			stack = append(stack, &level{id: n.id, path: path})
+			stack = append(stack, &level{id: n.id, path: len(path)})
 		}
 		return nil
 	}
-	if err := visit(path, t.get(root)); err != nil {
+	if err := visit(t.get(root)); err != nil {
 		return err
 	}
 	for len(stack) > 0 {
@@ -74,7 +76,11 @@ func (t *Tree) Walk(root InodeID, fn func(path string, a Attr) error) error {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		if err := visit(fspath.Join(l.path, n.nameString()), n); err != nil {
+		if path = path[:l.path]; l.path > 1 { // not the root
+			path = append(path, '/')
+		}
+		path = n.appendName(path)
+		if err := visit(n); err != nil {
 			return err
 		}
 	}
@@ -156,9 +162,9 @@ func (t *Tree) enterRemove(c *Call, id InodeID, check *RemoveCheck) error {
 		return nil
 	}
 	t.lookAttr(c, id)
-	path, _ := t.Path(id)
-	if err := t.requireChange(c, n, "rm", path); err != nil {
-		return err
+	if !t.allowed(c, n, mayWrite|mayExecute) {
+		path, _ := t.Path(id)
+		return t.requireChange(c, n, "rm", path)
 	}
 	check.stack = append(check.stack, removeLevel{id: id})
 	return nil

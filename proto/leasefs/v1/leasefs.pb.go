@@ -88,6 +88,70 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{0}
 }
 
+type EventType int32
+
+const (
+	EventType_EVENT_TYPE_UNSPECIFIED EventType = 0
+	EventType_EVENT_TYPE_CREATE      EventType = 1
+	EventType_EVENT_TYPE_CLOSE       EventType = 2
+	EventType_EVENT_TYPE_DELETE      EventType = 3
+	EventType_EVENT_TYPE_RENAME      EventType = 4
+	EventType_EVENT_TYPE_LENGTH      EventType = 5
+	EventType_EVENT_TYPE_ATTR        EventType = 6
+	EventType_EVENT_TYPE_LEASE       EventType = 7
+)
+
+// Enum value maps for EventType.
+var (
+	EventType_name = map[int32]string{
+		0: "EVENT_TYPE_UNSPECIFIED",
+		1: "EVENT_TYPE_CREATE",
+		2: "EVENT_TYPE_CLOSE",
+		3: "EVENT_TYPE_DELETE",
+		4: "EVENT_TYPE_RENAME",
+		5: "EVENT_TYPE_LENGTH",
+		6: "EVENT_TYPE_ATTR",
+		7: "EVENT_TYPE_LEASE",
+	}
+	EventType_value = map[string]int32{
+		"EVENT_TYPE_UNSPECIFIED": 0,
+		"EVENT_TYPE_CREATE":      1,
+		"EVENT_TYPE_CLOSE":       2,
+		"EVENT_TYPE_DELETE":      3,
+		"EVENT_TYPE_RENAME":      4,
+		"EVENT_TYPE_LENGTH":      5,
+		"EVENT_TYPE_ATTR":        6,
+		"EVENT_TYPE_LEASE":       7,
+	}
+)
+
+func (x EventType) Enum() *EventType {
+	p := new(EventType)
+	*p = x
+	return p
+}
+
+func (x EventType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EventType) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[1].Descriptor()
+}
+
+func (EventType) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[1]
+}
+
+func (x EventType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EventType.Descriptor instead.
+func (EventType) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{1}
+}
+
 type SafeModeRequest_Action int32
 
 const (
@@ -124,11 +188,11 @@ func (x SafeModeRequest_Action) String() string {
 }
 
 func (SafeModeRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[1].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
 }
 
 func (SafeModeRequest_Action) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[1]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
 }
 
 func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
@@ -137,7 +201,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -205,12 +269,15 @@ func (x *CallId) GetAcked() uint64 {
 // Caller says who asks. The namenode trusts it as HDFS's simple authentication
 // does; with client certificates the certificate's common name must equal user.
 type Caller struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Client        string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`   // client name
-	Session       []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"` // 16 bytes
-	Host          string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
-	Pid           int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	User    string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Client  string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`   // client name
+	Session []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"` // 16 bytes
+	Host    string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	Pid     int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
+	// The session's own soft limit, from 100 ms to the namenode's hard limit; 0:
+	// the namenode's. It is the same in all calls of a session.
+	TtlMs         int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +343,13 @@ func (x *Caller) GetHost() string {
 func (x *Caller) GetPid() int64 {
 	if x != nil {
 		return x.Pid
+	}
+	return 0
+}
+
+func (x *Caller) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
 	}
 	return 0
 }
@@ -364,6 +438,7 @@ type Attr struct {
 	Entries       uint64                 `protobuf:"varint,10,opt,name=entries,proto3" json:"entries,omitempty"`                         // of a directory
 	Blocks        uint64                 `protobuf:"varint,11,opt,name=blocks,proto3" json:"blocks,omitempty"`                           // of a file
 	TailLength    int64                  `protobuf:"varint,12,opt,name=tail_length,json=tailLength,proto3" json:"tail_length,omitempty"` // of a file
+	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                             // the granted lease that a file is attached to; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,6 +553,13 @@ func (x *Attr) GetBlocks() uint64 {
 func (x *Attr) GetTailLength() int64 {
 	if x != nil {
 		return x.TailLength
+	}
+	return 0
+}
+
+func (x *Attr) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
 	}
 	return 0
 }
@@ -863,8 +945,11 @@ func (x *ErrorDetail) GetActive() string {
 }
 
 type Hello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	// The session wants to keep what it reads for as long as nobody changes it,
+	// and has dropped all that it kept before.
+	Cache         bool `protobuf:"varint,2,opt,name=cache,proto3" json:"cache,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,6 +991,13 @@ func (x *Hello) GetCaller() *Caller {
 	return nil
 }
 
+func (x *Hello) GetCache() bool {
+	if x != nil {
+		return x.Cache
+	}
+	return false
+}
+
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NamespaceId   string                 `protobuf:"bytes,1,opt,name=namespace_id,json=namespaceId,proto3" json:"namespace_id,omitempty"`
@@ -916,7 +1008,9 @@ type Welcome struct {
 	MaxTail       int64                  `protobuf:"varint,6,opt,name=max_tail,json=maxTail,proto3" json:"max_tail,omitempty"`          // bytes a file's tail may have
 	MaxMessage    int64                  `protobuf:"varint,7,opt,name=max_message,json=maxMessage,proto3" json:"max_message,omitempty"` // bytes a request may have
 	RenewEveryMs  int64                  `protobuf:"varint,8,opt,name=renew_every_ms,json=renewEveryMs,proto3" json:"renew_every_ms,omitempty"`
-	SmallFile     int64                  `protobuf:"varint,9,opt,name=small_file,json=smallFile,proto3" json:"small_file,omitempty"` // bytes that a Create with data may carry
+	SmallFile     int64                  `protobuf:"varint,9,opt,name=small_file,json=smallFile,proto3" json:"small_file,omitempty"`          // bytes that a Create with data may carry
+	CacheTermMs   int64                  `protobuf:"varint,10,opt,name=cache_term_ms,json=cacheTermMs,proto3" json:"cache_term_ms,omitempty"` // how long a CacheRenew is good; 0: no caching
+	CacheBase     uint64                 `protobuf:"varint,11,opt,name=cache_base,json=cacheBase,proto3" json:"cache_base,omitempty"`         // revocations up to it are not for this stream
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1014,12 +1108,28 @@ func (x *Welcome) GetSmallFile() int64 {
 	return 0
 }
 
+func (x *Welcome) GetCacheTermMs() int64 {
+	if x != nil {
+		return x.CacheTermMs
+	}
+	return 0
+}
+
+func (x *Welcome) GetCacheBase() uint64 {
+	if x != nil {
+		return x.CacheBase
+	}
+	return 0
+}
+
 type SessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*SessionRequest_Hello
 	//	*SessionRequest_Renew
+	//	*SessionRequest_CacheRenew
+	//	*SessionRequest_CacheAck
 	Kind          isSessionRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1080,6 +1190,24 @@ func (x *SessionRequest) GetRenew() *RenewLeaseRequest {
 	return nil
 }
 
+func (x *SessionRequest) GetCacheRenew() *CacheRenew {
+	if x != nil {
+		if x, ok := x.Kind.(*SessionRequest_CacheRenew); ok {
+			return x.CacheRenew
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetCacheAck() *CacheAck {
+	if x != nil {
+		if x, ok := x.Kind.(*SessionRequest_CacheAck); ok {
+			return x.CacheAck
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Kind interface {
 	isSessionRequest_Kind()
 }
@@ -1092,9 +1220,21 @@ type SessionRequest_Renew struct {
 	Renew *RenewLeaseRequest `protobuf:"bytes,2,opt,name=renew,proto3,oneof"`
 }
 
+type SessionRequest_CacheRenew struct {
+	CacheRenew *CacheRenew `protobuf:"bytes,3,opt,name=cache_renew,json=cacheRenew,proto3,oneof"`
+}
+
+type SessionRequest_CacheAck struct {
+	CacheAck *CacheAck `protobuf:"bytes,4,opt,name=cache_ack,json=cacheAck,proto3,oneof"`
+}
+
 func (*SessionRequest_Hello) isSessionRequest_Kind() {}
 
 func (*SessionRequest_Renew) isSessionRequest_Kind() {}
+
+func (*SessionRequest_CacheRenew) isSessionRequest_Kind() {}
+
+func (*SessionRequest_CacheAck) isSessionRequest_Kind() {}
 
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1103,6 +1243,8 @@ type SessionResponse struct {
 	//	*SessionResponse_Welcome
 	//	*SessionResponse_Renewed
 	//	*SessionResponse_Error
+	//	*SessionResponse_CacheTerm
+	//	*SessionResponse_CacheRevocation
 	Kind          isSessionResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1172,6 +1314,24 @@ func (x *SessionResponse) GetError() *ErrorDetail {
 	return nil
 }
 
+func (x *SessionResponse) GetCacheTerm() *CacheTerm {
+	if x != nil {
+		if x, ok := x.Kind.(*SessionResponse_CacheTerm); ok {
+			return x.CacheTerm
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetCacheRevocation() *CacheRevocation {
+	if x != nil {
+		if x, ok := x.Kind.(*SessionResponse_CacheRevocation); ok {
+			return x.CacheRevocation
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Kind interface {
 	isSessionResponse_Kind()
 }
@@ -1190,11 +1350,289 @@ type SessionResponse_Error struct {
 	Error *ErrorDetail `protobuf:"bytes,3,opt,name=error,proto3,oneof"`
 }
 
+type SessionResponse_CacheTerm struct {
+	CacheTerm *CacheTerm `protobuf:"bytes,4,opt,name=cache_term,json=cacheTerm,proto3,oneof"`
+}
+
+type SessionResponse_CacheRevocation struct {
+	CacheRevocation *CacheRevocation `protobuf:"bytes,5,opt,name=cache_revocation,json=cacheRevocation,proto3,oneof"`
+}
+
 func (*SessionResponse_Welcome) isSessionResponse_Kind() {}
 
 func (*SessionResponse_Renewed) isSessionResponse_Kind() {}
 
 func (*SessionResponse_Error) isSessionResponse_Kind() {}
+
+func (*SessionResponse_CacheTerm) isSessionResponse_Kind() {}
+
+func (*SessionResponse_CacheRevocation) isSessionResponse_Kind() {}
+
+// CacheRenew asks for another term in which the session may answer from what it
+// has read. It counts from the moment before it was sent.
+type CacheRenew struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"` // echoed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheRenew) Reset() {
+	*x = CacheRenew{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheRenew) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheRenew) ProtoMessage() {}
+
+func (x *CacheRenew) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheRenew.ProtoReflect.Descriptor instead.
+func (*CacheRenew) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CacheRenew) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+type CacheTerm struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	TermMs        int64                  `protobuf:"varint,2,opt,name=term_ms,json=termMs,proto3" json:"term_ms,omitempty"` // 0: not now; acknowledge revocations and ask again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheTerm) Reset() {
+	*x = CacheTerm{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheTerm) ProtoMessage() {}
+
+func (x *CacheTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheTerm.ProtoReflect.Descriptor instead.
+func (*CacheTerm) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *CacheTerm) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *CacheTerm) GetTermMs() int64 {
+	if x != nil {
+		return x.TermMs
+	}
+	return 0
+}
+
+// CacheRevocation takes back the leave to keep what depends on these keys.
+type CacheRevocation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"` // larger with each
+	Keys          []*CacheKey            `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // everything
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheRevocation) Reset() {
+	*x = CacheRevocation{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheRevocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheRevocation) ProtoMessage() {}
+
+func (x *CacheRevocation) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheRevocation.ProtoReflect.Descriptor instead.
+func (*CacheRevocation) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CacheRevocation) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *CacheRevocation) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *CacheRevocation) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+// CacheAck says that nothing that depends on keys of revocations up to seq is
+// answered any more.
+type CacheAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheAck) Reset() {
+	*x = CacheAck{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheAck) ProtoMessage() {}
+
+func (x *CacheAck) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheAck.ProtoReflect.Descriptor instead.
+func (*CacheAck) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *CacheAck) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// CacheKey is something that a reply depends on and that can change.
+type CacheKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"` // 0 attributes of inode, 1 entries of directory inode, 2 name in directory inode
+	Inode         uint64                 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheKey) Reset() {
+	*x = CacheKey{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheKey) ProtoMessage() {}
+
+func (x *CacheKey) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheKey.ProtoReflect.Descriptor instead.
+func (*CacheKey) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CacheKey) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *CacheKey) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *CacheKey) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
 
 // RenewLeaseRequest renews a session. The set of open files is sent only when
 // it changed since the version that the namenode confirmed last.
@@ -1212,7 +1650,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1662,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1675,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RenewLeaseRequest) GetSession() []byte {
@@ -1292,7 +1730,7 @@ type OpenRef struct {
 
 func (x *OpenRef) Reset() {
 	*x = OpenRef{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1742,7 @@ func (x *OpenRef) String() string {
 func (*OpenRef) ProtoMessage() {}
 
 func (x *OpenRef) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1755,7 @@ func (x *OpenRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRef.ProtoReflect.Descriptor instead.
 func (*OpenRef) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OpenRef) GetInode() uint64 {
@@ -1350,7 +1788,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1800,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1813,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RenewLeaseResponse) GetLost() []*LostFile {
@@ -1446,7 +1884,7 @@ type LostFile struct {
 
 func (x *LostFile) Reset() {
 	*x = LostFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1896,7 @@ func (x *LostFile) String() string {
 func (*LostFile) ProtoMessage() {}
 
 func (x *LostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1909,7 @@ func (x *LostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostFile.ProtoReflect.Descriptor instead.
 func (*LostFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LostFile) GetInode() uint64 {
@@ -1510,14 +1948,14 @@ type ListLeasesRequest struct {
 	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`    // only this client name or session (hex)
 	Expired       bool                   `protobuf:"varint,5,opt,name=expired,proto3" json:"expired,omitempty"` // only those past the soft limit
 	Lease         string                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`      // only this lease id
-	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`        // only the lease that holds this path
+	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`        // only the lease that holds this path, or that it is attached to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1967,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1980,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListLeasesRequest) GetCaller() *Caller {
@@ -1604,7 +2042,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +2054,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +2067,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*Lease {
@@ -1655,14 +2093,21 @@ type Lease struct {
 	Connected     bool                   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
 	Files         []*LeaseFile           `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"` // at most 1,000
 	FileCount     uint64                 `protobuf:"varint,7,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
-	Attached      []string               `protobuf:"bytes,8,rep,name=attached,proto3" json:"attached,omitempty"`
+	Attached      []string               `protobuf:"bytes,8,rep,name=attached,proto3" json:"attached,omitempty"`                            // paths, of a granted lease; at most 1,000
+	TtlMs         int64                  `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                    // of a granted lease
+	RemainingMs   int64                  `protobuf:"varint,10,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"` // of a granted lease, or until the soft limit
+	Granted       bool                   `protobuf:"varint,11,opt,name=granted,proto3" json:"granted,omitempty"`
+	AttachedCount uint64                 `protobuf:"varint,12,opt,name=attached_count,json=attachedCount,proto3" json:"attached_count,omitempty"`
+	Waiting       uint32                 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                      // writers that wait for its files
+	OverdueMs     int64                  `protobuf:"varint,14,opt,name=overdue_ms,json=overdueMs,proto3" json:"overdue_ms,omitempty"` // past its hard limit, or its time to live
+	Ending        bool                   `protobuf:"varint,15,opt,name=ending,proto3" json:"ending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +2119,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +2132,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Lease) GetId() string {
@@ -1746,6 +2191,55 @@ func (x *Lease) GetAttached() []string {
 	return nil
 }
 
+func (x *Lease) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *Lease) GetRemainingMs() int64 {
+	if x != nil {
+		return x.RemainingMs
+	}
+	return 0
+}
+
+func (x *Lease) GetGranted() bool {
+	if x != nil {
+		return x.Granted
+	}
+	return false
+}
+
+func (x *Lease) GetAttachedCount() uint64 {
+	if x != nil {
+		return x.AttachedCount
+	}
+	return 0
+}
+
+func (x *Lease) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Lease) GetOverdueMs() int64 {
+	if x != nil {
+		return x.OverdueMs
+	}
+	return 0
+}
+
+func (x *Lease) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
+}
+
 type LeaseFile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -1757,7 +2251,7 @@ type LeaseFile struct {
 
 func (x *LeaseFile) Reset() {
 	*x = LeaseFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +2263,7 @@ func (x *LeaseFile) String() string {
 func (*LeaseFile) ProtoMessage() {}
 
 func (x *LeaseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +2276,7 @@ func (x *LeaseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFile.ProtoReflect.Descriptor instead.
 func (*LeaseFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseFile) GetPath() string {
@@ -1819,7 +2313,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2325,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2338,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -1893,7 +2387,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2399,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2412,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -1942,6 +2436,896 @@ func (x *RecoverResponse) GetEpoch() uint64 {
 	return 0
 }
 
+type GrantLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`                    // 0: the namenode chooses one
+	TtlMs         int64                  `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // raised to the namenode's minimum
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantLeaseRequest) Reset() {
+	*x = GrantLeaseRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantLeaseRequest) ProtoMessage() {}
+
+func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
+func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GrantLeaseRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *GrantLeaseRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *GrantLeaseRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *GrantLeaseRequest) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+type GrantLeaseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	TtlMs         int64                  `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // as granted
+	Txid          uint64                 `protobuf:"varint,3,opt,name=txid,proto3" json:"txid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantLeaseResponse) Reset() {
+	*x = GrantLeaseResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantLeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantLeaseResponse) ProtoMessage() {}
+
+func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
+func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GrantLeaseResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *GrantLeaseResponse) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *GrantLeaseResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+type RevokeLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeLeaseRequest) Reset() {
+	*x = RevokeLeaseRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeLeaseRequest) ProtoMessage() {}
+
+func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
+func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *RevokeLeaseRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *RevokeLeaseRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *RevokeLeaseRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+type RevokeLeaseResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Txid           uint64                 `protobuf:"varint,1,opt,name=txid,proto3" json:"txid,omitempty"`
+	RemainingFiles uint64                 `protobuf:"varint,2,opt,name=remaining_files,json=remainingFiles,proto3" json:"remaining_files,omitempty"` // that are still to be deleted
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RevokeLeaseResponse) Reset() {
+	*x = RevokeLeaseResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeLeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeLeaseResponse) ProtoMessage() {}
+
+func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
+func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RevokeLeaseResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+func (x *RevokeLeaseResponse) GetRemainingFiles() uint64 {
+	if x != nil {
+		return x.RemainingFiles
+	}
+	return 0
+}
+
+type KeepAliveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`   // in the first message
+	Ids           []uint64               `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"` // at most 50,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepAliveRequest) Reset() {
+	*x = KeepAliveRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepAliveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepAliveRequest) ProtoMessage() {}
+
+func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
+func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *KeepAliveRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *KeepAliveRequest) GetIds() []uint64 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type KeepAliveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leases        []*LeaseAlive          `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"` // in the order of the request
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepAliveResponse) Reset() {
+	*x = KeepAliveResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepAliveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepAliveResponse) ProtoMessage() {}
+
+func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
+func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
+	if x != nil {
+		return x.Leases
+	}
+	return nil
+}
+
+type LeaseAlive struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	TtlMs         int64                  `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // from now on; 0: it has ended, or is not the caller's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseAlive) Reset() {
+	*x = LeaseAlive{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseAlive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseAlive) ProtoMessage() {}
+
+func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
+func (*LeaseAlive) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *LeaseAlive) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *LeaseAlive) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+type LeaseTimeToLiveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	Files         bool                   `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"` // list the files too, at most 1,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseTimeToLiveRequest) Reset() {
+	*x = LeaseTimeToLiveRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseTimeToLiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseTimeToLiveRequest) ProtoMessage() {}
+
+func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
+func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *LeaseTimeToLiveRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *LeaseTimeToLiveRequest) GetFiles() bool {
+	if x != nil {
+		return x.Files
+	}
+	return false
+}
+
+type LeaseTimeToLiveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	RemainingMs   int64                  `protobuf:"varint,2,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"`
+	TtlMs         int64                  `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	Files         []string               `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`
+	FileCount     uint64                 `protobuf:"varint,5,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseTimeToLiveResponse) Reset() {
+	*x = LeaseTimeToLiveResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseTimeToLiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseTimeToLiveResponse) ProtoMessage() {}
+
+func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
+func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *LeaseTimeToLiveResponse) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *LeaseTimeToLiveResponse) GetRemainingMs() int64 {
+	if x != nil {
+		return x.RemainingMs
+	}
+	return 0
+}
+
+func (x *LeaseTimeToLiveResponse) GetTtlMs() int64 {
+	if x != nil {
+		return x.TtlMs
+	}
+	return 0
+}
+
+func (x *LeaseTimeToLiveResponse) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *LeaseTimeToLiveResponse) GetFileCount() uint64 {
+	if x != nil {
+		return x.FileCount
+	}
+	return 0
+}
+
+type AttachLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachLeaseRequest) Reset() {
+	*x = AttachLeaseRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachLeaseRequest) ProtoMessage() {}
+
+func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
+func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *AttachLeaseRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *AttachLeaseRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *AttachLeaseRequest) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AttachLeaseRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type DetachLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachLeaseRequest) Reset() {
+	*x = DetachLeaseRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachLeaseRequest) ProtoMessage() {}
+
+func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
+func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *DetachLeaseRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *DetachLeaseRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *DetachLeaseRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type WatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive     bool                   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	FromTxid      uint64                 `protobuf:"varint,4,opt,name=from_txid,json=fromTxid,proto3" json:"from_txid,omitempty"` // events of this record and later ones; 0: from now on
+	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`                       // instead of path: this file, wherever it goes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *WatchRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+func (x *WatchRequest) GetFromTxid() uint64 {
+	if x != nil {
+		return x.FromTxid
+	}
+	return 0
+}
+
+func (x *WatchRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+type WatchResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"` // those of one record are never split
+	// All events up to this transaction id have been sent: watch from the next
+	// one to go on later.
+	Txid          uint64 `protobuf:"varint,2,opt,name=txid,proto3" json:"txid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *WatchResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+type Event struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Txid          uint64                 `protobuf:"varint,1,opt,name=txid,proto3" json:"txid,omitempty"`
+	Type          EventType              `protobuf:"varint,2,opt,name=type,proto3,enum=leasefs.v1.EventType" json:"type,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	NewPath       string                 `protobuf:"bytes,4,opt,name=new_path,json=newPath,proto3" json:"new_path,omitempty"` // of a rename
+	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`
+	TimeUnixMs    int64                  `protobuf:"varint,6,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
+	Length        int64                  `protobuf:"varint,7,opt,name=length,proto3" json:"length,omitempty"` // of a file
+	Directory     bool                   `protobuf:"varint,8,opt,name=directory,proto3" json:"directory,omitempty"`
+	Holder        string                 `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"` // of a lease event: the client that has the file open
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Event) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
+func (x *Event) GetType() EventType {
+	if x != nil {
+		return x.Type
+	}
+	return EventType_EVENT_TYPE_UNSPECIFIED
+}
+
+func (x *Event) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Event) GetNewPath() string {
+	if x != nil {
+		return x.NewPath
+	}
+	return ""
+}
+
+func (x *Event) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *Event) GetTimeUnixMs() int64 {
+	if x != nil {
+		return x.TimeUnixMs
+	}
+	return 0
+}
+
+func (x *Event) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *Event) GetDirectory() bool {
+	if x != nil {
+		return x.Directory
+	}
+	return false
+}
+
+func (x *Event) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
 type CreateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -1956,13 +3340,14 @@ type CreateRequest struct {
 	Close         bool                   `protobuf:"varint,10,opt,name=close,proto3" json:"close,omitempty"`        // and close it in the same call
 	DataCrc32C    uint32                 `protobuf:"varint,11,opt,name=data_crc32c,json=dataCrc32c,proto3" json:"data_crc32c,omitempty"`
 	MtimeUnixMs   int64                  `protobuf:"varint,12,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
+	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                                  // attach it to this granted lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +3359,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +3372,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -2074,6 +3459,13 @@ func (x *CreateRequest) GetMtimeUnixMs() int64 {
 	return 0
 }
 
+func (x *CreateRequest) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
 type OpenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
@@ -2087,7 +3479,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +3491,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +3504,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -2159,7 +3551,7 @@ type CreateManyRequest struct {
 
 func (x *CreateManyRequest) Reset() {
 	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +3563,7 @@ func (x *CreateManyRequest) String() string {
 func (*CreateManyRequest) ProtoMessage() {}
 
 func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +3576,7 @@ func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
 func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CreateManyRequest) GetFiles() []*CreateRequest {
@@ -2203,7 +3595,7 @@ type CreateManyResponse struct {
 
 func (x *CreateManyResponse) Reset() {
 	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +3607,7 @@ func (x *CreateManyResponse) String() string {
 func (*CreateManyResponse) ProtoMessage() {}
 
 func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +3620,7 @@ func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
 func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateManyResponse) GetResults() []*CreateResult {
@@ -2248,7 +3640,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +3652,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +3665,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateResult) GetInode() uint64 {
@@ -2308,7 +3700,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +3712,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +3725,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -2418,7 +3810,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +3822,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +3835,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -2483,7 +3875,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +3887,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +3900,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -2529,7 +3921,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +3933,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +3946,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -2581,7 +3973,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +3985,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +3998,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -2632,7 +4024,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +4036,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +4049,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -2680,7 +4072,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +4084,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +4097,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -2758,7 +4150,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +4162,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +4175,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -2831,7 +4223,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +4235,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +4248,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -2889,7 +4281,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +4293,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +4306,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -2975,7 +4367,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +4379,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +4392,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -3021,7 +4413,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +4425,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +4438,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -3071,23 +4463,28 @@ func (x *CloseAbandonedRequest) GetPath() string {
 }
 
 type GetFileRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Inode         uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path: goes on with the same file over renames
-	Offset        int64                  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"` // blocks from the one that holds this byte on
-	Length        int64                  `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"` // 0: to the end
-	NoUrls        bool                   `protobuf:"varint,6,opt,name=no_urls,json=noUrls,proto3" json:"no_urls,omitempty"`
-	MaxBlocks     int32                  `protobuf:"varint,7,opt,name=max_blocks,json=maxBlocks,proto3" json:"max_blocks,omitempty"`    // at most 1,000; 0 means 256
-	WaitBeyond    int64                  `protobuf:"varint,8,opt,name=wait_beyond,json=waitBeyond,proto3" json:"wait_beyond,omitempty"` // with wait_ms: wait until the length is above it, or the file is closed …
-	WaitMs        int64                  `protobuf:"varint,9,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`             // … for at most so long; 0: answer at once
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Caller     *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Path       string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Inode      uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path: goes on with the same file over renames
+	Offset     int64                  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"` // blocks from the one that holds this byte on
+	Length     int64                  `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"` // 0: to the end
+	NoUrls     bool                   `protobuf:"varint,6,opt,name=no_urls,json=noUrls,proto3" json:"no_urls,omitempty"`
+	MaxBlocks  int32                  `protobuf:"varint,7,opt,name=max_blocks,json=maxBlocks,proto3" json:"max_blocks,omitempty"`    // at most 1,000; 0 means 256
+	WaitBeyond int64                  `protobuf:"varint,8,opt,name=wait_beyond,json=waitBeyond,proto3" json:"wait_beyond,omitempty"` // with wait_ms: wait until the length is above it, or the file is closed …
+	WaitMs     int64                  `protobuf:"varint,9,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`             // … for at most so long; 0: answer at once
+	Cache      bool                   `protobuf:"varint,10,opt,name=cache,proto3" json:"cache,omitempty"`                            // the session would like to keep the answer
+	// A current writer of the inode: it gets attributes, path and tail, no blocks,
+	// whether or not it may read the file.
+	Writer        *WriterId `protobuf:"bytes,11,opt,name=writer,proto3" json:"writer,omitempty"`
+	OrBelow       bool      `protobuf:"varint,12,opt,name=or_below,json=orBelow,proto3" json:"or_below,omitempty"` // with wait_beyond: also until the length is below it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +4496,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +4509,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -3178,6 +4575,27 @@ func (x *GetFileRequest) GetWaitMs() int64 {
 	return 0
 }
 
+func (x *GetFileRequest) GetCache() bool {
+	if x != nil {
+		return x.Cache
+	}
+	return false
+}
+
+func (x *GetFileRequest) GetWriter() *WriterId {
+	if x != nil {
+		return x.Writer
+	}
+	return nil
+}
+
+func (x *GetFileRequest) GetOrBelow() bool {
+	if x != nil {
+		return x.OrBelow
+	}
+	return false
+}
+
 type GetFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
@@ -3189,13 +4607,14 @@ type GetFileResponse struct {
 	Tail          []byte                 `protobuf:"bytes,7,opt,name=tail,proto3" json:"tail,omitempty"` // from max(offset, tail_offset) on; only when no block is left to list
 	TailCrc32C    uint32                 `protobuf:"varint,8,opt,name=tail_crc32c,json=tailCrc32c,proto3" json:"tail_crc32c,omitempty"`
 	UrlsExpireMs  int64                  `protobuf:"varint,9,opt,name=urls_expire_ms,json=urlsExpireMs,proto3" json:"urls_expire_ms,omitempty"` // how long the URLs are good
+	Keys          []*CacheKey            `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                                       // what the answer depends on, if the session may keep it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +4626,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +4639,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -3286,18 +4705,27 @@ func (x *GetFileResponse) GetUrlsExpireMs() int64 {
 	return 0
 }
 
+func (x *GetFileResponse) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 type StatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Follow        bool                   `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"` // follow a symbolic link at the end of the path
+	Cache         bool                   `protobuf:"varint,4,opt,name=cache,proto3" json:"cache,omitempty"`   // the session would like to keep the answer
+	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3309,7 +4737,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3322,7 +4750,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -3346,16 +4774,34 @@ func (x *StatRequest) GetFollow() bool {
 	return false
 }
 
+func (x *StatRequest) GetCache() bool {
+	if x != nil {
+		return x.Cache
+	}
+	return false
+}
+
+func (x *StatRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
 type StatResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Attr  *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
+	// What the answer depends on, if the session may keep it.
+	Keys []*CacheKey `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// With keys, instead of attr: that there is nothing of this name.
+	Missing       *ErrorDetail `protobuf:"bytes,3,opt,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3367,7 +4813,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3380,12 +4826,26 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
 	if x != nil {
 		return x.Attr
+	}
+	return nil
+}
+
+func (x *StatResponse) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *StatResponse) GetMissing() *ErrorDetail {
+	if x != nil {
+		return x.Missing
 	}
 	return nil
 }
@@ -3402,7 +4862,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +4874,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +4887,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -3469,7 +4929,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +4941,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +4954,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -3528,7 +4988,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +5000,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +5013,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Entry) GetName() string {
@@ -3580,7 +5040,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +5052,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +5065,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -3636,7 +5096,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +5108,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +5121,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -3718,7 +5178,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +5190,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +5203,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -3783,7 +5243,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +5255,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +5268,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -3828,7 +5288,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +5300,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +5313,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -3880,7 +5340,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +5352,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +5365,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -3936,7 +5396,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +5408,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +5421,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -4013,13 +5473,14 @@ type RenameRequest struct {
 	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	Overwrite     bool                   `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace a file or an empty directory at to
+	Detach        bool                   `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`       // and take it from the granted lease that it is attached to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +5492,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4044,7 +5505,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -4082,6 +5543,13 @@ func (x *RenameRequest) GetOverwrite() bool {
 	return false
 }
 
+func (x *RenameRequest) GetDetach() bool {
+	if x != nil {
+		return x.Detach
+	}
+	return false
+}
+
 type DeleteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -4095,7 +5563,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +5575,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +5588,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -4176,7 +5644,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4188,7 +5656,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4201,7 +5669,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -4287,7 +5755,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +5767,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4312,7 +5780,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -4362,7 +5830,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +5842,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +5855,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -4430,7 +5898,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4442,7 +5910,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4455,7 +5923,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -4495,7 +5963,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +5975,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +5988,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -4564,7 +6032,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4576,7 +6044,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4589,7 +6057,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -4783,7 +6251,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4795,7 +6263,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4808,7 +6276,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -4829,7 +6297,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4841,7 +6309,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4854,7 +6322,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -4888,7 +6356,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4900,7 +6368,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4913,7 +6381,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -4940,7 +6408,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +6420,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +6433,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -4993,7 +6461,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5005,7 +6473,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5018,7 +6486,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -5053,7 +6521,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5065,7 +6533,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5078,7 +6546,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -5114,7 +6582,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5126,7 +6594,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5139,7 +6607,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -5179,7 +6647,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5191,7 +6659,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5204,7 +6672,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -5226,7 +6694,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +6706,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +6719,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -5291,7 +6759,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +6771,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +6784,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -5339,7 +6807,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5351,7 +6819,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5364,7 +6832,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -5411,18 +6879,19 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06CallId\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"t\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\x8b\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
 	"\asession\x18\x03 \x01(\fR\asession\x12\x12\n" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
-	"\x03pid\x18\x05 \x01(\x03R\x03pid\"f\n" +
+	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x15\n" +
+	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\"f\n" +
 	"\bWriterId\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\fR\x05token\x12\x18\n" +
-	"\asession\x18\x04 \x01(\fR\asession\"\xdf\x02\n" +
+	"\asession\x18\x04 \x01(\fR\asession\"\xf5\x02\n" +
 	"\x04Attr\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12(\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04type\x12\x12\n" +
@@ -5438,7 +6907,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	" \x01(\x04R\aentries\x12\x16\n" +
 	"\x06blocks\x18\v \x01(\x04R\x06blocks\x12\x1f\n" +
 	"\vtail_length\x18\f \x01(\x03R\n" +
-	"tailLength\"\xbe\x01\n" +
+	"tailLength\x12\x14\n" +
+	"\x05lease\x18\r \x01(\x04R\x05lease\"\xbe\x01\n" +
 	"\tOpenState\x12.\n" +
 	"\x06holder\x18\x01 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\"\n" +
@@ -5477,9 +6947,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eretry_after_ms\x18\b \x01(\x03R\fretryAfterMs\x12\x16\n" +
 	"\x06length\x18\t \x01(\x03R\x06length\x12\x16\n" +
 	"\x06active\x18\n" +
-	" \x01(\tR\x06active\"3\n" +
+	" \x01(\tR\x06active\"I\n" +
 	"\x05Hello\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xa8\x02\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
+	"\x05cache\x18\x02 \x01(\bR\x05cache\"\xeb\x02\n" +
 	"\aWelcome\x12!\n" +
 	"\fnamespace_id\x18\x01 \x01(\tR\vnamespaceId\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
@@ -5492,16 +6963,42 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"maxMessage\x12$\n" +
 	"\x0erenew_every_ms\x18\b \x01(\x03R\frenewEveryMs\x12\x1d\n" +
 	"\n" +
-	"small_file\x18\t \x01(\x03R\tsmallFile\"z\n" +
+	"small_file\x18\t \x01(\x03R\tsmallFile\x12\"\n" +
+	"\rcache_term_ms\x18\n" +
+	" \x01(\x03R\vcacheTermMs\x12\x1d\n" +
+	"\n" +
+	"cache_base\x18\v \x01(\x04R\tcacheBase\"\xea\x01\n" +
 	"\x0eSessionRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.leasefs.v1.HelloH\x00R\x05hello\x125\n" +
-	"\x05renew\x18\x02 \x01(\v2\x1d.leasefs.v1.RenewLeaseRequestH\x00R\x05renewB\x06\n" +
-	"\x04kind\"\xb7\x01\n" +
+	"\x05renew\x18\x02 \x01(\v2\x1d.leasefs.v1.RenewLeaseRequestH\x00R\x05renew\x129\n" +
+	"\vcache_renew\x18\x03 \x01(\v2\x16.leasefs.v1.CacheRenewH\x00R\n" +
+	"cacheRenew\x123\n" +
+	"\tcache_ack\x18\x04 \x01(\v2\x14.leasefs.v1.CacheAckH\x00R\bcacheAckB\x06\n" +
+	"\x04kind\"\xb9\x02\n" +
 	"\x0fSessionResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.leasefs.v1.WelcomeH\x00R\awelcome\x12:\n" +
 	"\arenewed\x18\x02 \x01(\v2\x1e.leasefs.v1.RenewLeaseResponseH\x00R\arenewed\x12/\n" +
-	"\x05error\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailH\x00R\x05errorB\x06\n" +
-	"\x04kind\"\xc7\x01\n" +
+	"\x05error\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailH\x00R\x05error\x126\n" +
+	"\n" +
+	"cache_term\x18\x04 \x01(\v2\x15.leasefs.v1.CacheTermH\x00R\tcacheTerm\x12H\n" +
+	"\x10cache_revocation\x18\x05 \x01(\v2\x1b.leasefs.v1.CacheRevocationH\x00R\x0fcacheRevocationB\x06\n" +
+	"\x04kind\"\x1e\n" +
+	"\n" +
+	"CacheRenew\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"6\n" +
+	"\tCacheTerm\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x17\n" +
+	"\aterm_ms\x18\x02 \x01(\x03R\x06termMs\"_\n" +
+	"\x0fCacheRevocation\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12(\n" +
+	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"\x1c\n" +
+	"\bCacheAck\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"H\n" +
+	"\bCacheKey\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x14\n" +
+	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xc7\x01\n" +
 	"\x11RenewLeaseRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x17\n" +
@@ -5538,7 +7035,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x12ListLeasesResponse\x12)\n" +
 	"\x06leases\x18\x01 \x03(\v2\x11.leasefs.v1.LeaseR\x06leases\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
-	"nextCursor\"\x93\x02\n" +
+	"nextCursor\"\xdf\x03\n" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x06holder\x18\x02 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12!\n" +
@@ -5548,7 +7045,16 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05files\x18\x06 \x03(\v2\x15.leasefs.v1.LeaseFileR\x05files\x12\x1d\n" +
 	"\n" +
 	"file_count\x18\a \x01(\x04R\tfileCount\x12\x1a\n" +
-	"\battached\x18\b \x03(\tR\battached\"K\n" +
+	"\battached\x18\b \x03(\tR\battached\x12\x15\n" +
+	"\x06ttl_ms\x18\t \x01(\x03R\x05ttlMs\x12!\n" +
+	"\fremaining_ms\x18\n" +
+	" \x01(\x03R\vremainingMs\x12\x18\n" +
+	"\agranted\x18\v \x01(\bR\agranted\x12%\n" +
+	"\x0eattached_count\x18\f \x01(\x04R\rattachedCount\x12\x18\n" +
+	"\awaiting\x18\r \x01(\rR\awaiting\x12\x1d\n" +
+	"\n" +
+	"overdue_ms\x18\x0e \x01(\x03R\toverdueMs\x12\x16\n" +
+	"\x06ending\x18\x0f \x01(\bR\x06ending\"K\n" +
 	"\tLeaseFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
@@ -5562,7 +7068,72 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0fRecoverResponse\x12\x19\n" +
 	"\bwas_open\x18\x01 \x01(\bR\awasOpen\x12\x16\n" +
 	"\x06length\x18\x02 \x01(\x03R\x06length\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xe3\x02\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x8e\x01\n" +
+	"\x11GrantLeaseRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x15\n" +
+	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\"O\n" +
+	"\x12GrantLeaseResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x12\n" +
+	"\x04txid\x18\x03 \x01(\x04R\x04txid\"x\n" +
+	"\x12RevokeLeaseRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\"R\n" +
+	"\x13RevokeLeaseResponse\x12\x12\n" +
+	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12'\n" +
+	"\x0fremaining_files\x18\x02 \x01(\x04R\x0eremainingFiles\"P\n" +
+	"\x10KeepAliveRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\x04R\x03ids\"C\n" +
+	"\x11KeepAliveResponse\x12.\n" +
+	"\x06leases\x18\x01 \x03(\v2\x16.leasefs.v1.LeaseAliveR\x06leases\"3\n" +
+	"\n" +
+	"LeaseAlive\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"j\n" +
+	"\x16LeaseTimeToLiveRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05files\x18\x03 \x01(\bR\x05files\"\x98\x01\n" +
+	"\x17LeaseTimeToLiveResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
+	"\fremaining_ms\x18\x02 \x01(\x03R\vremainingMs\x12\x15\n" +
+	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12\x14\n" +
+	"\x05files\x18\x04 \x03(\tR\x05files\x12\x1d\n" +
+	"\n" +
+	"file_count\x18\x05 \x01(\x04R\tfileCount\"\x8c\x01\n" +
+	"\x12AttachLeaseRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\"|\n" +
+	"\x12DetachLeaseRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x9f\x01\n" +
+	"\fWatchRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x1b\n" +
+	"\tfrom_txid\x18\x04 \x01(\x04R\bfromTxid\x12\x14\n" +
+	"\x05inode\x18\x05 \x01(\x04R\x05inode\"N\n" +
+	"\rWatchResponse\x12)\n" +
+	"\x06events\x18\x01 \x03(\v2\x11.leasefs.v1.EventR\x06events\x12\x12\n" +
+	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xfb\x01\n" +
+	"\x05Event\x12\x12\n" +
+	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12)\n" +
+	"\x04type\x18\x02 \x01(\x0e2\x15.leasefs.v1.EventTypeR\x04type\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x19\n" +
+	"\bnew_path\x18\x04 \x01(\tR\anewPath\x12\x14\n" +
+	"\x05inode\x18\x05 \x01(\x04R\x05inode\x12 \n" +
+	"\ftime_unix_ms\x18\x06 \x01(\x03R\n" +
+	"timeUnixMs\x12\x16\n" +
+	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
+	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\"\xf9\x02\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -5577,7 +7148,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	" \x01(\bR\x05close\x12\x1f\n" +
 	"\vdata_crc32c\x18\v \x01(\rR\n" +
 	"dataCrc32c\x12\"\n" +
-	"\rmtime_unix_ms\x18\f \x01(\x03R\vmtimeUnixMs\"\xbc\x01\n" +
+	"\rmtime_unix_ms\x18\f \x01(\x03R\vmtimeUnixMs\x12\x14\n" +
+	"\x05lease\x18\r \x01(\x04R\x05lease\"\xbc\x01\n" +
 	"\fOpenResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12,\n" +
 	"\x06writer\x18\x02 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x1b\n" +
@@ -5650,7 +7222,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x15CloseAbandonedRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\x88\x02\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xe7\x02\n" +
 	"\x0eGetFileRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
@@ -5662,7 +7234,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"max_blocks\x18\a \x01(\x05R\tmaxBlocks\x12\x1f\n" +
 	"\vwait_beyond\x18\b \x01(\x03R\n" +
 	"waitBeyond\x12\x17\n" +
-	"\await_ms\x18\t \x01(\x03R\x06waitMs\"\xb8\x02\n" +
+	"\await_ms\x18\t \x01(\x03R\x06waitMs\x12\x14\n" +
+	"\x05cache\x18\n" +
+	" \x01(\bR\x05cache\x12,\n" +
+	"\x06writer\x18\v \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x19\n" +
+	"\bor_below\x18\f \x01(\bR\aorBelow\"\xe2\x02\n" +
 	"\x0fGetFileResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12#\n" +
@@ -5675,13 +7251,19 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04tail\x18\a \x01(\fR\x04tail\x12\x1f\n" +
 	"\vtail_crc32c\x18\b \x01(\rR\n" +
 	"tailCrc32c\x12$\n" +
-	"\x0eurls_expire_ms\x18\t \x01(\x03R\furlsExpireMs\"e\n" +
+	"\x0eurls_expire_ms\x18\t \x01(\x03R\furlsExpireMs\x12(\n" +
+	"\x04keys\x18\n" +
+	" \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\x91\x01\n" +
 	"\vStatRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"4\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x14\n" +
+	"\x05cache\x18\x04 \x01(\bR\x05cache\x12\x14\n" +
+	"\x05inode\x18\x05 \x01(\x04R\x05inode\"\x91\x01\n" +
 	"\fStatResponse\x12$\n" +
-	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"y\n" +
+	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
+	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x121\n" +
+	"\amissing\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailR\amissing\"y\n" +
 	"\vListRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
@@ -5725,13 +7307,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x18\n" +
-	"\aparents\x18\x06 \x01(\bR\aparents\"\xa5\x01\n" +
+	"\aparents\x18\x06 \x01(\bR\aparents\"\xbd\x01\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x04 \x01(\tR\x02to\x12\x1c\n" +
-	"\toverwrite\x18\x05 \x01(\bR\toverwrite\"\xbf\x01\n" +
+	"\toverwrite\x18\x05 \x01(\bR\toverwrite\x12\x16\n" +
+	"\x06detach\x18\x06 \x01(\bR\x06detach\"\xbf\x01\n" +
 	"\rDeleteRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -5852,14 +7435,31 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
-	"\x11FILE_TYPE_SYMLINK\x10\x032\xf5\f\n" +
+	"\x11FILE_TYPE_SYMLINK\x10\x03*\xc4\x01\n" +
+	"\tEventType\x12\x1a\n" +
+	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11EVENT_TYPE_CREATE\x10\x01\x12\x14\n" +
+	"\x10EVENT_TYPE_CLOSE\x10\x02\x12\x15\n" +
+	"\x11EVENT_TYPE_DELETE\x10\x03\x12\x15\n" +
+	"\x11EVENT_TYPE_RENAME\x10\x04\x12\x15\n" +
+	"\x11EVENT_TYPE_LENGTH\x10\x05\x12\x13\n" +
+	"\x0fEVENT_TYPE_ATTR\x10\x06\x12\x14\n" +
+	"\x10EVENT_TYPE_LEASE\x10\a2\x92\x11\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
 	"RenewLease\x12\x1d.leasefs.v1.RenewLeaseRequest\x1a\x1e.leasefs.v1.RenewLeaseResponse\x12K\n" +
 	"\n" +
 	"ListLeases\x12\x1d.leasefs.v1.ListLeasesRequest\x1a\x1e.leasefs.v1.ListLeasesResponse\x12B\n" +
-	"\aRecover\x12\x1a.leasefs.v1.RecoverRequest\x1a\x1b.leasefs.v1.RecoverResponse\x12=\n" +
+	"\aRecover\x12\x1a.leasefs.v1.RecoverRequest\x1a\x1b.leasefs.v1.RecoverResponse\x12K\n" +
+	"\n" +
+	"GrantLease\x12\x1d.leasefs.v1.GrantLeaseRequest\x1a\x1e.leasefs.v1.GrantLeaseResponse\x12N\n" +
+	"\vRevokeLease\x12\x1e.leasefs.v1.RevokeLeaseRequest\x1a\x1f.leasefs.v1.RevokeLeaseResponse\x12L\n" +
+	"\tKeepAlive\x12\x1c.leasefs.v1.KeepAliveRequest\x1a\x1d.leasefs.v1.KeepAliveResponse(\x010\x01\x12Z\n" +
+	"\x0fLeaseTimeToLive\x12\".leasefs.v1.LeaseTimeToLiveRequest\x1a#.leasefs.v1.LeaseTimeToLiveResponse\x12I\n" +
+	"\vAttachLease\x12\x1e.leasefs.v1.AttachLeaseRequest\x1a\x1a.leasefs.v1.MutateResponse\x12I\n" +
+	"\vDetachLease\x12\x1e.leasefs.v1.DetachLeaseRequest\x1a\x1a.leasefs.v1.MutateResponse\x12>\n" +
+	"\x05Watch\x12\x18.leasefs.v1.WatchRequest\x1a\x19.leasefs.v1.WatchResponse0\x01\x12=\n" +
 	"\x06Create\x12\x19.leasefs.v1.CreateRequest\x1a\x18.leasefs.v1.OpenResponse\x12K\n" +
 	"\n" +
 	"CreateMany\x12\x1d.leasefs.v1.CreateManyRequest\x1a\x1e.leasefs.v1.CreateManyResponse\x12=\n" +
@@ -5903,231 +7503,288 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 	return file_leasefs_v1_leasefs_proto_rawDescData
 }
 
-var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
-	(FileType)(0),                 // 0: leasefs.v1.FileType
-	(SafeModeRequest_Action)(0),   // 1: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                // 2: leasefs.v1.CallId
-	(*Caller)(nil),                // 3: leasefs.v1.Caller
-	(*WriterId)(nil),              // 4: leasefs.v1.WriterId
-	(*Attr)(nil),                  // 5: leasefs.v1.Attr
-	(*OpenState)(nil),             // 6: leasefs.v1.OpenState
-	(*HolderInfo)(nil),            // 7: leasefs.v1.HolderInfo
-	(*Block)(nil),                 // 8: leasefs.v1.Block
-	(*ErrorDetail)(nil),           // 9: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                 // 10: leasefs.v1.Hello
-	(*Welcome)(nil),               // 11: leasefs.v1.Welcome
-	(*SessionRequest)(nil),        // 12: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),       // 13: leasefs.v1.SessionResponse
-	(*RenewLeaseRequest)(nil),     // 14: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),               // 15: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),    // 16: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),              // 17: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),     // 18: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),    // 19: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                 // 20: leasefs.v1.Lease
-	(*LeaseFile)(nil),             // 21: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),        // 22: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),       // 23: leasefs.v1.RecoverResponse
-	(*CreateRequest)(nil),         // 24: leasefs.v1.CreateRequest
-	(*OpenResponse)(nil),          // 25: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),     // 26: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),    // 27: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),          // 28: leasefs.v1.CreateResult
-	(*AppendRequest)(nil),         // 29: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),     // 30: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),    // 31: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),  // 32: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),           // 33: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil), // 34: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),           // 35: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),         // 36: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),        // 37: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),          // 38: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),         // 39: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil), // 40: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),        // 41: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),       // 42: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),           // 43: leasefs.v1.StatRequest
-	(*StatResponse)(nil),          // 44: leasefs.v1.StatResponse
-	(*ListRequest)(nil),           // 45: leasefs.v1.ListRequest
-	(*ListResponse)(nil),          // 46: leasefs.v1.ListResponse
-	(*Entry)(nil),                 // 47: leasefs.v1.Entry
-	(*SummaryRequest)(nil),        // 48: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),       // 49: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),           // 50: leasefs.v1.FindRequest
-	(*FindResponse)(nil),          // 51: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),            // 52: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),        // 53: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),          // 54: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),         // 55: leasefs.v1.RenameRequest
-	(*DeleteRequest)(nil),         // 56: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),        // 57: leasefs.v1.SetAttrRequest
-	(*SymlinkRequest)(nil),        // 58: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),       // 59: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),         // 60: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),         // 61: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),        // 62: leasefs.v1.StatusResponse
-	(*CheckpointRequest)(nil),     // 63: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),    // 64: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),       // 65: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),      // 66: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),           // 67: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),          // 68: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),           // 69: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),        // 70: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),       // 71: leasefs.v1.CollectResponse
-	(*BackupRequest)(nil),         // 72: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),        // 73: leasefs.v1.BackupResponse
-	nil,                           // 74: leasefs.v1.Block.HeadersEntry
-	nil,                           // 75: leasefs.v1.BlockTarget.HeadersEntry
+	(FileType)(0),                   // 0: leasefs.v1.FileType
+	(EventType)(0),                  // 1: leasefs.v1.EventType
+	(SafeModeRequest_Action)(0),     // 2: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                  // 3: leasefs.v1.CallId
+	(*Caller)(nil),                  // 4: leasefs.v1.Caller
+	(*WriterId)(nil),                // 5: leasefs.v1.WriterId
+	(*Attr)(nil),                    // 6: leasefs.v1.Attr
+	(*OpenState)(nil),               // 7: leasefs.v1.OpenState
+	(*HolderInfo)(nil),              // 8: leasefs.v1.HolderInfo
+	(*Block)(nil),                   // 9: leasefs.v1.Block
+	(*ErrorDetail)(nil),             // 10: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                   // 11: leasefs.v1.Hello
+	(*Welcome)(nil),                 // 12: leasefs.v1.Welcome
+	(*SessionRequest)(nil),          // 13: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),         // 14: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),              // 15: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),               // 16: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),         // 17: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                // 18: leasefs.v1.CacheAck
+	(*CacheKey)(nil),                // 19: leasefs.v1.CacheKey
+	(*RenewLeaseRequest)(nil),       // 20: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 21: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 22: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 23: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 24: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 25: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 26: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 27: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 28: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 29: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 30: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 31: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 32: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 33: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 34: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 35: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 36: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 37: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 38: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 39: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 40: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 41: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 42: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 43: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 44: leasefs.v1.CreateRequest
+	(*OpenResponse)(nil),            // 45: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 46: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 47: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 48: leasefs.v1.CreateResult
+	(*AppendRequest)(nil),           // 49: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 50: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 51: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 52: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 53: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 54: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 55: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 56: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 57: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 58: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 59: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 60: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 61: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 62: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 63: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 64: leasefs.v1.StatResponse
+	(*ListRequest)(nil),             // 65: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 66: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 67: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 68: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 69: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 70: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 71: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 72: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 73: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 74: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 75: leasefs.v1.RenameRequest
+	(*DeleteRequest)(nil),           // 76: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 77: leasefs.v1.SetAttrRequest
+	(*SymlinkRequest)(nil),          // 78: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 79: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 80: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 81: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 82: leasefs.v1.StatusResponse
+	(*CheckpointRequest)(nil),       // 83: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 84: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 85: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 86: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 87: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 88: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 89: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 90: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 91: leasefs.v1.CollectResponse
+	(*BackupRequest)(nil),           // 92: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 93: leasefs.v1.BackupResponse
+	nil,                             // 94: leasefs.v1.Block.HeadersEntry
+	nil,                             // 95: leasefs.v1.BlockTarget.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	6,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	7,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	74,  // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	7,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	3,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	10,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	14,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	11,  // 8: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	16,  // 9: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	9,   // 10: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	15,  // 11: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	3,   // 12: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	17,  // 13: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	15,  // 14: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	7,   // 15: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	3,   // 16: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	20,  // 17: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	7,   // 18: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	21,  // 19: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	2,   // 20: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 21: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 22: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 23: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 24: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	4,   // 25: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	24,  // 26: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	28,  // 27: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	9,   // 28: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	2,   // 29: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 30: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 31: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	4,   // 32: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	33,  // 33: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	35,  // 34: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	75,  // 35: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	4,   // 36: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	8,   // 37: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	2,   // 38: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 39: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	2,   // 40: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 41: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 42: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 43: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	8,   // 44: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	3,   // 45: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 46: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	3,   // 47: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	47,  // 48: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	5,   // 49: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	5,   // 50: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	3,   // 51: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 52: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	52,  // 53: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	5,   // 54: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	5,   // 55: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	2,   // 56: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 57: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 58: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 59: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 60: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 61: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 62: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	2,   // 63: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 64: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 65: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 66: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 67: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 68: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 69: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	3,   // 70: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 71: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 72: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 73: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	1,   // 74: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	3,   // 75: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	69,  // 76: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	3,   // 77: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 78: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	12,  // 79: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	14,  // 80: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	18,  // 81: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	22,  // 82: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	24,  // 83: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	26,  // 84: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	29,  // 85: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	30,  // 86: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	32,  // 87: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	36,  // 88: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	38,  // 89: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	40,  // 90: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	41,  // 91: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	43,  // 92: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	45,  // 93: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	48,  // 94: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	50,  // 95: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	54,  // 96: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	55,  // 97: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	56,  // 98: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	57,  // 99: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	58,  // 100: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	59,  // 101: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	60,  // 102: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	61,  // 103: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	63,  // 104: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	65,  // 105: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	67,  // 106: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	70,  // 107: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	72,  // 108: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	13,  // 109: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	16,  // 110: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	19,  // 111: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	23,  // 112: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	25,  // 113: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	27,  // 114: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	25,  // 115: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	31,  // 116: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	34,  // 117: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	37,  // 118: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	39,  // 119: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	39,  // 120: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	42,  // 121: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	44,  // 122: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	46,  // 123: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	49,  // 124: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	51,  // 125: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	53,  // 126: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	53,  // 127: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	53,  // 128: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	53,  // 129: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	53,  // 130: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	53,  // 131: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	53,  // 132: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	62,  // 133: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	64,  // 134: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	66,  // 135: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	68,  // 136: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	71,  // 137: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	73,  // 138: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	109, // [109:139] is the sub-list for method output_type
-	79,  // [79:109] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	7,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	8,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	94,  // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	8,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	4,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	11,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	20,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	15,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	18,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	12,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	22,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	10,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	16,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	17,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	19,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	21,  // 16: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	4,   // 17: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	23,  // 18: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	21,  // 19: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	8,   // 20: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	4,   // 21: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	26,  // 22: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	8,   // 23: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	27,  // 24: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	3,   // 25: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 26: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 27: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 28: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 29: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 30: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 31: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	36,  // 32: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	4,   // 33: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 34: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 35: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 36: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 37: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 38: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	43,  // 39: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	1,   // 40: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	3,   // 41: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 42: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 43: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	5,   // 44: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	44,  // 45: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	48,  // 46: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	10,  // 47: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	3,   // 48: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 49: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 50: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	5,   // 51: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	53,  // 52: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	55,  // 53: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	95,  // 54: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	5,   // 55: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	9,   // 56: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	3,   // 57: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 58: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	3,   // 59: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 60: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 61: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 62: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	6,   // 63: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	9,   // 64: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	19,  // 65: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	4,   // 66: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 67: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	19,  // 68: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 69: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	4,   // 70: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	67,  // 71: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	6,   // 72: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	6,   // 73: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	4,   // 74: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 75: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	72,  // 76: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	6,   // 77: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	6,   // 78: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	3,   // 79: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 80: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 81: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 82: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 83: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 84: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	0,   // 85: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	3,   // 86: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 87: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 88: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 89: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 90: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 91: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 92: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	4,   // 93: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 94: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 95: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 96: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 97: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	4,   // 98: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	89,  // 99: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	4,   // 100: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 101: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	13,  // 102: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	20,  // 103: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	24,  // 104: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	28,  // 105: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	30,  // 106: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	32,  // 107: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	34,  // 108: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	37,  // 109: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	39,  // 110: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	40,  // 111: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	41,  // 112: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	44,  // 113: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	46,  // 114: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	49,  // 115: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	50,  // 116: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	52,  // 117: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	56,  // 118: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	58,  // 119: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	60,  // 120: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	61,  // 121: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	63,  // 122: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	65,  // 123: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	68,  // 124: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	70,  // 125: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	74,  // 126: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	75,  // 127: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	76,  // 128: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	77,  // 129: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	78,  // 130: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	79,  // 131: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	80,  // 132: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	81,  // 133: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	83,  // 134: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	85,  // 135: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	87,  // 136: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	90,  // 137: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	92,  // 138: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	14,  // 139: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	22,  // 140: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	25,  // 141: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	29,  // 142: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	31,  // 143: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	33,  // 144: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	35,  // 145: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	38,  // 146: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	73,  // 147: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	73,  // 148: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	42,  // 149: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	45,  // 150: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	47,  // 151: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	45,  // 152: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	51,  // 153: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	54,  // 154: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	57,  // 155: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	59,  // 156: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	59,  // 157: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	62,  // 158: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	64,  // 159: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	66,  // 160: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	69,  // 161: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	71,  // 162: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	73,  // 163: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	73,  // 164: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	73,  // 165: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	73,  // 166: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	73,  // 167: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	73,  // 168: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	73,  // 169: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	82,  // 170: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	84,  // 171: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	86,  // 172: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	88,  // 173: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	91,  // 174: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	93,  // 175: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	139, // [139:176] is the sub-list for method output_type
+	102, // [102:139] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -6138,19 +7795,23 @@ func file_leasefs_v1_leasefs_proto_init() {
 	file_leasefs_v1_leasefs_proto_msgTypes[10].OneofWrappers = []any{
 		(*SessionRequest_Hello)(nil),
 		(*SessionRequest_Renew)(nil),
+		(*SessionRequest_CacheRenew)(nil),
+		(*SessionRequest_CacheAck)(nil),
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[11].OneofWrappers = []any{
 		(*SessionResponse_Welcome)(nil),
 		(*SessionResponse_Renewed)(nil),
 		(*SessionResponse_Error)(nil),
+		(*SessionResponse_CacheTerm)(nil),
+		(*SessionResponse_CacheRevocation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   74,
+			NumEnums:      3,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -34,30 +34,37 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Namenode_Session_FullMethodName        = "/leasefs.v1.Namenode/Session"
-	Namenode_RenewLease_FullMethodName     = "/leasefs.v1.Namenode/RenewLease"
-	Namenode_ListLeases_FullMethodName     = "/leasefs.v1.Namenode/ListLeases"
-	Namenode_Recover_FullMethodName        = "/leasefs.v1.Namenode/Recover"
-	Namenode_Create_FullMethodName         = "/leasefs.v1.Namenode/Create"
-	Namenode_CreateMany_FullMethodName     = "/leasefs.v1.Namenode/CreateMany"
-	Namenode_Append_FullMethodName         = "/leasefs.v1.Namenode/Append"
-	Namenode_AppendTail_FullMethodName     = "/leasefs.v1.Namenode/AppendTail"
-	Namenode_AllocateBlock_FullMethodName  = "/leasefs.v1.Namenode/AllocateBlock"
-	Namenode_Commit_FullMethodName         = "/leasefs.v1.Namenode/Commit"
-	Namenode_Close_FullMethodName          = "/leasefs.v1.Namenode/Close"
-	Namenode_CloseAbandoned_FullMethodName = "/leasefs.v1.Namenode/CloseAbandoned"
-	Namenode_GetFile_FullMethodName        = "/leasefs.v1.Namenode/GetFile"
-	Namenode_Stat_FullMethodName           = "/leasefs.v1.Namenode/Stat"
-	Namenode_List_FullMethodName           = "/leasefs.v1.Namenode/List"
-	Namenode_Summary_FullMethodName        = "/leasefs.v1.Namenode/Summary"
-	Namenode_Find_FullMethodName           = "/leasefs.v1.Namenode/Find"
-	Namenode_Mkdir_FullMethodName          = "/leasefs.v1.Namenode/Mkdir"
-	Namenode_Rename_FullMethodName         = "/leasefs.v1.Namenode/Rename"
-	Namenode_Delete_FullMethodName         = "/leasefs.v1.Namenode/Delete"
-	Namenode_SetAttr_FullMethodName        = "/leasefs.v1.Namenode/SetAttr"
-	Namenode_Symlink_FullMethodName        = "/leasefs.v1.Namenode/Symlink"
-	Namenode_Truncate_FullMethodName       = "/leasefs.v1.Namenode/Truncate"
-	Namenode_Concat_FullMethodName         = "/leasefs.v1.Namenode/Concat"
+	Namenode_Session_FullMethodName         = "/leasefs.v1.Namenode/Session"
+	Namenode_RenewLease_FullMethodName      = "/leasefs.v1.Namenode/RenewLease"
+	Namenode_ListLeases_FullMethodName      = "/leasefs.v1.Namenode/ListLeases"
+	Namenode_Recover_FullMethodName         = "/leasefs.v1.Namenode/Recover"
+	Namenode_GrantLease_FullMethodName      = "/leasefs.v1.Namenode/GrantLease"
+	Namenode_RevokeLease_FullMethodName     = "/leasefs.v1.Namenode/RevokeLease"
+	Namenode_KeepAlive_FullMethodName       = "/leasefs.v1.Namenode/KeepAlive"
+	Namenode_LeaseTimeToLive_FullMethodName = "/leasefs.v1.Namenode/LeaseTimeToLive"
+	Namenode_AttachLease_FullMethodName     = "/leasefs.v1.Namenode/AttachLease"
+	Namenode_DetachLease_FullMethodName     = "/leasefs.v1.Namenode/DetachLease"
+	Namenode_Watch_FullMethodName           = "/leasefs.v1.Namenode/Watch"
+	Namenode_Create_FullMethodName          = "/leasefs.v1.Namenode/Create"
+	Namenode_CreateMany_FullMethodName      = "/leasefs.v1.Namenode/CreateMany"
+	Namenode_Append_FullMethodName          = "/leasefs.v1.Namenode/Append"
+	Namenode_AppendTail_FullMethodName      = "/leasefs.v1.Namenode/AppendTail"
+	Namenode_AllocateBlock_FullMethodName   = "/leasefs.v1.Namenode/AllocateBlock"
+	Namenode_Commit_FullMethodName          = "/leasefs.v1.Namenode/Commit"
+	Namenode_Close_FullMethodName           = "/leasefs.v1.Namenode/Close"
+	Namenode_CloseAbandoned_FullMethodName  = "/leasefs.v1.Namenode/CloseAbandoned"
+	Namenode_GetFile_FullMethodName         = "/leasefs.v1.Namenode/GetFile"
+	Namenode_Stat_FullMethodName            = "/leasefs.v1.Namenode/Stat"
+	Namenode_List_FullMethodName            = "/leasefs.v1.Namenode/List"
+	Namenode_Summary_FullMethodName         = "/leasefs.v1.Namenode/Summary"
+	Namenode_Find_FullMethodName            = "/leasefs.v1.Namenode/Find"
+	Namenode_Mkdir_FullMethodName           = "/leasefs.v1.Namenode/Mkdir"
+	Namenode_Rename_FullMethodName          = "/leasefs.v1.Namenode/Rename"
+	Namenode_Delete_FullMethodName          = "/leasefs.v1.Namenode/Delete"
+	Namenode_SetAttr_FullMethodName         = "/leasefs.v1.Namenode/SetAttr"
+	Namenode_Symlink_FullMethodName         = "/leasefs.v1.Namenode/Symlink"
+	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
+	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
 )
 
 // NamenodeClient is the client API for Namenode service.
@@ -79,6 +86,20 @@ type NamenodeClient interface {
 	ListLeases(ctx context.Context, in *ListLeasesRequest, opts ...grpc.CallOption) (*ListLeasesResponse, error)
 	// Recover closes an abandoned file at its flushed length under a new epoch.
 	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverResponse, error)
+	// GrantLease grants a lease with a time to live of its own. When it ends,
+	// by RevokeLease or because nobody kept it alive, the files attached to it
+	// are deleted.
+	GrantLease(ctx context.Context, in *GrantLeaseRequest, opts ...grpc.CallOption) (*GrantLeaseResponse, error)
+	RevokeLease(ctx context.Context, in *RevokeLeaseRequest, opts ...grpc.CallOption) (*RevokeLeaseResponse, error)
+	// KeepAlive keeps leases alive, thousands a message, for as long as messages
+	// come. Each message is answered by one, in order.
+	KeepAlive(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[KeepAliveRequest, KeepAliveResponse], error)
+	LeaseTimeToLive(ctx context.Context, in *LeaseTimeToLiveRequest, opts ...grpc.CallOption) (*LeaseTimeToLiveResponse, error)
+	AttachLease(ctx context.Context, in *AttachLeaseRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	DetachLease(ctx context.Context, in *DetachLeaseRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// Watch tells what happens to a path or below it, durable changes only, in
+	// the order of transaction ids and without a gap.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// Create makes a new file open for write; with data and close it makes a
 	// whole small file in one call.
 	Create(ctx context.Context, in *CreateRequest, opts ...grpc.CallOption) (*OpenResponse, error)
@@ -168,6 +189,88 @@ func (c *namenodeClient) Recover(ctx context.Context, in *RecoverRequest, opts .
 	}
 	return out, nil
 }
+
+func (c *namenodeClient) GrantLease(ctx context.Context, in *GrantLeaseRequest, opts ...grpc.CallOption) (*GrantLeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GrantLeaseResponse)
+	err := c.cc.Invoke(ctx, Namenode_GrantLease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) RevokeLease(ctx context.Context, in *RevokeLeaseRequest, opts ...grpc.CallOption) (*RevokeLeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeLeaseResponse)
+	err := c.cc.Invoke(ctx, Namenode_RevokeLease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) KeepAlive(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[KeepAliveRequest, KeepAliveResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Namenode_ServiceDesc.Streams[1], Namenode_KeepAlive_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[KeepAliveRequest, KeepAliveResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Namenode_KeepAliveClient = grpc.BidiStreamingClient[KeepAliveRequest, KeepAliveResponse]
+
+func (c *namenodeClient) LeaseTimeToLive(ctx context.Context, in *LeaseTimeToLiveRequest, opts ...grpc.CallOption) (*LeaseTimeToLiveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaseTimeToLiveResponse)
+	err := c.cc.Invoke(ctx, Namenode_LeaseTimeToLive_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) AttachLease(ctx context.Context, in *AttachLeaseRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_AttachLease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) DetachLease(ctx context.Context, in *DetachLeaseRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_DetachLease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *namenodeClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Namenode_ServiceDesc.Streams[2], Namenode_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, WatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Namenode_WatchClient = grpc.ServerStreamingClient[WatchResponse]
 
 func (c *namenodeClient) Create(ctx context.Context, in *CreateRequest, opts ...grpc.CallOption) (*OpenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -291,7 +394,7 @@ func (c *namenodeClient) Summary(ctx context.Context, in *SummaryRequest, opts .
 
 func (c *namenodeClient) Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FindResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Namenode_ServiceDesc.Streams[1], Namenode_Find_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Namenode_ServiceDesc.Streams[3], Namenode_Find_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -397,6 +500,20 @@ type NamenodeServer interface {
 	ListLeases(context.Context, *ListLeasesRequest) (*ListLeasesResponse, error)
 	// Recover closes an abandoned file at its flushed length under a new epoch.
 	Recover(context.Context, *RecoverRequest) (*RecoverResponse, error)
+	// GrantLease grants a lease with a time to live of its own. When it ends,
+	// by RevokeLease or because nobody kept it alive, the files attached to it
+	// are deleted.
+	GrantLease(context.Context, *GrantLeaseRequest) (*GrantLeaseResponse, error)
+	RevokeLease(context.Context, *RevokeLeaseRequest) (*RevokeLeaseResponse, error)
+	// KeepAlive keeps leases alive, thousands a message, for as long as messages
+	// come. Each message is answered by one, in order.
+	KeepAlive(grpc.BidiStreamingServer[KeepAliveRequest, KeepAliveResponse]) error
+	LeaseTimeToLive(context.Context, *LeaseTimeToLiveRequest) (*LeaseTimeToLiveResponse, error)
+	AttachLease(context.Context, *AttachLeaseRequest) (*MutateResponse, error)
+	DetachLease(context.Context, *DetachLeaseRequest) (*MutateResponse, error)
+	// Watch tells what happens to a path or below it, durable changes only, in
+	// the order of transaction ids and without a gap.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// Create makes a new file open for write; with data and close it makes a
 	// whole small file in one call.
 	Create(context.Context, *CreateRequest) (*OpenResponse, error)
@@ -455,6 +572,27 @@ func (UnimplementedNamenodeServer) ListLeases(context.Context, *ListLeasesReques
 }
 func (UnimplementedNamenodeServer) Recover(context.Context, *RecoverRequest) (*RecoverResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Recover not implemented")
+}
+func (UnimplementedNamenodeServer) GrantLease(context.Context, *GrantLeaseRequest) (*GrantLeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GrantLease not implemented")
+}
+func (UnimplementedNamenodeServer) RevokeLease(context.Context, *RevokeLeaseRequest) (*RevokeLeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeLease not implemented")
+}
+func (UnimplementedNamenodeServer) KeepAlive(grpc.BidiStreamingServer[KeepAliveRequest, KeepAliveResponse]) error {
+	return status.Error(codes.Unimplemented, "method KeepAlive not implemented")
+}
+func (UnimplementedNamenodeServer) LeaseTimeToLive(context.Context, *LeaseTimeToLiveRequest) (*LeaseTimeToLiveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaseTimeToLive not implemented")
+}
+func (UnimplementedNamenodeServer) AttachLease(context.Context, *AttachLeaseRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AttachLease not implemented")
+}
+func (UnimplementedNamenodeServer) DetachLease(context.Context, *DetachLeaseRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DetachLease not implemented")
+}
+func (UnimplementedNamenodeServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedNamenodeServer) Create(context.Context, *CreateRequest) (*OpenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Create not implemented")
@@ -597,6 +735,114 @@ func _Namenode_Recover_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Namenode_GrantLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GrantLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).GrantLease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_GrantLease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).GrantLease(ctx, req.(*GrantLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_RevokeLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).RevokeLease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_RevokeLease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).RevokeLease(ctx, req.(*RevokeLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_KeepAlive_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(NamenodeServer).KeepAlive(&grpc.GenericServerStream[KeepAliveRequest, KeepAliveResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Namenode_KeepAliveServer = grpc.BidiStreamingServer[KeepAliveRequest, KeepAliveResponse]
+
+func _Namenode_LeaseTimeToLive_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaseTimeToLiveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).LeaseTimeToLive(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_LeaseTimeToLive_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).LeaseTimeToLive(ctx, req.(*LeaseTimeToLiveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_AttachLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AttachLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).AttachLease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_AttachLease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).AttachLease(ctx, req.(*AttachLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_DetachLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DetachLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).DetachLease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_DetachLease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).DetachLease(ctx, req.(*DetachLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Namenode_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(NamenodeServer).Watch(m, &grpc.GenericServerStream[WatchRequest, WatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Namenode_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
 func _Namenode_Create_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateRequest)
@@ -971,6 +1217,26 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Namenode_Recover_Handler,
 		},
 		{
+			MethodName: "GrantLease",
+			Handler:    _Namenode_GrantLease_Handler,
+		},
+		{
+			MethodName: "RevokeLease",
+			Handler:    _Namenode_RevokeLease_Handler,
+		},
+		{
+			MethodName: "LeaseTimeToLive",
+			Handler:    _Namenode_LeaseTimeToLive_Handler,
+		},
+		{
+			MethodName: "AttachLease",
+			Handler:    _Namenode_AttachLease_Handler,
+		},
+		{
+			MethodName: "DetachLease",
+			Handler:    _Namenode_DetachLease_Handler,
+		},
+		{
 			MethodName: "Create",
 			Handler:    _Namenode_Create_Handler,
 		},
@@ -1053,6 +1319,17 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Namenode_Session_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "KeepAlive",
+			Handler:       _Namenode_KeepAlive_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Watch",
+			Handler:       _Namenode_Watch_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "Find",

@@ -1,0 +1,275 @@
+package client
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/leasefs/leasefs/client/leasecache"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// revokedTrailer is what the answer to a change says of the revocation that the
+// change sent to this session itself.
+const revokedTrailer = "leasefs-revoked"
+
+// readKind is what was asked about a path or inode.
+type readKind uint8
+
+const (
+	readStat readKind = iota
+	readLstat
+	readFile
+)
+
+// readKey is a request whose answer may be kept.
+type readKey struct {
+	kind  readKind
+	path  string
+	inode uint64 // instead of path
+}
+
+// kept is an answer that is kept: one of the first three is set.
+type kept struct {
+	attr    *pb.Attr
+	missing *fserror.Error
+	file    *pb.GetFileResponse
+	until   time.Time // of a file: when its URLs are over
+}
+
+// readCache keeps answers for as long as the namenode promises that nothing of
+// them changes.
+type readCache = leasecache.Cache[readKey, kept]
+
+// newReadCache returns nil if the configuration wants none.
+func newReadCache(cfg *Config) *readCache {
+	if !cfg.Cache {
+		return nil
+	}
+	return leasecache.New(leasecache.Config[readKey, kept]{
+		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
+		Size: func(k readKey, v kept) int64 {
+			size := int64(len(k.path)) + 200
+			if v.file != nil {
+				size += int64(len(v.file.Tail)) + 300*int64(len(v.file.Blocks))
+			}
+			return size
+		},
+	})
+}
+
+// CacheStats are figures of the read cache of an FS, all zero without one.
+type CacheStats = leasecache.Stats
+
+// CacheStats returns the figures of the read cache.
+func (f *FS) CacheStats() CacheStats {
+	if f.cache == nil {
+		return CacheStats{}
+	}
+	return f.cache.Stats()
+}
+
+// beginRead is called before a read that may be kept is sent.
+func (f *FS) beginRead() leasecache.Ticket {
+	if f.cache == nil {
+		return leasecache.Ticket{}
+	}
+	return f.cache.Begin()
+}
+
+// keep keeps an answer, if the namenode allows it.
+func (f *FS) keep(t leasecache.Ticket, k readKey, v kept, keys []*pb.CacheKey) {
+	if f.cache == nil || len(keys) == 0 {
+		return
+	}
+	f.cache.Put(t, k, v, cacheKeys(keys))
+}
+
+func (f *FS) kept(k readKey) (kept, bool) {
+	if f.cache == nil {
+		return kept{}, false
+	}
+	v, ok := f.cache.Get(k)
+	if ok && v.file != nil && time.Now().After(v.until) {
+		return kept{}, false
+	}
+	return v, ok
+}
+
+func cacheKeys(keys []*pb.CacheKey) []leasecache.Key {
+	out := make([]leasecache.Key, len(keys))
+	for i, k := range keys {
+		out[i] = leasecache.Key{Kind: uint8(k.GetKind()), Inode: k.GetInode(), Name: k.GetName()} //nolint:gosec // a small number; one that is not matches nothing
+	}
+	return out
+}
+
+// keptStat is stat through the cache.
+func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (*pb.Attr, error) {
+	if v, ok := f.kept(k); ok {
+		if v.missing != nil {
+			e := *v.missing
+			e.Op, e.Path = op, path
+			return nil, &e
+		}
+		return v.attr, nil
+	}
+	req := &pb.StatRequest{Caller: f.caller, Path: k.path, Inode: k.inode, Follow: k.kind == readStat, Cache: f.cache != nil}
+	resp := new(pb.StatResponse)
+	ticket := f.beginRead()
+	if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
+		return nil, err
+	}
+	if d := resp.GetMissing(); d != nil {
+		e := wire.FromDetail(d)
+		f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
+		c := *e
+		c.Op, c.Path = op, path
+		return nil, &c
+	}
+	f.keep(ticket, k, kept{attr: resp.GetAttr()}, resp.GetKeys())
+	return resp.GetAttr(), nil
+}
+
+// keptFile is getFile of a path through the cache. Only whole answers are kept:
+// a reader of a long block list asks for the rest.
+func (f *FS) keptFile(ctx context.Context, op, path string) (*pb.GetFileResponse, time.Time, error) {
+	k := readKey{kind: readFile, path: path}
+	if v, ok := f.kept(k); ok {
+		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), nil
+	}
+	ticket := f.beginRead()
+	resp, at, err := f.getFile(ctx, op, path, &pb.GetFileRequest{Path: path, Cache: f.cache != nil})
+	if err == nil && !resp.GetMoreBlocks() {
+		f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
+	}
+	return resp, at, err
+}
+
+// applyOwn is called before a change of our own returns: what we have kept of
+// what it changed is gone then.
+func (f *FS) applyOwn(ctx context.Context, trailer metadata.MD, lost bool) {
+	if f.cache == nil {
+		return
+	}
+	if lost {
+		f.cache.Drop() // an answer was lost, and with it what it said of revocations
+		return
+	}
+	var seq uint64
+	for _, s := range trailer.Get(revokedTrailer) {
+		if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+			seq = max(seq, n)
+		}
+	}
+	_ = f.cache.WaitApplied(ctx, seq) // the end of the context drops everything
+}
+
+// cacheLoop renews the term of the read cache while a stream is up.
+func (f *FS) cacheLoop(l *line, term time.Duration) {
+	period := max(term/3, 5*time.Millisecond)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-l.gone:
+			return
+		case <-t.C:
+		}
+		seq := l.beginTerm(f.cache.Now())
+		if l.sendQuiet(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheRenew{CacheRenew: &pb.CacheRenew{Seq: seq}}}) != nil {
+			return
+		}
+		select {
+		case <-l.gone:
+			return
+		case granted := <-l.terms:
+			if granted {
+				t.Reset(period)
+			} else {
+				t.Reset(min(period, 100*time.Millisecond)) // a revocation is under way
+			}
+		}
+	}
+}
+
+// beginTerm notes when a renewal of the cache's term was sent.
+func (l *line) beginTerm(now leasecache.Reading) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.termSeq++
+	l.termSent = now
+	return l.termSeq
+}
+
+// sendQuiet sends a message on the stream, one sender at a time.
+func (l *line) sendQuiet(m *pb.SessionRequest) error {
+	l.sendMu.Lock()
+	defer l.sendMu.Unlock()
+	return l.stream.Send(m)
+}
+
+// cacheMessage takes in what the namenode says about the cache; false if the
+// message is about something else.
+func (f *FS) cacheMessage(l *line, m *pb.SessionResponse) bool {
+	switch {
+	case f.cache == nil:
+		return false
+	case m.GetCacheTerm() != nil:
+		t := m.GetCacheTerm()
+		l.mu.Lock()
+		sent, current := l.termSent, t.GetSeq() == l.termSeq
+		l.mu.Unlock()
+		if current {
+			f.cache.Extend(sent, ms(t.GetTermMs()))
+			select {
+			case l.terms <- t.GetTermMs() > 0:
+			default:
+			}
+		}
+	case m.GetCacheRevocation() != nil:
+		r := m.GetCacheRevocation()
+		f.cache.Revoke(r.GetSeq(), cacheKeys(r.GetKeys()), r.GetAll())
+		// Sending can wait for a slow network; the stream is read on meanwhile.
+		if l.mustAck(r.GetSeq()) && !f.goRun(l.sendAcks) {
+			l.cancel() // the client is closed
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// mustAck notes that revocations up to seq are to be acknowledged; true if
+// nobody is doing so yet.
+func (l *line) mustAck(seq uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ackSeq = max(l.ackSeq, seq)
+	if l.acking {
+		return false
+	}
+	l.acking = true
+	return true
+}
+
+// sendAcks acknowledges until all that came is: one message for many.
+func (l *line) sendAcks() {
+	for sent := uint64(0); ; {
+		l.mu.Lock()
+		if l.ackSeq == sent {
+			l.acking = false
+			l.mu.Unlock()
+			return
+		}
+		sent = l.ackSeq
+		l.mu.Unlock()
+		if l.sendQuiet(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: &pb.CacheAck{Seq: sent}}}) != nil {
+			return // the stream is broken: whoever reads it finds out
+		}
+	}
+}

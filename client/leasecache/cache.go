@@ -1,0 +1,314 @@
+package leasecache
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasefs/leasefs/clock"
+)
+
+// Key is something that can change and that an answer depends on. What the kinds
+// are is said by the wire contract.
+type Key struct {
+	Kind  uint8
+	Inode uint64
+	Name  string // a name in the directory Inode; else empty
+}
+
+// The defaults of Config, and what an entry counts for beyond its value.
+const (
+	DefaultMaxEntries = 10_000
+	DefaultMaxBytes   = 64 << 20
+
+	entryBytes = 128 // the entry itself and its place in the map
+	depBytes   = 40  // each key it depends on
+)
+
+// remembered is how many revoked keys are remembered for replies under way.
+const remembered = 8192
+
+// Config is what a Cache is made of. Clock is required.
+type Config[K comparable, V any] struct {
+	Clock clock.Clock
+	// MaxEntries and MaxBytes limit what is kept. Zero means the default, less
+	// than zero that nothing is kept.
+	MaxEntries int
+	MaxBytes   int64
+	// Size returns what a request and its answer take, in bytes, the same each
+	// time. It must not call the Cache. 128 bytes an entry and 40 a dependency
+	// are added. Nil means that only these count.
+	Size func(K, V) int64
+}
+
+// Reading is what both of a holder's clocks said at one moment.
+type Reading struct {
+	boot time.Duration
+	wall int64 // Unix nanoseconds
+}
+
+// since is the longer of what the two clocks ran.
+func (r Reading) since(earlier Reading) time.Duration {
+	return max(r.boot-earlier.boot, time.Duration(r.wall-earlier.wall))
+}
+
+// Ticket is a moment before a read was sent. The zero Ticket stores nothing.
+type Ticket struct{ life, count uint64 }
+
+// Cache holds answers of type V to requests of type K. See the package comment.
+type Cache[K comparable, V any] struct {
+	cfg Config[K, V]
+
+	mu        sync.RWMutex
+	entries   map[K]*entry[K, V]
+	deps      map[Key]*dependents[K, V]
+	ring      entry[K, V] // the list's root: next is the latest, prev the oldest
+	bytes     int64
+	connected bool
+	closed    bool
+	since     Reading       // the connection's beginning
+	sent      Reading       // of the renewal that the term comes from
+	term      time.Duration // zero: none
+	life      uint64        // raised when all is dropped; never zero
+	revoked   history
+	applied   uint64        // revocations up to it
+	news      chan struct{} // closed when applied, connected or closed changes; nil: nobody waits
+
+	hits, misses, expired atomic.Uint64
+	n                     Stats // of the rest; by mu
+}
+
+// Stats are figures of a Cache. All but the first two only grow.
+type Stats struct {
+	Entries int
+	Bytes   int64
+
+	Hits        uint64
+	Misses      uint64 // all of them
+	Expired     uint64 // of the misses: it is there, but no term runs
+	Stored      uint64
+	Overtaken   uint64 // not stored: revoked, or all dropped, since the read began
+	Evictions   uint64 // to make room
+	Revocations uint64 // messages
+	Drops       uint64 // entries dropped, but for evictions
+	DropAlls    uint64
+}
+
+// New returns an empty cache, not connected.
+func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
+	if cfg.Clock == nil {
+		panic("leasecache: no clock")
+	}
+	if cfg.MaxEntries == 0 {
+		cfg.MaxEntries = DefaultMaxEntries
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	c := &Cache[K, V]{cfg: cfg, life: 1, entries: make(map[K]*entry[K, V]), deps: make(map[Key]*dependents[K, V])}
+	c.ring.next, c.ring.prev = &c.ring, &c.ring
+	c.revoked.init()
+	return c
+}
+
+// Now reads the clocks: to be called before a renewal is sent.
+func (c *Cache[K, V]) Now() Reading {
+	return Reading{boot: c.cfg.Clock.Boot(), wall: c.cfg.Clock.Wall().UnixNano()}
+}
+
+// running tells whether a term runs. The lock is held.
+func (c *Cache[K, V]) running() bool {
+	return c.term > 0 && c.Now().since(c.sent) < c.term
+}
+
+// Connected begins a new stream with an empty cache and no term. It is called
+// when the namenode's first message has come on the stream, and before anything
+// else that came on it is taken in, with the number in that message: revocations
+// up to base are not for this stream. After Close it does nothing.
+func (c *Cache[K, V]) Connected(base uint64) {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.dropAll()
+	c.connected, c.since, c.term, c.applied = true, now, 0, base
+	c.tell()
+}
+
+// Disconnected takes in that the stream has ended: all is dropped, and nothing
+// is added before the next Connected. It must be called before another stream is
+// asked for.
+func (c *Cache[K, V]) Disconnected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropAll()
+	c.connected = false
+	c.tell()
+}
+
+// Extend takes in the answer to a renewal: what the namenode said may be counted
+// from before it was sent. Zero, or a renewal that was sent before the stream
+// began, changes nothing.
+func (c *Cache[K, V]) Extend(sent Reading, term time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if term <= 0 || !c.connected || sent.boot < c.since.boot || c.term > 0 && sent.boot+term < c.sent.boot+c.term {
+		return
+	}
+	c.sent, c.term = sent, term
+}
+
+// Begin is called before a read is sent whose answer may be stored.
+func (c *Cache[K, V]) Begin() Ticket {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.connected {
+		return Ticket{}
+	}
+	return Ticket{c.life, c.revoked.count}
+}
+
+// Get returns the answer to a request, if it is there and the term runs.
+func (c *Cache[K, V]) Get(k K) (V, bool) {
+	c.mu.RLock()
+	e := c.entries[k]
+	if e == nil {
+		c.mu.RUnlock()
+		c.misses.Add(1)
+		var none V
+		return none, false
+	}
+	if !c.running() {
+		c.mu.RUnlock()
+		c.misses.Add(1)
+		c.expired.Add(1)
+		var none V
+		return none, false
+	}
+	v := e.v
+	if !e.used.Load() {
+		e.used.Store(true)
+	}
+	c.mu.RUnlock()
+	c.hits.Add(1)
+	return v, true
+}
+
+// Put stores the answer to a request that was sent after the ticket was taken,
+// granted with the keys that it depends on. It returns false, and stores
+// nothing, if one of them was revoked or all was dropped since, if it depends on
+// nothing (it could not be revoked), or if it is too large. The keys are copied.
+func (c *Cache[K, V]) Put(ticket Ticket, k K, v V, deps []Key) bool {
+	if ticket.life == 0 || len(deps) == 0 {
+		return false
+	}
+	size := entryBytes + depBytes*int64(len(deps))
+	if c.cfg.Size != nil {
+		size += c.cfg.Size(k, v)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ticket.life != c.life || c.revoked.since(ticket.count, deps) {
+		c.n.Overtaken++
+		return false
+	}
+	if old := c.entries[k]; old != nil {
+		c.remove(old)
+	}
+	if size > c.cfg.MaxBytes || c.cfg.MaxEntries <= 0 {
+		return false
+	}
+	for len(c.entries) >= c.cfg.MaxEntries || c.bytes+size > c.cfg.MaxBytes {
+		c.evict()
+	}
+	c.insert(k, v, size, deps)
+	c.n.Stored++
+	return true
+}
+
+// Revoke applies a revocation: what depends on the keys is dropped, or all. When
+// it has returned the caller acknowledges seq.
+func (c *Cache[K, V]) Revoke(seq uint64, keys []Key, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n.Revocations++
+	if all {
+		c.dropAll()
+	}
+	for _, k := range keys {
+		c.revoked.add(k)
+		if d := c.deps[k]; d != nil {
+			for len(d.list) > 0 {
+				c.n.Drops++
+				c.remove(d.list[len(d.list)-1].e)
+			}
+		}
+	}
+	c.applied = max(c.applied, seq)
+	c.tell()
+}
+
+// Drop drops everything, and what is under way is not stored: after a change of
+// one's own of which it is not known whether it was made.
+func (c *Cache[K, V]) Drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropAll()
+}
+
+// WaitApplied returns when the revocations up to seq have been applied, or there
+// is no stream, and so nothing left to apply them to. To be called before a
+// change of one's own returns, with the number in its answer; 0 is none. The
+// error is the context's; then everything was dropped, so that its caller may
+// return in any case.
+func (c *Cache[K, V]) WaitApplied(ctx context.Context, seq uint64) error {
+	for seq > 0 {
+		c.mu.Lock()
+		if c.applied >= seq || !c.connected {
+			c.mu.Unlock()
+			return nil
+		}
+		if c.news == nil {
+			c.news = make(chan struct{})
+		}
+		news := c.news
+		c.mu.Unlock()
+		select {
+		case <-news:
+		case <-ctx.Done():
+			c.Drop()
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// tell wakes who waits. The lock is held.
+func (c *Cache[K, V]) tell() {
+	if c.news != nil {
+		close(c.news)
+		c.news = nil
+	}
+}
+
+// Close drops everything, for good. Nothing waits any more.
+func (c *Cache[K, V]) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropAll()
+	c.connected, c.closed, c.term = false, true, 0
+	c.tell()
+}
+
+// Stats returns the figures.
+func (c *Cache[K, V]) Stats() Stats {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	st := c.n
+	st.Entries, st.Bytes = len(c.entries), c.bytes
+	st.Hits, st.Misses, st.Expired = c.hits.Load(), c.misses.Load(), c.expired.Load()
+	return st
+}

@@ -1,0 +1,107 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// Lock is a path that this client holds as a lock: a file that it has open for
+// write, and writes nothing to. While it is good, no other client has it; but
+// a process can be stopped at any time and go on after its lock has become
+// another's. What must not be touched by such a one checks Token: it refuses a
+// smaller one than it has seen (M. Kleppmann, How to do distributed locking).
+//
+// It is safe for concurrent use.
+type Lock struct {
+	w        *Writer
+	f        *FS
+	jeopardy chan struct{}
+	grace    time.Duration
+	once     sync.Once
+	done     chan struct{}
+}
+
+// LockOptions say how a lock is taken.
+type LockOptions struct {
+	// Wait is how long to wait for others; waiters are served in the order in
+	// which they came. 0: not at all.
+	Wait time.Duration
+	// Grace is how long before the lock can be another's Jeopardy is told; 0: a
+	// quarter of the session's soft limit (Config.TTL), at most ten seconds.
+	Grace time.Duration
+}
+
+// Lock takes a path as a lock. The file is made if it is missing, with missing
+// directories, and stays afterwards; one that is there keeps its bytes. The
+// lock is kept until Unlock, for as long as renewals come through; how long it
+// survives without is Config.TTL of the FS, or the namenode's soft limit. Held,
+// with the holder, if another has it longer than Wait.
+func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error) {
+	w, err := f.Append(ctx, path, WithCreate(), WithParents(), WithWait(o.Wait))
+	if err != nil {
+		var e *fserror.Error
+		if errors.As(err, &e) && e.Op == "append" {
+			e.Op = "lock"
+		}
+		return nil, err
+	}
+	l := &Lock{w: w, f: f, jeopardy: make(chan struct{}), done: make(chan struct{}), grace: o.Grace}
+	if l.grace <= 0 {
+		l.grace = min(time.Duration(f.soft.Load())/4, 10*time.Second)
+	}
+	if !f.goRun(l.watch) {
+		_ = w.Abort() // the client is closed, which is what counts
+		return nil, fserror.New(fserror.Closed, "lock", path, "the client is closed")
+	}
+	return l, nil
+}
+
+// Token grows with each holder of the path: the fencing token.
+func (l *Lock) Token() uint64 { return l.w.Token() }
+
+// Context ends when the lock is lost, with the cause, or by Unlock.
+func (l *Lock) Context() context.Context { return l.w.Context() }
+
+// Jeopardy is closed when renewals do not come through and the lock can be
+// another's in LockOptions.Grace: end now what it protects.
+func (l *Lock) Jeopardy() <-chan struct{} { return l.jeopardy }
+
+// Remaining is for how long the lock is certainly not another's, by the clock
+// of this machine that ran further; below 0 once it can be.
+func (l *Lock) Remaining() time.Duration {
+	soft := time.Duration(l.f.soft.Load())
+	return soft - min(soft/20, time.Second) - l.w.lease.age(l.f.read())
+}
+
+// watch tells of jeopardy. It looks often rather than sleep until the time,
+// since a timer stands still while the machine is suspended.
+func (l *Lock) watch() {
+	tick := time.NewTicker(min(max(l.grace/20, 5*time.Millisecond), time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.done:
+			return
+		case <-l.w.Context().Done():
+			close(l.jeopardy)
+			return
+		case <-l.f.ctx.Done():
+			return
+		case <-tick.C:
+			if l.Remaining() <= l.grace {
+				close(l.jeopardy)
+				return
+			}
+		}
+	}
+}
+
+// Unlock gives the lock up. LeaseLost if it was lost before.
+func (l *Lock) Unlock(ctx context.Context) error {
+	l.once.Do(func() { close(l.done) })
+	return l.w.CloseContext(ctx)
+}

@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// EventType is what an Event tells of.
+type EventType int
+
+// The types of events.
+const (
+	EventCreate EventType = iota + 1 // it was made
+	EventClose                       // its writing ended, by its writer or by recovery
+	EventDelete                      // it, and all below it, was deleted or replaced
+	EventRename                      // it, and all below it, moved to NewPath
+	EventLength                      // the file's length changed
+	EventAttr                        // owner, group, mode or mtime were set
+	EventLease                       // Holder has it open for write now, or it was attached or detached
+)
+
+var eventNames = [...]string{
+	EventCreate: "create", EventClose: "close", EventDelete: "delete", EventRename: "rename",
+	EventLength: "length", EventAttr: "attr", EventLease: "lease",
+}
+
+// String is the type in one lower-case word.
+func (t EventType) String() string {
+	if t < EventCreate || t > EventLease {
+		return "unknown"
+	}
+	return eventNames[t]
+}
+
+// Event is one durable change of a name.
+type Event struct {
+	TxID    uint64 // of the change; several events may have the same
+	Type    EventType
+	Path    string
+	NewPath string // of EventRename
+	Inode   uint64
+	Time    time.Time // by the namenode's clock, to the millisecond
+	Length  int64     // of a file, in bytes
+	IsDir   bool
+	Holder  string // of EventLease: the client name of who has it open
+}
+
+// WatchOptions choose what a Watch tells.
+type WatchOptions struct {
+	// Recursive: also of everything below the path; else of it and of the
+	// entries directly in it.
+	Recursive bool
+	// From is the transaction id of the first change to tell of; 0: from now on.
+	From uint64
+	// Inode instead of a path: that file, wherever it is moved.
+	Inode uint64
+}
+
+// Watcher tells what happens to a path: durable changes only, in order, none
+// left out and none twice, over reconnections and failovers too. It is not safe
+// for concurrent use.
+type Watcher struct {
+	f       *FS
+	path    string
+	o       WatchOptions
+	ctx     context.Context //nolint:containedctx // that of Watch, which governs the Watcher
+	cancel  context.CancelFunc
+	stream  grpc.ServerStreamingClient[pb.WatchResponse]
+	end     context.CancelFunc // of the stream
+	ep      *endpoint
+	upTo    uint64
+	started bool
+	fails   int
+}
+
+// Watch begins to watch a path; it need not exist, but its directory must. It
+// returns when the watch has begun: whatever changes after that is told. The
+// context governs the Watcher, until Close. TooOld if From is not kept any more:
+// look at the files anew, and watch from now.
+func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watcher, error) {
+	if o.Inode == 0 {
+		var err error
+		if path, err = clean("watch", path); err != nil {
+			return nil, err
+		}
+	}
+	w := &Watcher{f: f, path: path, o: o}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	deadline := time.Now().Add(f.cfg.Timeout)
+	for {
+		_, err := w.receive()
+		if err == nil {
+			return w, nil
+		}
+		if err = w.again(err, deadline); err != nil {
+			w.Close()
+			return nil, err
+		}
+	}
+}
+
+// TxID is up to which transaction everything was told: watch from the next one
+// to go on with another Watcher.
+func (w *Watcher) TxID() uint64 { return w.upTo }
+
+// Next waits for changes and returns those of one or more transactions, none of
+// them in part. It returns without any from time to time: TxID has moved then.
+// It reconnects for as long as it takes. TooOld: the watcher, or the network,
+// was too slow, and changes are not kept any more; the Watcher is over.
+func (w *Watcher) Next() ([]Event, error) {
+	for {
+		events, err := w.receive()
+		if err == nil {
+			return events, nil
+		}
+		if err = w.again(err, time.Time{}); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Close ends the Watcher.
+func (w *Watcher) Close() { w.cancel() }
+
+// receive takes the next answer, of a new stream if there is none.
+func (w *Watcher) receive() ([]Event, error) {
+	if w.stream == nil {
+		if err := w.f.closedErr(); err != nil {
+			return nil, err
+		}
+		ctx, end := context.WithCancel(w.ctx)
+		stop := context.AfterFunc(w.f.ctx, end)
+		context.AfterFunc(ctx, func() { stop() })
+		w.end = end
+		w.ep = w.f.eps.current.Load()
+		req := &pb.WatchRequest{Caller: w.f.caller, Path: w.path, Recursive: w.o.Recursive, FromTxid: w.o.From, Inode: w.o.Inode}
+		if w.started {
+			req.FromTxid = w.upTo + 1
+		}
+		stream, err := pb.NewNamenodeClient(w.ep.conn()).Watch(ctx, req)
+		if err != nil {
+			w.end()
+			return nil, err
+		}
+		w.stream = stream
+	}
+	m, err := w.stream.Recv()
+	if err != nil {
+		w.end()
+		w.stream = nil
+		return nil, err
+	}
+	w.fails = 0
+	w.started = true
+	w.upTo = max(w.upTo, m.GetTxid())
+	events := make([]Event, len(m.GetEvents()))
+	for i, e := range m.GetEvents() {
+		events[i] = Event{
+			TxID: e.GetTxid(), Type: EventType(e.GetType()), Path: e.GetPath(), NewPath: e.GetNewPath(), Inode: e.GetInode(),
+			Time: time.UnixMilli(e.GetTimeUnixMs()), Length: e.GetLength(), IsDir: e.GetDirectory(), Holder: e.GetHolder(),
+		}
+	}
+	return events, nil
+}
+
+// again pauses before another try, or returns the error that ends the watch.
+func (w *Watcher) again(err error, deadline time.Time) error {
+	if w.ctx.Err() != nil {
+		return contextError(w.ctx, "watch", w.path, false)
+	}
+	if w.f.ctx.Err() != nil {
+		return fserror.With(w.f.closedErr(), "watch", w.path)
+	}
+	e, answered := answerOf(err)
+	if answered {
+		switch e.Kind {
+		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled:
+		default:
+			return fserror.With(e, "watch", w.path)
+		}
+	}
+	w.f.eps.moveOn(w.ep, e.Active)
+	delay := max(backoffFor(w.fails), min(e.RetryAfter, maxBackoff))
+	w.fails++
+	if !deadline.IsZero() && time.Now().Add(delay).After(deadline) {
+		return fserror.New(fserror.Unavailable, "watch", w.path, "no active namenode answered within %s; last: %s", w.f.cfg.Timeout, plain(e))
+	}
+	w.f.stats.retries.Add(1)
+	sleep(w.ctx, w.f.ctx, delay)
+	return nil
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// grantedCommands are those for leases that are granted by hand.
+func (p *program) grantedCommands() []*cli.Command {
+	return []*cli.Command{
+		{
+			Name:        "grant",
+			Usage:       "get a lease with a time to live of its own",
+			UsageText:   "leasefs lease grant --ttl D [--id ID]\n\nExample:\n  leasefs lease grant --ttl 30s",
+			Description: "Prints the id of a new lease. Unless it is kept alive (lease keep-alive) it ends after its time to\nlive, and the files that are attached to it (create --lease, lease attach) are deleted.",
+			Flags: []cli.Flag{
+				&cli.DurationFlag{Name: "ttl", Usage: "it lives so `LONG` without a keep-alive; raised to the namenode's minimum"},
+				&cli.StringFlag{Name: "id", Usage: "its `ID`, hexadecimal", DefaultText: "one that is free"},
+			},
+			Action: p.connected(operands{}, grantLease, func(e *env) error {
+				if e.flags.Duration("ttl") <= 0 {
+					return usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
+				}
+				_, err := e.leaseID(e.flags.String("id"))
+				return err
+			}),
+		},
+		{
+			Name:        "keep-alive",
+			Usage:       "keep leases alive",
+			UsageText:   "leasefs lease keep-alive [--once] ID...\n\nExample:\n  leasefs lease keep-alive 2f1c6d0a",
+			Description: "Keeps the leases alive until it is interrupted (that is success), or one of them ends (exit code 7).",
+			Flags:       []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "only now"}},
+			Action:      p.connected(operands{min: 1, max: -1, names: "one ID or more", local: true}, keepAlive, leaseIDs),
+		},
+		{
+			Name:        "ttl",
+			Usage:       "show how long a lease lives",
+			UsageText:   "leasefs lease ttl ID [--keys]\n\nExample:\n  leasefs lease ttl 2f1c6d0a --keys",
+			Description: "Prints the time that remains of its time to live; with --keys the files attached too.",
+			Flags:       []cli.Flag{&cli.BoolFlag{Name: "keys", Usage: "list the files that are attached to it"}},
+			Action:      p.connected(operands{min: 1, max: 1, names: "an ID", local: true}, leaseTTL, leaseIDs),
+		},
+		{
+			Name:        "revoke",
+			Usage:       "end a lease and delete its files",
+			UsageText:   "leasefs lease revoke ID\n\nExample:\n  leasefs lease revoke 2f1c6d0a",
+			Description: "Ends a granted lease at once; the files that are attached to it are deleted.",
+			Action:      p.connected(operands{min: 1, max: 1, names: "an ID", local: true}, revokeLease, leaseIDs),
+		},
+		{
+			Name:        "attach",
+			Usage:       "have a file deleted when a lease ends",
+			UsageText:   "leasefs lease attach ID PATH\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
+			Description: "Attaches a file to a granted lease, away from another one if need be.",
+			Action:      p.connected(operands{min: 2, max: 2, names: "ID and PATH", local: true}, attachLease, leaseIDs),
+		},
+		{
+			Name:        "detach",
+			Usage:       "keep a file when its lease ends",
+			UsageText:   "leasefs lease detach PATH\n\nExample:\n  leasefs lease detach /run/worker-7",
+			Description: "Takes a file from the lease that it is attached to. One that is attached to none is no error.",
+			Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+				return e.fail(e.fs.Detach(e.ctx, e.args[0]), e.args[0])
+			}),
+		},
+	}
+}
+
+// leaseID reads an id from the command line; "" is 0.
+func (e *env) leaseID(s string) (client.LeaseID, error) {
+	if s == "" {
+		return 0, nil
+	}
+	id, err := client.ParseLeaseID(s)
+	if err != nil {
+		var f *fserror.Error
+		if errors.As(err, &f) {
+			return 0, usagef(e.op, "%s", f.Message)
+		}
+	}
+	return id, err
+}
+
+// leaseIDs checks the operands before anything is connected; only the first is
+// an id where a path follows.
+func leaseIDs(e *env) error {
+	ids := e.args
+	if e.flags.Command.Name == "attach" {
+		ids = ids[:1]
+	}
+	for _, s := range ids {
+		if s == "" {
+			return usagef(e.op, "an ID is empty")
+		}
+		if _, err := e.leaseID(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func grantLease(e *env) error {
+	id, err := e.leaseID(e.flags.String("id"))
+	if err != nil {
+		return err
+	}
+	asked := e.flags.Duration("ttl")
+	g, err := e.fs.Grant(e.ctx, asked, id)
+	if err != nil {
+		return e.fail(err, "")
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"lease": g.ID.String(), "ttl_ms": g.TTL.Milliseconds()})
+	}
+	e.printf("%s\n", g.ID)
+	if g.TTL > asked && !e.quiet() {
+		e.note("the time to live was raised to %s, the namenode's minimum", g.TTL)
+	}
+	return nil
+}
+
+func keepAlive(e *env) error {
+	kept := make([]*client.KeptLease, 0, len(e.args))
+	for _, s := range e.args {
+		id, err := e.leaseID(s)
+		if err != nil {
+			return err
+		}
+		k, err := e.fs.KeepAlive(context.WithoutCancel(e.ctx), id)
+		if err != nil {
+			return e.fail(err, "")
+		}
+		kept = append(kept, k)
+	}
+	if e.flags.Bool("once") {
+		return nil
+	}
+	ended := make(chan error, len(kept))
+	for _, k := range kept {
+		context.AfterFunc(k.Context(), func() { ended <- context.Cause(k.Context()) })
+	}
+	select {
+	case <-e.ctx.Done():
+		return nil
+	case err := <-ended:
+		return e.fail(err, "")
+	}
+}
+
+func leaseTTL(e *env) error {
+	id, err := e.leaseID(e.args[0])
+	if err != nil {
+		return err
+	}
+	t, err := e.fs.LeaseTimeToLive(e.ctx, id, e.flags.Bool("keys"))
+	if err != nil {
+		return e.fail(err, "")
+	}
+	if e.json {
+		j := map[string]any{"lease": id.String(), "ttl_ms": t.TTL.Milliseconds(), "remaining_ms": t.Remaining.Milliseconds(), "file_count": t.FileCount}
+		if e.flags.Bool("keys") {
+			j["attached"] = append([]string{}, t.Files...)
+		}
+		return e.printJSON(j)
+	}
+	e.printf("%s of %s\n", t.Remaining.Round(time.Millisecond), t.TTL)
+	for _, path := range t.Files {
+		e.printf("%s\n", e.name(path))
+	}
+	if n := uint64(len(t.Files)); e.flags.Bool("keys") && n < t.FileCount {
+		e.printf("and %d more\n", t.FileCount-n)
+	}
+	return nil
+}
+
+func revokeLease(e *env) error {
+	id, err := e.leaseID(e.args[0])
+	if err != nil {
+		return err
+	}
+	left, err := e.fs.Revoke(e.ctx, id)
+	if err != nil {
+		return e.fail(err, "")
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"lease": id.String(), "remaining_files": left})
+	}
+	if left > 0 && !e.quiet() {
+		e.note("%s are being deleted", plural(left, "more file", "more files"))
+	}
+	return nil
+}
+
+func attachLease(e *env) error {
+	id, err := e.leaseID(e.args[0])
+	if err != nil {
+		return err
+	}
+	path, err := e.path(e.args[1])
+	if err != nil {
+		return err
+	}
+	return e.fail(e.fs.Attach(e.ctx, id, path), path)
+}

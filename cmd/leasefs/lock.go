@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func (p *program) lockCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "lock",
+		Usage:     "run a command while holding a path as a lock",
+		UsageText: "leasefs lock [--ttl D] [--wait D] PATH -- COMMAND...\n\nExample:\n  leasefs lock --ttl 15s --wait 1h /locks/nightly -- sh -c 'backup --fence $LEASEFS_TOKEN'",
+		Description: "Opens PATH for write (it is made if missing, and stays) and runs COMMAND for as long as nobody\n" +
+			"else can have it. LEASEFS_TOKEN in its environment is the fencing token: it grows with each\n" +
+			"holder, and what COMMAND changes elsewhere should refuse a smaller one than it has seen.\n" +
+			"When renewals do not come through, COMMAND gets SIGTERM, and SIGKILL before the lock can be\n" +
+			"another's. A supervisor that is itself stopped cannot do that: then the token protects.\n" +
+			"The exit code is COMMAND's (128 + N if signal N ended it); of a failure of the lock itself it\n" +
+			"is 100 + the usual code, such as 105 (held by another) and 107 (lost).",
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "ttl", Usage: "the lock is free so `LONG` after this machine is dead", DefaultText: "the namenode's soft limit"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for the lock; waiters are served in order"},
+		},
+		Action: func(c *cli.Context) error {
+			err := p.action(operands{min: 2, max: -1, names: "PATH -- COMMAND", local: true}, lock)(c)
+			var code commandExit
+			if err == nil || errors.As(err, &code) {
+				return err
+			}
+			return lockFailure{err}
+		},
+	}
+}
+
+// commandExit is the exit code of a command that lock ran.
+type commandExit int
+
+func (c commandExit) Error() string {
+	return fmt.Sprintf("the command ended with exit code %d", int(c))
+}
+
+// lockFailure is a failure of lock itself: its exit code is 100 more.
+type lockFailure struct{ err error }
+
+func (l lockFailure) Error() string { return l.err.Error() }
+func (l lockFailure) Unwrap() error { return l.err }
+
+const lockFailureBase = 100
+
+func lock(e *env) error {
+	path, err := e.path(e.args[0])
+	if err != nil {
+		return err
+	}
+	if e.flags.Duration("ttl") < 0 || e.flags.Duration("wait") < 0 {
+		return usagef(e.op, "--ttl and --wait are not below zero")
+	}
+	command, err := exec.LookPath(e.args[1])
+	if err != nil {
+		return fserror.New(fserror.NotFound, e.op, path, "the command cannot be run: %v", err)
+	}
+	if err := e.connect(func(cfg *client.Config) { cfg.TTL = e.flags.Duration("ttl") }); err != nil {
+		return err
+	}
+	l, err := e.fs.Lock(e.ctx, path, client.LockOptions{Wait: e.flags.Duration("wait")})
+	if err != nil {
+		return errors.Join(e.fail(err, path), e.fs.Close())
+	}
+	err = e.runLocked(l, path, command)
+	uerr := l.Unlock(e.ctx)
+	if e.ctx.Err() != nil { // interrupted: the file is closed all the same
+		uerr = nil
+	}
+	cerr := e.fs.Close()
+	var code commandExit
+	if err == nil || errors.As(err, &code) {
+		// A command that ran without the lock is no success, whatever it says.
+		if uerr != nil {
+			return e.fail(uerr, path)
+		}
+		if cerr != nil {
+			return e.fail(cerr, path)
+		}
+	}
+	return err
+}
+
+// runLocked runs the command and ends it before the lock can be another's.
+func (e *env) runLocked(l *client.Lock, path, command string) error {
+	// The kernel kills the command when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command(command, e.args[2:]...) //nolint:gosec // running it is what was asked for
+	cmd.Args[0] = e.args[1]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.stdin, e.stdout, e.stderr
+	cmd.Env = append(os.Environ(), "LEASEFS_TOKEN="+strconv.FormatUint(l.Token(), 10))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if isTerminal(e.stdin) {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(e.stdin.Fd())
+		defer e.retakeTerminal()
+	}
+	if err := cmd.Start(); err != nil {
+		return fserror.New(fserror.Internal, e.op, path, "the command cannot be run: %v", err)
+	}
+	group := -cmd.Process.Pid
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	kill := func(s syscall.Signal) {
+		_ = unix.Kill(group, s) // it may have ended by itself
+	}
+	stopped := e.ctx.Done()
+	jeopardy, lost := l.Jeopardy(), l.Context().Done()
+	var deadline <-chan time.Time
+	var why error
+	for {
+		select {
+		case err := <-ended:
+			kill(syscall.SIGKILL) // what it left running must not go on without the lock
+			if why != nil {
+				return why
+			}
+			return exitOf(err)
+		case <-stopped:
+			stopped = nil
+			kill(signalOf(e))
+		case <-jeopardy:
+			jeopardy = nil
+			why = fserror.New(fserror.LeaseLost, e.op, path, "the lock was not renewed in time; the command was ended before another could have it")
+			kill(syscall.SIGTERM)
+			deadline = time.After(killIn(l))
+		case <-deadline:
+			if in := killIn(l); in > 0 {
+				deadline = time.After(in)
+				continue
+			}
+			deadline = nil
+			kill(syscall.SIGKILL)
+		case <-lost:
+			lost, jeopardy, deadline = nil, nil, nil
+			kill(syscall.SIGKILL) // it is another's already
+			var cause *fserror.Error
+			why = fserror.New(fserror.LeaseLost, e.op, path, "the lock was lost")
+			if errors.As(context.Cause(l.Context()), &cause) {
+				why = e.fail(cause, path)
+			}
+		}
+	}
+}
+
+// killMargin is how long before the lock can be another's the command is killed.
+const killMargin = 100 * time.Millisecond
+
+func killIn(l *client.Lock) time.Duration { return l.Remaining() - killMargin }
+
+// retakeTerminal makes lock's own process group the terminal's again.
+func (e *env) retakeTerminal() {
+	signal.Ignore(syscall.SIGTTOU)
+	// A terminal that is gone needs no owner.
+	_ = unix.IoctlSetPointerInt(int(e.stdin.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
+}
+
+// exitOf makes an exit code of how a command ended.
+func exitOf(err error) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return err
+	}
+	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return commandExit(128 + int(ws.Signal()))
+	}
+	return commandExit(exit.ExitCode())
+}
+
+// signalOf is the signal that ended the command's context.
+func signalOf(e *env) syscall.Signal {
+	var i interrupted
+	if errors.As(context.Cause(e.ctx), &i) {
+		return i.sig
+	}
+	return syscall.SIGTERM
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+func (p *program) watchCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "watch",
+		Usage:     "print what happens to a path",
+		UsageText: "leasefs watch [-r] [--from TXID] PATH\n\nExample:\n  leasefs watch -r --json /incoming",
+		Description: "Prints a line for each durable change of PATH, and of the entries directly in it (-r: of all\n" +
+			"below it): transaction id, type (create, close, delete, rename, length, attr, lease), path, and\n" +
+			"where a rename leads. In order, none left out, over restarts of the namenode too. --from the\n" +
+			"last id seen + 1 goes on where another watch ended; if that is not kept any more, the command\n" +
+			"says so: list again, then watch from now.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "of all that is below PATH too"},
+			&cli.Uint64Flag{Name: "from", Usage: "begin with the change `TXID`", DefaultText: "the next one"},
+		},
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, watch),
+	}
+}
+
+// eventJSON is an event under --json.
+type eventJSON struct {
+	TxID    uint64  `json:"txid"`
+	Type    string  `json:"type"`
+	Path    string  `json:"path"`
+	NewPath *string `json:"new_path"`
+	Inode   uint64  `json:"inode"`
+	Time    string  `json:"time"`
+	Length  int64   `json:"length"`
+	Dir     bool    `json:"directory"`
+	Holder  *string `json:"holder"`
+}
+
+func watch(e *env) error {
+	w, err := e.fs.Watch(e.ctx, e.args[0], client.WatchOptions{Recursive: e.flags.Bool("recursive"), From: e.flags.Uint64("from")})
+	if err != nil {
+		return e.fail(err, e.args[0])
+	}
+	defer w.Close()
+	for {
+		events, err := w.Next()
+		if err != nil {
+			return e.fail(err, e.args[0])
+		}
+		for i := range events {
+			if err := e.printEvent(&events[i]); err != nil {
+				return err
+			}
+		}
+		if err := e.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *env) printEvent(ev *client.Event) error {
+	if e.json {
+		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(timeJSON), Length: ev.Length, Dir: ev.IsDir}
+		if ev.Type == client.EventRename {
+			j.NewPath = &ev.NewPath
+		}
+		if ev.Holder != "" {
+			j.Holder = &ev.Holder
+		}
+		return e.printJSON(j)
+	}
+	e.printf("%d %s %s", ev.TxID, ev.Type, e.name(ev.Path))
+	switch {
+	case ev.Type == client.EventRename:
+		e.printf(" %s", e.name(ev.NewPath))
+	case ev.Type == client.EventLength:
+		e.printf(" %d", ev.Length)
+	case ev.Holder != "":
+		e.printf(" %s", quoteName(ev.Holder))
+	}
+	e.printf("\n")
+	return nil
+}

@@ -1,0 +1,73 @@
+package namenode
+
+import (
+	"context"
+	"time"
+
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// agesRecord is how many ages one record keeps.
+const agesRecord = 1000
+
+// checkpointAges journals how old the leases are that have missed renewals, and
+// that others are renewed again: so restarts and take-overs in a row cannot keep
+// a dead holder alive (etcd calls it a lease checkpoint).
+func (s *Server) checkpointAges(ctx context.Context) error {
+	for ctx.Err() == nil {
+		ages := s.leases.CheckAges(agesRecord)
+		if len(ages) == 0 {
+			return nil
+		}
+		op := &namespace.OpAges{Ages: make([]namespace.Age, len(ages))}
+		for i, a := range ages {
+			op.Ages[i] = namespace.Age{AgeKey: ageKey(a.AgeKey), MS: a.Age.Milliseconds()}
+		}
+		_, err := s.own(ctx, func() (namespace.Op, error) {
+			s.leases.AgesJournalled(ages)
+			return op, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropAges forgets the ages of sessions that a former reign knew and that hold
+// nothing any more.
+func (s *Server) dropAges(ctx context.Context) error {
+	holders := make(map[namespace.SessionID]bool)
+	s.tree.OpenFiles(func(f namespace.OpenFile) bool {
+		holders[f.Holder.Session] = true
+		return true
+	})
+	for {
+		op := new(namespace.OpAges)
+		_, err := s.own(ctx, func() (namespace.Op, error) {
+			s.tree.Ages(func(a namespace.Age) bool {
+				if a.Session != (namespace.SessionID{}) && !holders[a.Session] {
+					op.Ages = append(op.Ages, namespace.Age{AgeKey: a.AgeKey})
+				}
+				return len(op.Ages) < agesRecord
+			})
+			if len(op.Ages) == 0 {
+				return nil, nil
+			}
+			return op, nil
+		})
+		if err != nil || len(op.Ages) == 0 {
+			return err
+		}
+	}
+}
+
+func ageKey(k leasemanager.AgeKey) namespace.AgeKey {
+	return namespace.AgeKey{Session: namespace.SessionID(k.Session), Inode: namespace.InodeID(k.Inode), Lease: namespace.LeaseID(k.Granted)}
+}
+
+// journalledAge is the age of a lease as journalled.
+func (s *Server) journalledAge(k leasemanager.AgeKey) time.Duration {
+	return time.Duration(s.tree.Age(ageKey(k))) * time.Millisecond
+}

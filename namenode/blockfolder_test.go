@@ -1,0 +1,226 @@
+package namenode_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+// withBlock makes a closed file of one block.
+func withBlock(t *testing.T, r *testenv.Raw, path, content string) *pb.Block {
+	t.Helper()
+	w := r.Create(path)
+	b, err := r.PutBlock(w, []byte(content))
+	if err == nil {
+		err = r.Commit(w, 0, b, "")
+	}
+	if err == nil {
+		err = r.Close(w, int64(len(content)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func remove(t *testing.T, r *testenv.Raw, path string) {
+	t.Helper()
+	if _, err := r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, Path: path, Recursive: true}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// backupTo receives a backup as the library does, pausing before the first
+// block if pause is given.
+func backupTo(t *testing.T, r *testenv.Raw, dir string, pause func()) error {
+	t.Helper()
+	st, err := r.Admin.Backup(t.Context(), &pb.BackupRequest{Caller: r.Who})
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := st.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if m.GetName() == "" {
+			continue
+		}
+		if pause != nil && strings.HasSuffix(m.GetName(), ".blk") {
+			pause()
+			pause = nil
+		}
+		name := filepath.Join(dir, m.GetName())
+		if err := os.MkdirAll(filepath.Dir(name), 0o750); err != nil {
+			return err
+		}
+		f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		if _, err := f.Write(m.GetData()); err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+func refused(t *testing.T, cfg namenode.Config, why ...string) {
+	t.Helper()
+	cfg.Listen, cfg.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	s, err := namenode.Start(t.Context(), cfg)
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("it started")
+	}
+	for _, w := range why {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+}
+
+func blockFiles(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".blk") {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// A namenode does not start on a block folder that is not its namespace's:
+// --blocks forgotten, or the disk under it not mounted.
+func TestTheBlockFolderIsRecognised(t *testing.T) {
+	disk := filepath.Join(t.TempDir(), "disk")
+	n := testenv.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
+	withBlock(t, n.Raw(t, "a"), "/f", "content")
+	n.Stop(t)
+
+	forgotten := n.Config()
+	forgotten.BlocksDir = ""
+	refused(t, forgotten, "mount", "--blocks", "restore")
+
+	away := disk + ".away"
+	if err := os.Rename(disk, away); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, n.Config(), disk, "mount")
+	if err := os.Mkdir(disk, 0o750); err != nil { // the mount point
+		t.Fatal(err)
+	}
+	refused(t, n.Config(), disk, "mount")
+	if left, err := os.ReadDir(disk); err != nil || len(left) > 0 {
+		t.Fatalf("the refused starts left %v in the mount point, %v", left, err)
+	}
+	if err := os.Remove(disk); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(away, disk); err != nil {
+		t.Fatal(err)
+	}
+	n = testenv.Start(t, func(c *namenode.Config) { *c = n.Config() })
+	if got, err := n.Client(t).ReadFile(t.Context(), "/f"); err != nil || string(got) != "content" {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
+// A namenode started from a backup on the original's block folder waits for the
+// original to end, leaves its later blocks alone, and never mints its keys.
+func TestABackupOnTheOriginalsBlocks(t *testing.T) {
+	clk, fake := testenv.FakeClock()
+	disk := filepath.Join(t.TempDir(), "disk")
+	n := testenv.Start(t, fake, func(c *namenode.Config) { c.BlocksDir = disk })
+	withBlock(t, n.Raw(t, "a"), "/before", "before")
+	copied := t.TempDir()
+	if err := backupTo(t, n.Raw(t, "b"), copied, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(blockFiles(t, copied)) != 1 {
+		t.Fatal("the backup has not the one block")
+	}
+	onDisk := func(c *namenode.Config) { fake(c); c.Data, c.BlocksDir = copied, disk }
+	cfg := n.Config()
+	cfg.Data = copied
+	refused(t, cfg, disk, "another namenode")
+
+	n.Restart(t) // a later reign
+	later := withBlock(t, n.Raw(t, "a"), "/later", "later")
+	n.Stop(t)
+
+	restored := testenv.Start(t, onDisk)
+	r := restored.Raw(t, "r")
+	mine := withBlock(t, r, "/mine", "mine!")
+	if mine.GetTerm() <= later.GetTerm() {
+		t.Errorf("the backup's namenode mints in term %d, the original was in %d", mine.GetTerm(), later.GetTerm())
+	}
+	clk.Advance(time.Hour)
+	if err := restored.SweepPass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clk.Advance(time.Hour)
+	if _, _, err := restored.CollectGarbage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := blockFiles(t, disk); len(left) != 3 {
+		t.Fatalf("%d blocks are left of 3", len(left))
+	}
+	// Whoever knows better asks for it.
+	res, err := r.Admin.Collect(t.Context(), &pb.CollectRequest{Caller: r.Who})
+	if err != nil || res.GetOrphans() != 1 {
+		t.Fatalf("%v, %v", res, err)
+	}
+}
+
+// The original, started again after a namenode of its backup had the folder,
+// leaves that one's blocks alone, now and after further restarts.
+func TestTheOriginalAfterItsBackup(t *testing.T) {
+	clk, fake := testenv.FakeClock()
+	disk := filepath.Join(t.TempDir(), "disk")
+	n := testenv.Start(t, fake, func(c *namenode.Config) { c.BlocksDir = disk })
+	copied := t.TempDir()
+	if err := backupTo(t, n.Raw(t, "b"), copied, nil); err != nil {
+		t.Fatal(err)
+	}
+	n.Stop(t)
+	other := testenv.Start(t, fake, func(c *namenode.Config) { c.Data, c.BlocksDir = copied, disk })
+	theirs := withBlock(t, other.Raw(t, "o"), "/theirs", "theirs")
+	other.Stop(t)
+	n = testenv.Start(t, func(c *namenode.Config) { *c = n.Config() })
+	for range 2 {
+		if mine := withBlock(t, n.Raw(t, "a"), "/f"+clk.Mono().String(), "mine"); mine.GetTerm() <= theirs.GetTerm() {
+			t.Fatalf("term %d again", mine.GetTerm())
+		}
+		clk.Advance(time.Hour)
+		if err := n.SweepPass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		clk.Advance(time.Hour)
+		if _, _, err := n.CollectGarbage(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.Restart(t)
+	}
+	if left := blockFiles(t, disk); len(left) != 3 {
+		t.Fatalf("%d blocks are left of 3", len(left))
+	}
+}

@@ -1,0 +1,167 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// revokedTrailer tells the caller of a change the number of the revocation that
+// the change sent to itself: it must be taken in before the call returns.
+const revokedTrailer = "leasefs-revoked"
+
+// errCached: sessions have cached what a change is about to change; wait.
+var errCached = errors.New("cached elsewhere")
+
+// recall takes back, for one change, what sessions have cached of it.
+type recall struct {
+	s      *Server
+	by     namespace.SessionID
+	change *cachelease.Change
+}
+
+// caches returns errCached if sessions have to give something up before the
+// record may be applied. What they have is marked, so that no session can cache
+// it anew meanwhile. The caller holds the namespace lock.
+func (r *recall) caches(op namespace.Op) error {
+	if r.change == nil && r.s.caches.Idle() {
+		return nil
+	}
+	keys := cacheKeys(r.s.tree.Affects(op))
+	if len(keys) == 0 {
+		return nil
+	}
+	by := cachelease.SessionID(r.by)
+	if r.change == nil {
+		if r.change = r.s.caches.Revoke(by, keys); r.change == nil || !r.change.Pending() {
+			return nil
+		}
+		return errCached
+	}
+	if r.change.More(by, keys) {
+		return errCached
+	}
+	return nil
+}
+
+// wait waits until the sessions have given up what is marked, or their terms
+// are over.
+func (r *recall) wait(ctx context.Context) error {
+	back, err := r.s.park()
+	if err != nil {
+		return err
+	}
+	defer back()
+	if err := r.change.Wait(ctx); err != nil {
+		return err
+	}
+	return r.s.checkActive()
+}
+
+// done is called when the record is applied, or will not be. Until the record
+// is durable, reads see that and are not cached either.
+func (r *recall) done(ctx context.Context) {
+	if r.change == nil {
+		return
+	}
+	r.change.Done()
+	if seq := r.change.OwnSeq(); seq != 0 {
+		// Fails outside of a call, where nobody is to be told.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(revokedTrailer, strconv.FormatUint(seq, 10)))
+	}
+}
+
+func cacheKeys(changes []namespace.Change) []cachelease.Key {
+	keys := make([]cachelease.Key, len(changes))
+	for i, c := range changes {
+		keys[i] = cachelease.Key{Kind: uint8(c.Kind), Inode: uint64(c.Inode), Name: c.Name}
+	}
+	return keys
+}
+
+// maxLooks is how much an answer that may be cached can depend on.
+const maxLooks = 1024
+
+// mayCache lends the caller's session what its answer was seen from, and
+// returns it; nil if the answer may not be kept. It runs under the read lock
+// under which the answer was made, so no change comes in between.
+func (s *Server) mayCache(c *namespace.Call, session []byte) []*pb.CacheKey {
+	if !c.Collect || len(c.Looks) > maxLooks || c.AsOf() > s.journal.Durable() || len(session) != len(cachelease.SessionID{}) {
+		return nil
+	}
+	if !s.caches.Grant(cachelease.SessionID(session), cacheKeys(c.Looks)) {
+		return nil
+	}
+	keys := make([]*pb.CacheKey, len(c.Looks))
+	for i, l := range c.Looks {
+		keys[i] = &pb.CacheKey{Kind: uint32(l.Kind), Inode: uint64(l.Inode), Name: l.Name}
+	}
+	return keys
+}
+
+// beginCaching makes a session that says Hello one that caches: that is
+// journalled, so that a namenode that takes over knows whom to wait for. It
+// returns nil if there are too many.
+func (s *Server) beginCaching(ctx context.Context, id namespace.SessionID, line *sessionLine) (*cachelease.Stream, error) {
+	var stream *cachelease.Stream
+	_, err := s.own(ctx, func() (namespace.Op, error) {
+		if err := s.checkActive(); err != nil {
+			return nil, err
+		}
+		stream = s.caches.Connect(cachelease.SessionID(id), line.revoke)
+		term := s.cfg.CacheTerm.Milliseconds()
+		if stream == nil || s.tree.Caching(id) >= term {
+			return nil, nil
+		}
+		return &namespace.OpCaching{Session: id, Term: term}, nil
+	})
+	return stream, err
+}
+
+// endCaching takes the journalled mark off sessions that have gone and whose
+// terms are over.
+func (s *Server) endCaching(ctx context.Context) error {
+	for _, id := range s.caches.Gone(1000) {
+		_, err := s.own(ctx, func() (namespace.Op, error) {
+			if !s.caches.Forget(id) || s.tree.Caching(namespace.SessionID(id)) == 0 {
+				return nil, nil
+			}
+			return &namespace.OpCaching{Session: namespace.SessionID(id)}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cacheMessage answers what a session says about its cache on its stream.
+func (s *Server) cacheMessage(m *pb.SessionRequest, id namespace.SessionID) (*pb.SessionResponse, error) {
+	if ack := m.GetCacheAck(); ack != nil {
+		s.caches.Ack(cachelease.SessionID(id), ack.GetSeq())
+		return nil, nil
+	}
+	r := m.GetCacheRenew()
+	if r == nil {
+		return nil, fserror.New(fserror.InvalidArgument, "session", "", "an unknown message on the session stream; the client is newer than the namenode")
+	}
+	term := s.caches.Renew(cachelease.SessionID(id))
+	return &pb.SessionResponse{Kind: &pb.SessionResponse_CacheTerm{CacheTerm: &pb.CacheTerm{Seq: r.GetSeq(), TermMs: term.Milliseconds()}}}, nil
+}
+
+// revocationOf is the wire form of a revocation.
+func revocationOf(r cachelease.Revocation) *pb.SessionResponse {
+	out := &pb.CacheRevocation{Seq: r.Seq, All: r.All}
+	for _, k := range r.Keys {
+		out.Keys = append(out.Keys, &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name})
+	}
+	return &pb.SessionResponse{Kind: &pb.SessionResponse_CacheRevocation{CacheRevocation: out}}
+}

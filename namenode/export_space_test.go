@@ -1,0 +1,43 @@
+package namenode
+
+import (
+	"context"
+
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// CollectGarbage is one round of the collector.
+func (s *Server) CollectGarbage(ctx context.Context) (deleted, waiting int, err error) {
+	return s.collectGarbage(ctx)
+}
+
+// SweepPass is the search for orphans that happens by itself.
+func (s *Server) SweepPass(ctx context.Context) error { return s.sweepPass(ctx) }
+
+// Reclaim frees deleted directories.
+func (s *Server) Reclaim(ctx context.Context) error { return s.reclaim(ctx) }
+
+// SealAll is one round of sealing under pressure: all tails that nobody writes.
+func (s *Server) SealAll(ctx context.Context) error { return s.sealCold(ctx, true, 1<<40) }
+
+// Detached is how many deleted directories wait to be freed.
+func (s *Server) Detached() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.tree.Counts().Detached
+}
+
+// DeleteAndEnterSafeMode deletes a directory and enters safe mode before the
+// background can free it.
+func (s *Server) DeleteAndEnterSafeMode(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	op, err := s.tree.PlanDelete(&namespace.Call{Super: true}, path, true, 0)
+	if err == nil {
+		_, err = s.apply(namespace.CallID{}, op)
+	}
+	if err == nil {
+		_, err = s.apply(namespace.CallID{}, &namespace.OpSafeMode{On: true})
+	}
+	return err
+}

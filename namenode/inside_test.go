@@ -1,0 +1,190 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/vfs"
+)
+
+var sink []byte
+
+// Dead objects, which the next collection frees, are no shortage of memory.
+func TestDeadObjectsTakeNoMemory(t *testing.T) {
+	const dead = 64 << 20
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	runtime.GC()
+	before := heapBytes()
+	sink = make([]byte, dead)
+	sink = nil
+	if grown := heapBytes() - before; grown > dead/2 {
+		t.Errorf("%d MiB grown by nothing that lives", grown>>20)
+	}
+	sink = make([]byte, dead)
+	runtime.GC()
+	if grown := heapBytes() - before; grown < dead/2 {
+		t.Errorf("%d bytes grown by %d that live", grown, dead)
+	}
+	sink = nil
+}
+
+// While a lease is being ended its holder has not lost it yet: the record that
+// says so may not come to be.
+func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
+	clk := new(clock.Fake)
+	s, err := Start(t.Context(), Config{
+		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
+		Groups: func(string) []string { return nil }, Reserve: 1, Clock: clk,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	session := make([]byte, 16)
+	session[0] = 1
+	out, err := (&service{Server: s}).Create(t.Context(), &pb.CreateRequest{
+		Call: &pb.CallId{Session: session, Seq: 1}, Path: "/f",
+		Caller: &pb.Caller{User: "root", Client: "c", Session: session, Host: "h", Pid: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := writerID(out.GetWriter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock() // so no record ends it, not the monitor's either
+	defer s.mu.Unlock()
+	clk.Advance(s.cfg.HardLimit + time.Minute)
+	s.leases.Expire(expirePass)
+	if st, known := s.leases.State(uint64(w.Inode)); !known || !st.Ending {
+		t.Fatalf("%+v, %v", st, known)
+	}
+	if err := s.writer(&namespace.Call{}, w); !errors.Is(err, fserror.Retry) {
+		t.Fatal(err)
+	}
+}
+
+// The journal's time goes on by the monotonic clock, comes back to the time of
+// day slowly, and never goes back.
+func TestJournalTime(t *testing.T) {
+	var clk clock.Fake
+	clk.ShiftWall(56 * 365 * 24 * time.Hour)
+	var j journalTime
+	ahead := clk.Wall().Add(time.Minute)
+	if beyond := j.begin(&clk, ahead.UnixMilli()); beyond != -time.Minute || j.now() != ahead.UnixMilli() {
+		t.Fatalf("after a record of a time to come: %s, %d", beyond, j.now())
+	}
+	day := clk.Wall()
+	if beyond := j.begin(&clk, day.Add(-time.Hour).UnixMilli()); beyond != time.Hour || j.now() != day.UnixMilli() {
+		t.Fatalf("after an hour's stop: %s, %d", beyond, j.now())
+	}
+	off := func() time.Duration { return time.Duration(j.now()-clk.Wall().UnixMilli()) * time.Millisecond }
+	last := j.now()
+	pass := func(d, step time.Duration) {
+		t.Helper()
+		for ; d > 0; d -= step {
+			clk.Advance(step)
+			now := j.now()
+			if grown := time.Duration(now-last) * time.Millisecond; grown < step-step/slew-time.Millisecond || grown > step+step/slew+time.Millisecond {
+				t.Fatalf("%s passed as %s", step, grown)
+			}
+			last = now
+		}
+	}
+	pass(time.Hour, time.Minute)
+	if off() != 0 {
+		t.Fatalf("%s off the time of day", off())
+	}
+	const century = 74 * 365 * 24 * time.Hour
+	clk.ShiftWall(century)
+	pass(10*time.Second, 100*time.Millisecond)
+	clk.ShiftWall(-century)
+	if off() > time.Second {
+		t.Fatalf("%s ahead after ten seconds in another century", off())
+	}
+	pass(time.Minute, time.Second)
+	if off() != 0 {
+		t.Fatalf("%s off the time of day after a minute", off())
+	}
+	clk.ShiftWall(10 * time.Minute)
+	pass(time.Minute, time.Second)
+	clk.ShiftWall(-time.Hour)
+	pass(time.Minute, time.Second)
+}
+
+// stuckDisk holds up the syncs of the journal while its gate is locked.
+type stuckDisk struct {
+	vfs.FS
+	gate sync.RWMutex
+}
+
+type stuckFile struct {
+	vfs.File
+	d *stuckDisk
+}
+
+func (d *stuckDisk) wrap(f vfs.File, err error) (vfs.File, error) {
+	if err != nil || filepath.Base(filepath.Dir(f.Name())) != journalDir {
+		return f, err
+	}
+	return &stuckFile{f, d}, nil
+}
+
+func (d *stuckDisk) Create(name string) (vfs.File, error)     { return d.wrap(d.FS.Create(name)) }
+func (d *stuckDisk) OpenAppend(name string) (vfs.File, error) { return d.wrap(d.FS.OpenAppend(name)) }
+
+func (f *stuckFile) Sync() error {
+	f.d.gate.RLock()
+	defer f.d.gate.RUnlock()
+	return f.File.Sync()
+}
+
+// That there is nothing to do is known for sure only when what says so is
+// durable.
+func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
+	disk := &stuckDisk{FS: vfs.OS()}
+	s, err := Start(t.Context(), Config{
+		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
+		Groups: func(string) []string { return nil }, Reserve: 1, FS: disk,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	disk.gate.Lock()
+	open := sync.OnceFunc(disk.gate.Unlock)
+	defer open()
+	s.mu.Lock()
+	r, err := s.apply(namespace.CallID{}, &namespace.OpSafeMode{On: true})
+	s.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := s.own(ctx, func() (namespace.Op, error) { return nil, nil })
+		return err
+	}
+	if err := nothing(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("told too early: %v", err)
+	}
+	open()
+	if err := s.waitDurable(t.Context(), r.TxID); err != nil {
+		t.Fatal(err)
+	}
+	if err := nothing(); err != nil {
+		t.Error(err)
+	}
+}

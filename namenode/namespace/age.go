@@ -1,0 +1,119 @@
+package namespace
+
+import (
+	"bytes"
+	"cmp"
+)
+
+// AgeKey names something whose age is journalled; exactly one field is set.
+type AgeKey struct {
+	Session SessionID // the lease of a session
+	Inode   InodeID   // the lease of a file that its session lists no more
+	Lease   LeaseID   // a granted lease
+}
+
+// Age is how long a lease was not renewed, as journalled.
+type Age struct {
+	AgeKey
+	MS int64 // milliseconds; 0: it was renewed
+}
+
+func lessAge(a, b Age) bool {
+	return cmp.Or(cmp.Compare(a.Lease, b.Lease), cmp.Compare(a.Inode, b.Inode), bytes.Compare(a.Session[:], b.Session[:])) < 0
+}
+
+// names reports whether a key names exactly one thing.
+func (k AgeKey) names() bool {
+	n := 0
+	for _, is := range []bool{k.Session != SessionID{}, k.Inode != 0, k.Lease != 0} {
+		if is {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// canAge reports whether there is a lease that can have an age: of a file that
+// is open, or a granted one that lives. Which sessions there are the tree does
+// not know.
+func (t *Tree) canAge(k AgeKey) bool {
+	switch {
+	case k.Inode != 0:
+		return t.open.Has(k.Inode)
+	case k.Lease != 0:
+		_, err := t.liveLease(k.Lease)
+		return err == nil
+	}
+	return true
+}
+
+// setAges keeps the ages of leases that missed renewals, so that a namenode
+// that takes over goes on counting from there. Ages are counted without the
+// tree, so what one is of may be over by now: then it is dropped, for an id
+// that is granted again must not be born old.
+func (t *Tree) setAges(op *OpAges) (Result, error) {
+	for _, a := range op.Ages {
+		if !a.names() || a.MS < 0 {
+			return Result{}, misfit("it has an age of nothing, of more than one thing, or below zero")
+		}
+	}
+	for _, a := range op.Ages {
+		if a.MS == 0 || !t.canAge(a.AgeKey) {
+			t.ages.Delete(a)
+		} else {
+			t.ages.ReplaceOrInsert(a)
+		}
+	}
+	return Result{}, nil
+}
+
+// forgetAge is called when what had an age is over.
+func (t *Tree) forgetAge(k AgeKey) {
+	if t.ages.Len() > 0 {
+		t.ages.Delete(Age{AgeKey: k})
+	}
+}
+
+// Age returns a journalled age in milliseconds, 0 if there is none.
+func (t *Tree) Age(k AgeKey) int64 {
+	a, _ := t.ages.Get(Age{AgeKey: k})
+	return a.MS
+}
+
+// Ages calls fn for each journalled age, until it returns false.
+func (t *Tree) Ages(fn func(Age) bool) { t.ages.Ascend(fn) }
+
+// setCaching keeps which sessions may have read-cache leases.
+func (t *Tree) setCaching(op *OpCaching) (Result, error) {
+	switch {
+	case op.Session == SessionID{}:
+		return Result{}, misfit("it names no session")
+	case op.Term < 0:
+		return Result{}, misfit("its term is below zero")
+	case op.Term > 0:
+		t.caching.ReplaceOrInsert(*op)
+	default:
+		t.caching.Delete(*op)
+	}
+	return Result{}, nil
+}
+
+// Caching returns the term of the read-cache leases that a session may have, in
+// milliseconds; 0 if it may have none.
+func (t *Tree) Caching(id SessionID) int64 {
+	c, _ := t.caching.Get(OpCaching{Session: id})
+	return c.Term
+}
+
+// CachingSessions returns all sessions that may have read-cache leases, and the
+// longest of their terms in milliseconds.
+func (t *Tree) CachingSessions() (ids []SessionID, term int64) {
+	t.caching.Ascend(func(c OpCaching) bool {
+		ids = append(ids, c.Session)
+		term = max(term, c.Term)
+		return true
+	})
+	return ids, term
+}
+
+func lessCaching(a, b OpCaching) bool { return bytes.Compare(a.Session[:], b.Session[:]) < 0 }

@@ -1,0 +1,56 @@
+package namespace
+
+import (
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// maxDeepLook is how many inodes below a directory a rename looks at for paths
+// that get too long. One that hides them behind more may make longer ones: they
+// cannot be named then, but renamed and deleted from above.
+const maxDeepLook = 2000
+
+// extent is how many components, and bytes, the path of a directory has; both 0
+// for the root.
+func (t *Tree) extent(dir *inode) (depth, size int) {
+	for ; dir.parent != 0; dir = t.get(dir.parent) {
+		depth, size = depth+1, size+1+int(dir.nameLen)
+	}
+	return depth, size
+}
+
+// fits reports whether a path of that extent can be named.
+func fits(depth, size int) bool { return depth <= fspath.MaxDepth && size <= fspath.MaxPath }
+
+func tooLong(op, path, what string) error {
+	return fserror.New(fserror.NameTooLong, op, path, "%s would be over the limits of %d components and %d bytes", what, fspath.MaxDepth, fspath.MaxPath)
+}
+
+// deepens reports whether a directory's move makes paths below it too long.
+func (t *Tree) deepens(c *Call, dir *inode, to place) bool {
+	depth, size := t.extent(to.dir)
+	depth, size = depth+1, size+1+len(to.name)
+	if d, s := t.extent(dir); depth <= d && size <= s {
+		return false
+	}
+	stack := []*level{{id: dir.id, path: size}}
+	for left := maxDeepLook; left > 0 && len(stack) > 0; left-- {
+		l := stack[len(stack)-1]
+		n := t.next(l)
+		if n == nil {
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		path := l.path + 1 + int(n.nameLen)
+		if !fits(depth+len(stack), path) {
+			for ; n.id != dir.id; n = t.get(n.parent) {
+				t.lookAttr(c, n.id)
+			}
+			return true
+		}
+		if n.typ == TypeDir && n.entries() > 0 {
+			stack = append(stack, &level{id: n.id, path: path})
+		}
+	}
+	return false
+}

@@ -1,0 +1,611 @@
+package namespace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// leaseRig is a rig with the leases 1 and 2, and checks it all at the end.
+func leaseRig(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t)
+	r.watch = newObserver(r.tree)
+	r.grant(t, 1, 60_000)
+	r.grant(t, 2, 60_000)
+	t.Cleanup(func() {
+		if t.Failed() {
+			return
+		}
+		sound(t, r.tree)
+		r.watch.check(t)
+		roundTrip(t, r.tree)
+		same(t, r.tree, replay(t, r.journal))
+	})
+	return r
+}
+
+// lease returns the lease that a path is attached to, and how many files the
+// lease has.
+func (r *rig) lease(t tb, path string) (id LeaseID, files int) {
+	t.Helper()
+	a, err := r.tree.Stat(nil, path, false)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	l, _ := r.tree.Lease(nil, a.Lease)
+	return a.Lease, l.Files
+}
+
+func (r *rig) files(id LeaseID) int {
+	l, _ := r.tree.Lease(nil, id)
+	return l.Files
+}
+
+func (r *rig) absent(t tb, path string) {
+	t.Helper()
+	if _, err := r.tree.Stat(nil, path, false); fserror.KindOf(err) != fserror.NotFound {
+		t.Fatalf("%s is there: %v", path, err)
+	}
+}
+
+func (r *rig) remove(t tb, path string) Result {
+	t.Helper()
+	op, err := r.tree.PlanDelete(nil, path, true, 0)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return r.must(t, op)
+}
+
+func (r *rig) rename(t tb, from, to string, detach bool) {
+	t.Helper()
+	op, err := r.tree.PlanRename(nil, from, to, true, detach)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	r.must(t, op)
+}
+
+// refused applies a record that must not fit.
+func (r *rig) refused(t tb, op Op) {
+	t.Helper()
+	if _, err := r.apply(CallID{}, op); fserror.KindOf(err) != fserror.Internal || err == nil {
+		t.Fatalf("%s %+v was not refused: %v", opName(op), op, err)
+	}
+}
+
+func TestEndOfALeaseDeletesItsFiles(t *testing.T) {
+	r := leaseRig(t)
+	r.create(t, "/d/f", "data")
+	r.create(t, "/d/g", "data")
+	id := r.attach(t, 1, "/d/f")
+	r.attachNew(t, 1, "/d/new")
+	w := r.open(t, "/d/open", "client")
+	r.attach(t, 1, "/d/open")
+	if got, files := r.lease(t, "/d/f"); got != 1 || files != 3 {
+		t.Fatal(got, files)
+	}
+	if got := r.tree.LeaseFiles(1, 0, 1); !slices.Equal(got, []InodeID{id}) {
+		t.Fatal(got)
+	}
+	res := r.end(t, 1)
+	want := ClosedFile{Inode: w.Inode, Epoch: w.Epoch, Session: SessionID{'c'}, Reason: ReasonDeleted}
+	if !res.LeaseEnded || res.Lease != 1 || res.Deleted != 3 || !slices.Equal(res.Closed, []ClosedFile{want}) {
+		t.Fatalf("%+v", res)
+	}
+	for _, path := range []string{"/d/f", "/d/new", "/d/open"} {
+		r.absent(t, path)
+	}
+	wantKind(t, r.tree.CheckWriter(nil, w), fserror.LeaseLostGone)
+	if a, err := r.tree.Stat(nil, "/d", false); err != nil || a.Entries != 1 {
+		t.Fatal(a, err)
+	}
+	if _, ok := r.tree.Lease(nil, 1); ok || r.tree.EndedLeases() != 0 {
+		t.Fatal("the lease is there")
+	}
+	// Its id is free again.
+	r.grant(t, 1, 5)
+	if l, ok := r.tree.Lease(nil, 1); !ok || l.TTL != 5 || l.Files != 0 || l.Ended != 0 {
+		t.Fatalf("%+v", l)
+	}
+}
+
+// However a file goes, its lease lets go of it.
+func TestAttachedFileGoes(t *testing.T) {
+	for name, do := range map[string]func(r *rig){
+		"delete": func(r *rig) { r.remove(t, "/d/f") },
+		"create over it": func(r *rig) {
+			op, err := r.tree.PlanCreate(nil, CreateRequest{Path: "/d/f", Overwrite: true, Close: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.must(t, op)
+		},
+		"rename over it": func(r *rig) { r.rename(t, "/d/other", "/d/f", false) },
+		"concat": func(r *rig) {
+			op, err := r.tree.PlanConcat(nil, "/d/other", []string{"/d/f"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.must(t, op)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := leaseRig(t)
+			r.create(t, "/d/f", "data")
+			r.create(t, "/d/other", "")
+			r.attach(t, 1, "/d/f")
+			do(r)
+			if r.files(1) != 0 || r.tree.Counts().Attached != 0 {
+				t.Fatal("the lease has a file that is gone")
+			}
+			before := r.tree.Counts().Files
+			if res := r.end(t, 1); res.Deleted != 0 || len(res.Closed) != 0 || r.tree.Counts().Files != before {
+				t.Fatalf("%+v", res)
+			}
+		})
+	}
+}
+
+// What stays attached: the file that a concat makes longer, one that is renamed
+// or replaces another.
+func TestAttachedFileStays(t *testing.T) {
+	r := leaseRig(t)
+	r.create(t, "/f", "")
+	r.create(t, "/src", "data")
+	r.create(t, "/there", "data")
+	id := r.attach(t, 1, "/f")
+	op, err := r.tree.PlanConcat(nil, "/f", []string{"/src"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, op)
+	r.attach(t, 2, "/there")
+	r.rename(t, "/f", "/there", false)
+	if got, files := r.lease(t, "/there"); got != 1 || files != 1 || r.files(2) != 0 {
+		t.Fatal(got, files)
+	}
+	if got := r.tree.LeaseFiles(1, 0, 10); !slices.Equal(got, []InodeID{id}) {
+		t.Fatal(got)
+	}
+	r.end(t, 1)
+	r.absent(t, "/there")
+}
+
+// A file whose directory was deleted is no longer seen; its lease has it until
+// its memory is freed, or the lease ends.
+func TestAttachedFileInDeletedDirectory(t *testing.T) {
+	for _, first := range []string{"reclaim", "end"} {
+		t.Run(first, func(t *testing.T) {
+			r := leaseRig(t)
+			id := r.attachNew(t, 1, "/d/sub/f")
+			w := r.open(t, "/d/open", "client")
+			r.attach(t, 1, "/d/open")
+			res := r.remove(t, "/d")
+			if len(res.Closed) != 1 || res.Closed[0].Inode != w.Inode || res.Closed[0].Reason != ReasonDeleted || r.files(1) != 2 {
+				t.Fatalf("%+v, %d files", res, r.files(1))
+			}
+			r.refused(t, &OpAttach{ID: 2, Inode: id})
+			reclaim := func() {
+				for r.tree.Counts().Detached > 0 {
+					r.must(t, &OpReclaim{Limit: 1})
+					sound(t, r.tree)
+				}
+			}
+			if first == "reclaim" {
+				reclaim()
+				if r.files(1) != 0 {
+					t.Fatal(r.files(1))
+				}
+			}
+			res = r.end(t, 1)
+			if len(res.Closed) != 0 || len(res.Events) != 0 || r.tree.Counts().Leases != 1 {
+				t.Fatalf("%+v", res)
+			}
+			if want := map[string]int{"reclaim": 0, "end": 2}[first]; res.Deleted != want {
+				t.Fatalf("%d files deleted", res.Deleted)
+			}
+			// The end let go of them; their memory is OpReclaim's affair.
+			if first == "end" && (r.tree.Counts().Files != 2 || r.tree.Counts().Attached != 0) {
+				t.Fatalf("%+v", r.tree.Counts())
+			}
+			reclaim()
+			if c := r.tree.Counts(); c.Files != 0 || c.Dirs != 1 || c.Attached != 0 {
+				t.Fatalf("%+v", c)
+			}
+		})
+	}
+}
+
+func TestAttachElsewhereAndDetach(t *testing.T) {
+	r := leaseRig(t)
+	for _, f := range []string{"/a", "/b", "/c", "/d"} {
+		r.create(t, f, "")
+		r.attach(t, 1, f)
+	}
+	if op, err := r.tree.PlanAttach(nil, 1, "/a"); op != nil || err != nil {
+		t.Fatal(op, err)
+	}
+	r.attach(t, 2, "/a")
+	op, err := r.tree.PlanDetach(nil, "/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, op)
+	if again, err := r.tree.PlanDetach(nil, "/b"); again != nil || err != nil {
+		t.Fatal(again, err)
+	}
+	r.refused(t, op)
+	r.rename(t, "/c", "/kept", true)
+	r.rename(t, "/d", "/moved", false)
+	if r.files(1) != 1 || r.files(2) != 1 {
+		t.Fatal(r.files(1), r.files(2))
+	}
+	r.end(t, 1)
+	r.absent(t, "/moved")
+	for path, lease := range map[string]LeaseID{"/a": 2, "/b": 0, "/kept": 0} {
+		if got, _ := r.lease(t, path); got != lease {
+			t.Fatalf("%s is attached to %d", path, got)
+		}
+	}
+	// Detaching on the way what is attached to nothing is no error, neither for
+	// a directory.
+	r.rename(t, "/b", "/bb", true)
+	r.mkdir(t, "/dir")
+	r.rename(t, "/dir", "/dir2", true)
+}
+
+// attachMany makes n files that are attached to a lease.
+func (r *rig) attachMany(t tb, id LeaseID, dir string, n int) {
+	t.Helper()
+	for i := range n {
+		r.attachNew(t, id, fmt.Sprintf("%s/%03d", dir, i))
+	}
+}
+
+// A lease that has ended refuses everything, for as long as its files are
+// deleted a few at a time, and its id is taken.
+func TestEndedLease(t *testing.T) {
+	r := leaseRig(t)
+	r.attachMany(t, 1, "/d", endFiles)
+	last := r.attachNew(t, 1, "/last")
+	free := r.create(t, "/free", "")
+	r.must(t, &OpAges{Ages: []Age{{AgeKey{Lease: 1}, 5}}})
+	op, err := r.tree.PlanEndLease(nil, 1, LeaseExpired)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := r.must(t, op)
+	l, ok := r.tree.Lease(nil, 1)
+	if res.Deleted != endFiles || !ok || l.Ended != res.TxID || l.Files != 1 || r.tree.Age(AgeKey{Lease: 1}) != 0 {
+		t.Fatalf("%+v %+v", res, l)
+	}
+	r.tree.Leases(func(l Lease) bool {
+		if l.ID == 1 {
+			t.Fatal("an ended lease is listed")
+		}
+		return true
+	})
+	_, err = r.tree.PlanEndLease(nil, 1, LeaseRevoked)
+	wantKind(t, err, fserror.NotFound)
+	_, err = r.tree.PlanAttach(nil, 1, "/free")
+	wantKind(t, err, fserror.NotFound)
+	_, err = r.tree.PlanAttach(nil, 2, "/last")
+	wantKind(t, err, fserror.NotFound)
+	_, err = r.tree.PlanDetach(nil, "/last")
+	wantKind(t, err, fserror.NotFound)
+	_, err = r.tree.PlanRename(nil, "/last", "/saved", false, true)
+	wantKind(t, err, fserror.NotFound)
+	_, err = r.tree.PlanCreate(nil, CreateRequest{Path: "/new", Close: true, Lease: 1})
+	wantKind(t, err, fserror.NotFound)
+	_, err = r.tree.PlanGrant(nil, 1, 5, Owner{})
+	wantKind(t, err, fserror.Exists)
+	wantKind(t, r.tree.CheckLease(nil, "", 1), fserror.NotFound)
+	for _, op := range []Op{
+		&OpEndLease{ID: 1},
+		&OpAttach{ID: 1, Inode: free},
+		&OpAttach{ID: 2, Inode: last},
+		&OpDetach{Inode: last},
+		&OpRename{FromParent: RootID, FromName: "last", ToParent: RootID, ToName: "saved", Detach: true},
+		&OpCreate{Parent: RootID, Name: "new", Closed: true, Lease: 1},
+		&OpGrant{ID: 1, TTL: 5},
+	} {
+		r.refused(t, op)
+	}
+	// An age that was counted before the end is not kept.
+	r.must(t, &OpAges{Ages: []Age{{AgeKey{Lease: 1}, 5}, {AgeKey{Lease: 99}, 5}}})
+	if r.tree.Age(AgeKey{Lease: 1}) != 0 || r.tree.Age(AgeKey{Lease: 99}) != 0 {
+		t.Fatal("an ended lease has an age")
+	}
+	// What can still be done with the file does not save it.
+	r.rename(t, "/last", "/moved", false)
+	w := r.open(t, "/moved", "client")
+	res = r.must(t, &OpReap{Limit: 10})
+	if res.Deleted != 1 || len(res.Closed) != 1 || res.Closed[0].Epoch != w.Epoch || res.Closed[0].Reason != ReasonDeleted {
+		t.Fatalf("%+v", res)
+	}
+	r.absent(t, "/moved")
+	if _, ok := r.tree.Lease(nil, 1); ok || r.tree.EndedLeases() != 0 {
+		t.Fatal("the lease is there")
+	}
+	if res = r.must(t, &OpReap{Limit: 10}); res.Deleted != 0 {
+		t.Fatalf("%+v", res)
+	}
+	r.grant(t, 1, 5)
+}
+
+// An ended lease whose last files are deleted by hand is gone too.
+func TestEndedLeaseEmptiedByHand(t *testing.T) {
+	r := leaseRig(t)
+	r.attachMany(t, 1, "/d", endFiles+2)
+	r.end(t, 1)
+	r.remove(t, fmt.Sprintf("/d/%03d", endFiles))
+	if r.files(1) != 1 || r.tree.EndedLeases() != 1 {
+		t.Fatal(r.files(1))
+	}
+	r.remove(t, "/d")
+	if r.files(1) != 1 {
+		t.Fatal("gone before its memory is freed")
+	}
+	r.must(t, &OpReclaim{Limit: 10})
+	if _, ok := r.tree.Lease(nil, 1); ok || r.tree.EndedLeases() != 0 {
+		t.Fatal("the lease is there")
+	}
+}
+
+// Files are reaped lease by lease, in the order in which the leases ended, and
+// of each those made first before others.
+func TestReapOrder(t *testing.T) {
+	r := leaseRig(t)
+	r.attachMany(t, 1, "/one", endFiles+3)
+	r.attachMany(t, 2, "/two", endFiles+3)
+	r.end(t, 2) // first
+	r.end(t, 1)
+	left := func(dir string) string {
+		t.Helper()
+		_, entries, _, err := r.tree.List(nil, dir, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, e := range entries {
+			names = append(names, strings.TrimPrefix(e.Name, "0"))
+		}
+		return strings.Join(names, " ")
+	}
+	for i, step := range []struct {
+		limit, deleted int
+		two, one       string
+	}{
+		{0, 0, "64 65 66", "64 65 66"},
+		{2, 2, "66", "64 65 66"},
+		{3, 3, "", "66"},
+		{100, 1, "", ""},
+		{100, 0, "", ""},
+	} {
+		res := r.must(t, &OpReap{Limit: uint32(step.limit)})
+		if res.Deleted != step.deleted || left("/two") != step.two || left("/one") != step.one {
+			t.Fatalf("step %d: %d deleted, %q and %q are left", i, res.Deleted, left("/two"), left("/one"))
+		}
+		sound(t, r.tree)
+	}
+	if c := r.tree.Counts(); c.Leases != 0 || c.Attached != 0 || r.tree.EndedLeases() != 0 {
+		t.Fatalf("%+v", c)
+	}
+}
+
+func TestWhoMayUseALease(t *testing.T) {
+	r := leaseRig(t) // the leases are u's
+	top := r.mkdir(t, "/d")
+	r.create(t, "/d/f", "")
+	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o777})
+	u, v, super := &Call{User: "u"}, &Call{User: "v"}, &Call{User: "root", Super: true}
+	for _, c := range []*Call{u, super, nil} {
+		if err := r.tree.CheckLease(c, "", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantKind(t, r.tree.CheckLease(v, "", 1), fserror.Permission)
+	wantKind(t, r.tree.CheckLease(v, "", 9), fserror.NotFound)
+	_, err := r.tree.PlanEndLease(v, 1, LeaseRevoked)
+	wantKind(t, err, fserror.Permission)
+	_, err = r.tree.PlanAttach(v, 1, "/d/f")
+	wantKind(t, err, fserror.Permission)
+	_, err = r.tree.PlanCreate(v, CreateRequest{Path: "/d/new", Close: true, Lease: 1})
+	wantKind(t, err, fserror.Permission)
+	if _, err := r.tree.PlanAttach(u, 1, "/d/f"); err != nil {
+		t.Fatal(err)
+	}
+	// Attaching and detaching take what deleting takes.
+	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o555})
+	_, err = r.tree.PlanAttach(u, 1, "/d/f")
+	wantKind(t, err, fserror.Permission)
+	r.attach(t, 1, "/d/f")
+	_, err = r.tree.PlanDetach(u, "/d/f")
+	wantKind(t, err, fserror.Permission)
+	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o1777})
+	_, err = r.tree.PlanDetach(u, "/d/f") // the sticky bit: neither is u's
+	wantKind(t, err, fserror.Permission)
+}
+
+func TestRefusedGrants(t *testing.T) {
+	r := leaseRig(t)
+	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: MaxLeaseTTL + 1}} {
+		_, err := r.tree.PlanGrant(nil, op.ID, op.TTL, op.Owner)
+		wantKind(t, err, fserror.InvalidArgument)
+		r.refused(t, op)
+	}
+	_, err := r.tree.PlanGrant(nil, 1, 5, Owner{})
+	wantKind(t, err, fserror.Exists)
+	r.refused(t, &OpGrant{ID: 1, TTL: 5})
+	r.refused(t, &OpAttach{ID: 1, Inode: RootID})
+	r.refused(t, &OpAttach{ID: 1, Inode: 99})
+	r.refused(t, &OpDetach{Inode: RootID})
+	r.refused(t, &OpCaching{Term: 1})
+	r.refused(t, &OpCaching{Session: SessionID{1}, Term: -1})
+	for _, a := range []Age{
+		{MS: 1}, {AgeKey{Lease: 1}, -1}, {AgeKey{Lease: 1, Inode: 1}, 1}, {AgeKey{Session: SessionID{1}, Inode: 1}, 1}, {AgeKey{Session: SessionID{1}, Lease: 1}, 0},
+	} {
+		r.refused(t, &OpAges{Ages: []Age{{AgeKey{Lease: 2}, 1}, a}})
+	}
+	if r.tree.Age(AgeKey{Lease: 2}) != 0 {
+		t.Fatal("refused, but kept")
+	}
+}
+
+// The age of a file's lease is over with the lease.
+func TestAgesOfFiles(t *testing.T) {
+	for name, do := range map[string]func(r *rig, w Writer){
+		"closed":            func(r *rig, w Writer) { r.close(t, w) },
+		"recovered":         func(r *rig, w Writer) { r.must(t, &OpRecover{Inode: w.Inode}) },
+		"taken over":        func(r *rig, _ Writer) { r.open(t, "/d/f", "other") },
+		"deleted":           func(r *rig, _ Writer) { r.remove(t, "/d/f") },
+		"directory deleted": func(r *rig, _ Writer) { r.remove(t, "/d") },
+		"lease ended": func(r *rig, _ Writer) {
+			r.attach(t, 1, "/d/f")
+			r.end(t, 1)
+		},
+		"renewed": func(r *rig, w Writer) { r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Inode: w.Inode}}}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := leaseRig(t)
+			w := r.open(t, "/d/f", "client")
+			key := AgeKey{Inode: w.Inode}
+			other := AgeKey{Session: SessionID{5}}
+			r.must(t, &OpAges{Ages: []Age{{key, 7}, {other, 8}}})
+			if r.tree.Age(key) != 7 {
+				t.Fatal(r.tree.Age(key))
+			}
+			roundTrip(t, r.tree)
+			do(r, w)
+			if r.tree.Age(key) != 0 || r.tree.Age(other) != 8 {
+				t.Fatal(r.tree.Age(key), r.tree.Age(other))
+			}
+			// One that was counted before is too late.
+			if name != "taken over" && name != "renewed" {
+				r.must(t, &OpAges{Ages: []Age{{key, 7}}})
+				if r.tree.Age(key) != 0 {
+					t.Fatal("a closed file has an age")
+				}
+			}
+		})
+	}
+}
+
+// That there is no inode of a number yet cannot be cached: no change tells of
+// its making.
+func TestInodeToComeIsNotCached(t *testing.T) {
+	r := leaseRig(t)
+	c := &Call{User: "u", Super: true, Collect: true}
+	_, err := r.tree.StatInode(c, r.tree.nextInode)
+	wantKind(t, err, fserror.NotFound)
+	if c.Collect || c.Looks != nil {
+		t.Fatalf("may be kept: %+v", c.Looks)
+	}
+	// One that was is another matter.
+	id := r.create(t, "/f", "")
+	r.remove(t, "/f")
+	c = &Call{User: "u", Super: true, Collect: true}
+	_, err = r.tree.StatInode(c, id)
+	wantKind(t, err, fserror.NotFound)
+	if !c.Collect || len(c.Looks) != 1 {
+		t.Fatalf("may not be kept: %+v", c.Looks)
+	}
+}
+
+// Clones and a tree whose events are off make none, and list nothing.
+func TestEventsOff(t *testing.T) {
+	r := newRig(t)
+	r.tree.Events(true)
+	if res := r.must(t, &OpMkdir{Parent: RootID, Names: []string{"a"}}); len(res.Events) != 1 {
+		t.Fatal(res.Events)
+	}
+	if _, err := r.apply(CallID{}, &OpMkdir{Parent: RootID, Names: []string{"a"}}); err == nil {
+		t.Fatal("made twice")
+	}
+	if c := r.tree.Clone(); c.events {
+		t.Fatal("a clone makes events")
+	}
+	r.tree.Events(false)
+	if res := r.must(t, &OpMkdir{Parent: RootID, Names: []string{"b"}}); res.Events != nil {
+		t.Fatal(res.Events)
+	}
+}
+
+// TestEvents says for each kind of record which events it makes.
+func TestEvents(t *testing.T) {
+	r := leaseRig(t)
+	show := func(res Result) string {
+		names := map[EventType]string{
+			EventCreate: "create", EventClose: "close", EventDelete: "delete", EventRename: "rename", EventLength: "length", EventAttr: "attr", EventLease: "lease",
+		}
+		var out []string
+		for _, e := range res.Events {
+			s := names[e.Type] + " " + e.Path
+			switch {
+			case e.NewPath != "":
+				s += " " + e.NewPath
+			case e.IsDir:
+				s += " dir"
+			}
+			if e.Holder != "" {
+				s += " by " + e.Holder
+			}
+			if dir, _ := r.tree.Path(e.Dir); e.Type != EventDelete && e.Type != EventRename && !strings.HasPrefix(e.Path, strings.TrimSuffix(dir, "/")+"/") {
+				s += " not in " + dir
+			}
+			if dir, _ := r.tree.Path(e.NewDir); e.Type == EventRename && !strings.HasPrefix(e.NewPath, strings.TrimSuffix(dir, "/")+"/") {
+				s += " not to " + dir
+			}
+			if e.Length != 0 {
+				s += fmt.Sprint(" ", e.Length)
+			}
+			out = append(out, s)
+		}
+		return strings.Join(out, ", ")
+	}
+	want := func(op Op, events string) {
+		t.Helper()
+		if got := show(r.must(t, op)); got != events {
+			t.Errorf("%s: events %q, should be %q", opName(op), got, events)
+		}
+	}
+	dir := r.mkdir(t, "/d")
+	h := Holder{Client: "c1", Session: SessionID{1}}
+	want(&OpMkdir{Parent: dir, Names: []string{"x", "y"}}, "create /d/x dir, create /d/x/y dir")
+	y, _ := r.tree.Stat(nil, "/d/x/y", false)
+	want(&OpCreate{Parent: dir, Dirs: []string{"n"}, Name: "f", Holder: h, Token: Token{1}}, "create /d/n dir, create /d/n/f, lease /d/n/f by c1")
+	f, _ := r.tree.Stat(nil, "/d/n/f", false)
+	want(&OpAppendTail{Inode: f.ID, Data: []byte("abc")}, "length /d/n/f 3")
+	want(&OpAttach{ID: 1, Inode: f.ID}, "lease /d/n/f by c1 3")
+	want(&OpOpen{Inode: f.ID, Holder: Holder{Client: "c2"}, Token: Token{2}}, "lease /d/n/f by c2 3")
+	want(&OpRename{FromParent: f.Parent, FromName: "f", ToParent: dir, ToName: "f", Detach: true}, "lease /d/n/f by c2 3, rename /d/n/f /d/f 3")
+	want(&OpClose{Inode: f.ID, Data: []byte("d")}, "length /d/f 4, close /d/f 4")
+	want(&OpTruncate{Inode: f.ID, Length: 4}, "")
+	want(&OpTruncate{Inode: f.ID, Length: 2}, "length /d/f 2")
+	want(&OpSetAttr{Inode: dir, SetMTime: true}, "attr /d dir")
+	want(&OpSymlink{Parent: dir, Name: "l", Target: "f"}, "create /d/l 1")
+	want(&OpCreate{Parent: dir, Name: "f", Replace: f.ID, Closed: true, Data: []byte("z"), Lease: 2}, "delete /d/f 2, create /d/f 1")
+	f, _ = r.tree.Stat(nil, "/d/f", false)
+	want(&OpDetach{Inode: f.ID}, "lease /d/f 1")
+	l, _ := r.tree.Stat(nil, "/d/l", false)
+	want(&OpRename{FromParent: dir, FromName: "f", ToParent: dir, ToName: "l", Replace: l.ID, Detach: true}, "delete /d/l 1, rename /d/f /d/l 1")
+	g := r.create(t, "/d/g", "")
+	want(&OpConcat{Target: g, Sources: []InodeID{f.ID}}, "delete /d/l 1, length /d/g 1")
+	w := r.open(t, "/d/g", "client")
+	want(&OpRecover{Inode: w.Inode}, "close /d/g 1")
+	r.attach(t, 2, "/d/g")
+	r.attachNew(t, 2, "/d/x/y/z")
+	want(&OpRename{FromParent: y.Parent, FromName: "y", ToParent: RootID, ToName: "y"}, "rename /d/x/y /y")
+	want(&OpEndLease{ID: 2}, "delete /d/g 1, delete /y/z 1")
+	r.open(t, "/d/open", "client")
+	want(&OpDelete{Parent: RootID, Name: "d", Inode: dir}, "close /d/open, delete /d dir")
+	want(&OpReclaim{Limit: 100}, "")
+	want(&OpReap{Limit: 100}, "")
+	want(&OpGrant{ID: 3, TTL: 1}, "")
+	want(&OpSafeMode{}, "")
+}

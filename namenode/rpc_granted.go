@@ -1,0 +1,287 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+const (
+	// maxKeepAlive is how many leases one message may keep alive.
+	maxKeepAlive = 50_000
+	// keepAliveSlice is how many of them are looked at under one read lock.
+	keepAliveSlice = 1000
+)
+
+// GrantLease grants a lease with a time to live of its own. Whether its id is
+// free is decided where the record is applied: of two calls with the same id
+// one gets EXISTS.
+func (s *service) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.GrantLeaseResponse, error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	id, err := callID(r.GetCall(), r, func() { r.Call = nil })
+	if err != nil {
+		return nil, err
+	}
+	ttl := max(r.GetTtlMs(), s.cfg.MinLeaseTTL.Milliseconds())
+	if r.GetTtlMs() <= 0 {
+		ttl = r.GetTtlMs() // refused by the plan
+	}
+	owner := namespace.Owner{User: c.User, Client: r.GetCaller().GetClient(), Host: r.GetCaller().GetHost()}
+	out, err := s.change(ctx, id, c, true, func() (namespace.Op, error) {
+		lease := namespace.LeaseID(r.GetId())
+		for lease == 0 {
+			lease = namespace.LeaseID(rand.Uint64() & namespace.MaxLeaseID) //nolint:gosec // need not be secret: it is shown in lists
+			if _, taken := s.tree.Lease(nil, lease); taken {
+				lease = 0
+			}
+		}
+		return orNil(s.tree.PlanGrant(c, lease, ttl, owner))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GrantLeaseResponse{Id: uint64(out.Inode), TtlMs: ttl, Txid: out.TxID}, nil
+}
+
+// RevokeLease ends a granted lease. The first of its files go with the same
+// record, the rest at the rate of Config.ReapRate; the answer does not wait for
+// them.
+func (s *service) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*pb.RevokeLeaseResponse, error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	id, err := callID(r.GetCall(), r, func() { r.Call = nil })
+	if err != nil {
+		return nil, err
+	}
+	lease := namespace.LeaseID(r.GetId())
+	out, err := s.change(ctx, id, c, false, func() (namespace.Op, error) {
+		return orNil(s.tree.PlanEndLease(c, lease, namespace.LeaseRevoked))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.wake(&s.reapWake)
+	resp := &pb.RevokeLeaseResponse{Txid: out.TxID}
+	err = s.read(ctx, c, func() error {
+		if l, ok := s.tree.Lease(c, lease); ok && l.Ended == out.TxID {
+			resp.RemainingFiles = uint64(l.Files) //nolint:gosec // a count
+		}
+		return nil
+	})
+	return resp, err
+}
+
+// KeepAlive keeps leases alive for as long as messages come.
+func (s *service) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse]) error {
+	const op = "lease keep-alive"
+	ctx := stream.Context()
+	var c *namespace.Call
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if m.GetCaller() != nil || c == nil {
+			if c, err = s.caller(ctx, m.GetCaller()); err != nil {
+				return fserror.With(err, op, "")
+			}
+		}
+		if len(m.GetIds()) > maxKeepAlive {
+			return fserror.New(fserror.TooLarge, op, "", "a message keeps at most %d leases alive, not %d", maxKeepAlive, len(m.GetIds()))
+		}
+		resp, err := s.keepAlive(ctx, c, m.GetIds())
+		if err != nil {
+			return fserror.With(err, op, "")
+		}
+		if err := stream.Send(resp); err != nil {
+			return err
+		}
+	}
+}
+
+// keepAlive renews leases of the caller's. That one is gone is answered only
+// when the record of its end is durable.
+func (s *Server) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64) (*pb.KeepAliveResponse, error) {
+	resp := &pb.KeepAliveResponse{Leases: make([]*pb.LeaseAlive, 0, len(ids))}
+	for len(ids) > 0 {
+		n := min(len(ids), keepAliveSlice)
+		err := s.read(ctx, c, func() error {
+			for _, id := range ids[:n] {
+				alive := &pb.LeaseAlive{Id: id}
+				if s.tree.CheckLease(c, "", namespace.LeaseID(id)) == nil {
+					if ttl, ok := s.leases.KeepAlive(id); ok {
+						alive.TtlMs = ttl.Milliseconds()
+					}
+				}
+				resp.Leases = append(resp.Leases, alive)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		ids = ids[n:]
+	}
+	return resp, nil
+}
+
+// LeaseTimeToLive answers how long a lease lives without a keep-alive. Anybody
+// may ask.
+func (s *service) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+	const op = "lease ttl"
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.LeaseTimeToLiveResponse{Id: r.GetId()}
+	err = s.read(ctx, c, func() error {
+		l, ok := s.tree.Lease(c, namespace.LeaseID(r.GetId()))
+		remaining, ttl, alive := s.leases.TimeToLive(r.GetId())
+		if !ok || l.Ended != 0 || !alive {
+			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", r.GetId())
+		}
+		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count
+		if r.GetFiles() {
+			resp.Files = s.leaseFiles(c, l.ID, maxLeaseFiles)
+		}
+		return nil
+	})
+	return resp, err
+}
+
+// leaseFiles returns the paths of files attached to a lease, those that the
+// caller may see. The caller holds mu.
+func (s *Server) leaseFiles(c *namespace.Call, id namespace.LeaseID, limit int) (paths []string) {
+	for _, inode := range s.tree.LeaseFiles(id, 0, limit) {
+		if _, err := s.tree.StatInode(c, inode); err != nil {
+			continue
+		}
+		if path, ok := s.tree.Path(inode); ok {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// AttachLease attaches a file to a granted lease: it is deleted at its end.
+func (s *service) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanAttach(c, namespace.LeaseID(r.GetId()), r.GetPath()))
+	})
+}
+
+// DetachLease takes a file from its lease: it stays when the lease ends.
+func (s *service) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		return orNil(s.tree.PlanDetach(c, r.GetPath()))
+	})
+}
+
+// leaseOwner is how the lease table shows who a lease was granted to.
+func leaseOwner(l namespace.Lease) leasemanager.Holder {
+	return leasemanager.Holder{User: l.Owner.User, Client: l.Owner.Client, Host: l.Owner.Host}
+}
+
+// expireGranted ends granted leases whose time is over, and deletes the files
+// of those that have ended, both within what the rate allows. It returns when
+// there is more to do, 0 if nothing waits for the rate.
+func (s *Server) expireGranted(ctx context.Context) (again time.Duration) {
+	// One by one: the end of each may take up to endFiles files with it, which
+	// the next one then has to wait for.
+	var wait uint64
+	for n := 0; n < grantedPass && s.reapTokens(1) > 0 && ctx.Err() == nil; n++ {
+		ids := s.leases.ExpireGranted(1)
+		if len(ids) == 0 {
+			break
+		}
+		wait = max(wait, s.endExpired(ctx, ids[0]))
+	}
+	if s.waitDurable(ctx, wait) != nil {
+		return 0 // the namenode ends, and says why
+	}
+	for s.endedLeases() > 0 && ctx.Err() == nil {
+		n := s.reapTokens(reapSlice)
+		if n <= 0 {
+			break
+		}
+		r, err := s.own(ctx, func() (namespace.Op, error) {
+			if err := s.checkSafeMode(); err != nil || s.tree.EndedLeases() == 0 {
+				return nil, err
+			}
+			return &namespace.OpReap{Limit: uint32(n)}, nil //nolint:gosec // at most reapSlice
+		})
+		if err != nil || r.Deleted == 0 {
+			return time.Second
+		}
+		s.reapSpent(r.Deleted)
+	}
+	if s.endedLeases() > 0 || s.reapTokens(1) == 0 {
+		return 10 * time.Millisecond
+	}
+	return 0
+}
+
+// endExpired ends one granted lease whose time is over.
+func (s *Server) endExpired(ctx context.Context, id uint64) (wait uint64) {
+	r, wait, err := s.ownBegun(ctx, func() (namespace.Op, error) {
+		if err := s.checkSafeMode(); err != nil {
+			return nil, err
+		}
+		return orNil(s.tree.PlanEndLease(nil, namespace.LeaseID(id), namespace.LeaseExpired))
+	})
+	if err != nil {
+		s.leases.NotExpired(id)
+		if ctx.Err() == nil && !errors.Is(err, fserror.Retry) {
+			s.log.Error("a lease whose time is over could not be ended; it will be tried again", "lease", leaseID(id), "cause", err)
+		}
+		return 0
+	}
+	s.reapSpent(max(1, r.Deleted))
+	return wait
+}
+
+// grantedPass is how many granted leases are ended before the disk is waited for.
+const grantedPass = 1000
+
+// reapSlice is how many files of ended leases one record deletes.
+const reapSlice = 100
+
+func (s *Server) endedLeases() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.tree.EndedLeases()
+}
+
+// reapTokens is how many, of up to n, may be ended or deleted now.
+func (s *Server) reapTokens(n int) int {
+	return min(n, max(0, int(s.reaper.TokensAt(s.reapNow()))))
+}
+
+// reapSpent takes from the rate what was done; it may go below zero.
+func (s *Server) reapSpent(n int) {
+	for n > 0 {
+		part := min(n, s.reaper.Burst())
+		s.reaper.ReserveN(s.reapNow(), part)
+		n -= part
+	}
+}
+
+// reapNow is the clock of the rate: it must not follow the time of day.
+func (s *Server) reapNow() time.Time { return time.Unix(0, 0).Add(s.cfg.Clock.Mono()) }

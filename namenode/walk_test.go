@@ -1,0 +1,116 @@
+package namenode_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+// manyNames makes more than a stream takes that nobody reads.
+func manyNames(t *testing.T, r *testenv.Raw) {
+	t.Helper()
+	for batch := range 3 {
+		req := &pb.CreateManyRequest{}
+		for i := range 1000 {
+			req.Files = append(req.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: fmt.Sprintf("/%d-%03d-%s", batch, i, strings.Repeat("n", 200))})
+		}
+		if _, err := r.NN.CreateMany(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// pausedFind is a find of which only the first page is read.
+func pausedFind(t *testing.T, r *testenv.Raw) (next func() error) {
+	t.Helper()
+	s, err := r.NN.Find(t.Context(), &pb.FindRequest{Caller: r.Who, Path: "/"})
+	if err == nil {
+		_, err = s.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() error {
+		_, err := s.Recv()
+		return wire.FromStatus(err)
+	}
+}
+
+func TestAPausedFindHoldsUpNoOtherWalk(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	r := n.Raw(t, "r")
+	manyNames(t, r)
+	for range 4 {
+		pausedFind(t, n.Raw(t, "paused"))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if out, err := r.NN.Summary(ctx, &pb.SummaryRequest{Caller: r.Who, Path: "/"}); err != nil || out.GetFiles() != 3000 {
+		t.Fatalf("%v, %v", out, err)
+	}
+}
+
+func TestAFindThatIsNotReadOnIsBrokenOff(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	n.SetPatience(200 * time.Millisecond)
+	r := n.Raw(t, "r")
+	manyNames(t, r)
+	next := pausedFind(t, r)
+	eventually(t, "the namenode breaks off", func() bool {
+		return strings.Contains(scrape(t, n), `leasefs_call_errors_total{kind="DEADLINE",method="find"}`)
+	})
+	var err error
+	for err == nil {
+		err = next()
+	}
+	if !errors.Is(err, fserror.Deadline) || !strings.Contains(err.Error(), "nothing of the answer was taken") {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until ok says so.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// scrape returns the namenode's metrics page.
+func scrape(t *testing.T, n *testenv.Namenode) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.HTTPAddr()+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	defer http.DefaultClient.CloseIdleConnections()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}

@@ -1,0 +1,80 @@
+package namenode_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+// Somebody sets the machine's clock: no result of a call is forgotten and no
+// garbage deleted before its time, and files made later have sane times.
+func TestTheTimeOfDayJumps(t *testing.T) {
+	t.Parallel()
+	clk, with := testenv.FakeClock()
+	n := testenv.Start(t, with, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
+	r, other := n.Raw(t, "r"), n.Raw(t, "other")
+	create := func(id *pb.CallId) (*pb.OpenResponse, error) {
+		return r.NN.Create(t.Context(), &pb.CreateRequest{Call: id, Caller: r.Who, Path: "/f"})
+	}
+	id := r.Call()
+	first, err := create(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := other.Create("/garbage")
+	b, err := other.PutBlock(w, []byte("block"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(other.Commit(w, 0, b, ""), other.Close(w, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, Path: "/garbage"}); err != nil {
+		t.Fatal(err)
+	}
+
+	const century = 74 * 365 * 24 * time.Hour
+	clk.ShiftWall(century)
+	clk.Advance(time.Second)
+	mkdir(t, other, "/then", 0o755)
+	collect := func() *pb.CollectResponse {
+		t.Helper()
+		out, err := r.Admin.Collect(t.Context(), &pb.CollectRequest{Caller: r.Who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if out := collect(); out.GetDeleted() != 0 || out.GetWaiting() != 1 {
+		t.Errorf("garbage, of which readers have URLs: %v", out)
+	}
+	again, err := create(id)
+	if err != nil || again.GetWriter().GetEpoch() != first.GetWriter().GetEpoch() {
+		t.Errorf("the same call again: %v, %v", again, err)
+	}
+
+	clk.ShiftWall(-century)
+	mkdir(t, other, "/now", 0o755)
+	out, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/now"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off := time.UnixMilli(out.GetAttr().GetMtimeUnixMs()).Sub(clk.Wall()); off > time.Minute || off < -time.Minute {
+		t.Errorf("a new folder's time is %s off", off)
+	}
+
+	// In its time all comes to its end.
+	clk.Advance(namenode.DefaultURLLife + 2*time.Minute)
+	if out := collect(); out.GetDeleted() != 1 {
+		t.Errorf("garbage after its time: %v", out)
+	}
+	mkdir(t, other, "/later", 0o755) // with a record time passes
+	if _, err := create(id); !errors.Is(err, fserror.Exists) && !errors.Is(err, fserror.Held) {
+		t.Errorf("the call again after it was forgotten: %v", err)
+	}
+}

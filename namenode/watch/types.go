@@ -1,0 +1,161 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unsafe"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxEvents = 100_000
+	DefaultMaxBytes  = 64 << 20
+)
+
+// Config of a Hub. Zero or less means the default.
+type Config struct {
+	MaxEvents int   // events kept
+	MaxBytes  int64 // of memory for them: their strings, and a fixed size each
+}
+
+// Type is what happened.
+type Type uint8
+
+// The types of events.
+const (
+	Create Type = iota + 1
+	Close
+	Delete
+	Rename
+	Length // of a file that is being written
+	Attr
+	Lease // who holds a file
+)
+
+// String is the type in one lower-case word.
+func (t Type) String() string {
+	switch t {
+	case Create:
+		return "create"
+	case Close:
+		return "close"
+	case Delete:
+		return "delete"
+	case Rename:
+		return "rename"
+	case Length:
+		return "length"
+	case Attr:
+		return "attr"
+	case Lease:
+		return "lease"
+	}
+	return fmt.Sprintf("type %d", uint8(t))
+}
+
+// Event is one change of a file or directory.
+type Event struct {
+	TxID  uint64 // set by Hub.Add
+	Time  int64  // Unix time in ms
+	Type  Type
+	IsDir bool
+	Inode uint64
+	// Dir is the inode of the directory that the name is in, or was in before
+	// it was deleted or renamed; NewDir, of a rename, the one that it is in
+	// now. They are for checks of permissions.
+	Dir, NewDir uint64
+	Path        string // clean and absolute
+	NewPath     string // of a rename
+	Length      int64  // bytes
+	Holder      string // the client's name, of a lease event
+}
+
+// size is what the event counts for, in bytes.
+func (e *Event) size() int64 {
+	return int64(unsafe.Sizeof(*e)) + int64(len(e.Path)+len(e.NewPath)+len(e.Holder))
+}
+
+// Filter chooses the events of a watch: by path, or by inode.
+type Filter struct {
+	// Path is clean and absolute. It need not exist. Its events are those whose
+	// Path or NewPath is Path, or an entry directly in it, or with Recursive
+	// anything below it; and a Delete or Rename whose Path or NewPath is a
+	// directory above Path: what is watched went with it, or came with it.
+	Path      string
+	Recursive bool
+	// Inode is for watching one inode, wherever it moves: only the events of
+	// that inode. Path is empty then, and Recursive means nothing.
+	Inode uint64
+}
+
+func (f *Filter) check() error {
+	switch {
+	case f.Path == "" && f.Inode == 0:
+		return fserror.New(fserror.InvalidArgument, "watch", "", "neither a path nor an inode to watch")
+	case f.Path != "" && f.Inode != 0:
+		return fserror.New(fserror.InvalidArgument, "watch", f.Path, "both a path and an inode to watch")
+	case f.Path != "":
+		return fspath.Check(f.Path)
+	}
+	return nil
+}
+
+// match is what the index says of a single event, see paths.wake.
+func (f *Filter) match(e *Event) bool {
+	if f.Path == "" {
+		return e.Inode == f.Inode
+	}
+	return f.matchName(e.Path, moves(e)) || e.Type == Rename && f.matchName(e.NewPath, true)
+}
+
+func (f *Filter) matchName(name string, moves bool) bool {
+	switch {
+	case len(name) == len(f.Path):
+		return name == f.Path
+	case len(name) < len(f.Path):
+		return moves && below(f.Path, name)
+	case !below(name, f.Path):
+		return false
+	}
+	return f.Recursive || strings.LastIndexByte(name, '/') <= len(f.Path)
+}
+
+// moves tells of events that change the names of all that is below, too.
+func moves(e *Event) bool { return e.Type == Delete || e.Type == Rename }
+
+// below tells whether the longer path lies below dir.
+func below(path, dir string) bool {
+	if dir == "/" {
+		return path[0] == '/'
+	}
+	return dir != "" && path[len(dir)] == '/' && path[:len(dir)] == dir
+}
+
+// ErrClosed tells that the hub or the watcher was closed.
+var ErrClosed = errors.New("watch: closed")
+
+// TooOldError tells that events that the watch needs are not kept any more. List
+// anew, then watch from there.
+type TooOldError struct {
+	From   uint64 // the first txid that the watch needed
+	Oldest uint64 // the smallest txid that a watch could begin with at that time
+}
+
+// Error names both txids.
+func (e *TooOldError) Error() string {
+	return fmt.Sprintf("watch: events from txid %d on are asked for, but only those from %d on are kept: list again", e.From, e.Oldest)
+}
+
+// Stats are figures for metrics and status pages.
+type Stats struct {
+	Events   int    // kept, those that are not visible yet included
+	Bytes    int64  // that they count for
+	Oldest   uint64 // see Hub.Oldest
+	Newest   uint64 // see Hub.Newest
+	Watchers int    // open, and not told that they are too late
+	Dropped  uint64 // watchers that fell behind and were told, in all
+}

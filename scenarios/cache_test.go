@@ -1,0 +1,410 @@
+package scenarios_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+func caching(c *client.Config) { c.Cache = true }
+
+// shortTerm makes a change wait only a moment for a reader that is gone.
+func shortTerm(c *namenode.Config) { c.CacheTerm = 500 * time.Millisecond }
+
+// warm asks for a path until the answer comes from the cache: a term must have
+// begun, and what the namenode did last must be durable.
+func warm(t *testing.T, b *client.FS, wire *testenv.Wire, path string) {
+	t.Helper()
+	eventually(t, path+" is answered from the cache", func() bool {
+		before := wire.Count("Stat")
+		if _, err := b.Stat(t.Context(), path); err != nil {
+			wantKind(t, err, fserror.NotFound)
+		}
+		return wire.Count("Stat") == before
+	})
+}
+
+// eventually waits until ok says so.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// metric reads one figure off the namenode's page.
+func metric(t *testing.T, nn *testenv.Namenode, name string) float64 {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+nn.HTTPAddr()+"/metrics", http.NoBody)
+	must(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	defer http.DefaultClient.CloseIdleConnections()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			must(t, err)
+			return n
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func lengthOf(t *testing.T, fs *client.FS, path string) int64 {
+	t.Helper()
+	i, err := fs.Stat(t.Context(), path)
+	must(t, err)
+	return i.Length
+}
+
+// TestCachedStatMakesNoCalls: a reader that polls makes a handful of calls.
+func TestCachedStatMakesNoCalls(t *testing.T) {
+	nn := testenv.Start(t)
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	must(t, a.WriteFile(t.Context(), "/d/e/f", []byte("x"), client.WithParents()))
+	warm(t, b, wire, "/d/e/f")
+	before := wire.Total()
+	for range 100_000 {
+		i, err := b.Stat(t.Context(), "/d/e/f")
+		if err != nil || i.Length != 1 {
+			t.Fatalf("stat: %v, %v", i, err)
+		}
+	}
+	if calls := wire.Total() - before; calls > 20 {
+		t.Fatalf("100,000 cached stats made %d calls", calls)
+	}
+	if st := b.CacheStats(); st.Hits < 100_000 {
+		t.Fatalf("%d hits", st.Hits)
+	}
+}
+
+// TestScenario55CachedIsNeverStale: B has cached a name, attributes, a missing
+// name and a block list. A changes each, in every way there is; after A's call
+// B never answers the old one.
+func TestScenario55CachedIsNeverStale(t *testing.T) {
+	nn := testenv.Start(t)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	must(t, a.MkdirAll(ctx, "/d/e", 0o755))
+	must(t, a.WriteFile(ctx, "/d/e/f", []byte("one")))
+	must(t, a.WriteFile(ctx, "/d/e/g", []byte("other")))
+	must(t, a.Symlink(ctx, "/d/e/f", "/link"))
+
+	missing := func(path string) func() error {
+		return func() error {
+			if _, err := b.Stat(ctx, path); fserror.KindOf(err) != fserror.NotFound {
+				return fmt.Errorf("stat %s: %w, want not found", path, err)
+			}
+			return nil
+		}
+	}
+	length := func(path string, want int64) func() error {
+		return func() error {
+			if i, err := b.Stat(ctx, path); err != nil || i.Length != want {
+				return fmt.Errorf("stat %s: %+v, %w; want length %d", path, i, err, want)
+			}
+			return nil
+		}
+	}
+	content := func(path, want string) func() error {
+		return func() error {
+			if got, err := b.ReadFile(ctx, path); err != nil || string(got) != want {
+				return fmt.Errorf("read %s: %q, %w; want %q", path, got, err, want)
+			}
+			return nil
+		}
+	}
+	all := func(checks ...func() error) func() error {
+		return func() error {
+			for _, check := range checks {
+				if err := check(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for _, step := range []struct {
+		name   string
+		cached []string
+		change func() error
+		after  func() error
+	}{
+		{"chmod", []string{"/d/e/f"}, func() error { return a.Chmod(ctx, "/d/e/f", 0o600) }, func() error {
+			if i, err := b.Stat(ctx, "/d/e/f"); err != nil || i.Mode().Perm() != 0o600 {
+				return fmt.Errorf("%v, %w", i, err)
+			}
+			return nil
+		}},
+		{"a new name", []string{"/d/e/new", "/d/e"}, func() error { return a.WriteFile(ctx, "/d/e/new", []byte("12345")) }, all(length("/d/e/new", 5), func() error {
+			if i, err := b.Stat(ctx, "/d/e"); err != nil || i.Entries != 3 {
+				return fmt.Errorf("%+v, %w", i, err)
+			}
+			return nil
+		})},
+		{"overwrite", []string{"/d/e/f", "/link"}, func() error {
+			return a.WriteFile(ctx, "/d/e/f", []byte("longer"), client.WithOverwrite())
+		}, all(length("/d/e/f", 6), length("/link", 6), content("/link", "longer"))},
+		{"append and close", []string{"/d/e/f"}, func() error { return appendText(ctx, a, "/d/e/f", "!") }, all(length("/d/e/f", 7), content("/d/e/f", "longer!"))},
+		{"truncate", []string{"/d/e/f"}, func() error { return a.Truncate(ctx, "/d/e/f", 2) }, all(length("/d/e/f", 2), content("/d/e/f", "lo"))},
+		{"rename", []string{"/d/e/f", "/d/e/h"}, func() error { return a.Rename(ctx, "/d/e/f", "/d/e/h", false) }, all(missing("/d/e/f"), length("/d/e/h", 2), missing("/link"))},
+		{"rename over", []string{"/d/e/h", "/d/e/g"}, func() error { return a.Rename(ctx, "/d/e/h", "/d/e/g", true) }, all(missing("/d/e/h"), length("/d/e/g", 2), content("/d/e/g", "lo"))},
+		{"rename of a directory above", []string{"/d/e/g", "/moved/e/g"}, func() error { return a.Rename(ctx, "/d", "/moved", false) }, all(missing("/d/e/g"), length("/moved/e/g", 2))},
+		{"a link that leads elsewhere", []string{"/link"}, func() error {
+			if err := a.Remove(ctx, "/link"); err != nil {
+				return err
+			}
+			return a.Symlink(ctx, "/moved/e/new", "/link")
+		}, length("/link", 5)},
+		{"concat", []string{"/moved/e/g", "/moved/e/new"}, func() error { return a.Concat(ctx, "/moved/e/g", "/moved/e/new") }, all(length("/moved/e/g", 7), missing("/moved/e/new"))},
+		{"rm", []string{"/moved/e/g"}, func() error { return a.Remove(ctx, "/moved/e/g") }, missing("/moved/e/g")},
+		{"rm -r", []string{"/moved/e", "/moved"}, func() error { return a.RemoveAll(ctx, "/moved") }, all(missing("/moved"), missing("/moved/e"))},
+	} {
+		for _, path := range step.cached {
+			warm(t, b, wire, path)
+			_, _ = b.ReadFile(ctx, path) // that it is cached is all
+		}
+		if err := step.change(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if err := step.after(); err != nil {
+			t.Fatalf("after %s: %v", step.name, err)
+		}
+	}
+}
+
+func appendText(ctx context.Context, a *client.FS, path, text string) error {
+	w, err := a.Append(ctx, path)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// TestScenario55OwnChangesAreSeen: what a client has cached it sees changed by
+// its own calls, at once.
+func TestScenario55OwnChangesAreSeen(t *testing.T) {
+	nn := testenv.Start(t)
+	b, wire := nn.Wired(t, caching)
+	ctx := t.Context()
+	for i := range 200 {
+		path := fmt.Sprintf("/f%d", i%3)
+		_, err := b.Stat(ctx, path)
+		if i < 3 {
+			wantKind(t, err, fserror.NotFound)
+		}
+		if i%10 == 0 {
+			warm(t, b, wire, path)
+		}
+		must(t, b.WriteFile(ctx, path, make([]byte, i+1), client.WithOverwrite()))
+		if got := lengthOf(t, b, path); got != int64(i+1) {
+			t.Fatalf("length %d after a write of %d", got, i+1)
+		}
+	}
+	// A reply that is lost may have changed something all the same.
+	warm(t, b, wire, "/f0")
+	wire.LoseReply("SetAttr")
+	must(t, b.Chmod(ctx, "/f0", 0o640))
+	i, err := b.Stat(ctx, "/f0")
+	must(t, err)
+	if i.Mode().Perm() != fs.FileMode(0o640) {
+		t.Fatalf("mode %v after chmod 640", i.Mode())
+	}
+}
+
+// TestScenario55ReaderIsGone: B has cached and its line is cut. A's call waits
+// for the term, and then goes on; B answers nothing old afterwards.
+func TestScenario55ReaderIsGone(t *testing.T) {
+	nn := testenv.Start(t, shortTerm)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	must(t, a.WriteFile(ctx, "/f", []byte("x")))
+	warm(t, b, wire, "/f")
+	wire.Cut()
+	must(t, a.WriteFile(ctx, "/f", []byte("longer"), client.WithOverwrite()))
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if i, err := b.Stat(short, "/f"); err == nil && i.Length != 6 {
+		t.Fatalf("the old length %d after the change", i.Length)
+	}
+	wire.Mend()
+	if got := lengthOf(t, b, "/f"); got != 6 {
+		t.Fatalf("length %d", got)
+	}
+}
+
+// TestScenario55aOvertakenReply: a reply is on its way while what it says is
+// revoked. It is used, and not cached. A parent that is renamed or made
+// unreadable: the cached path no longer answers.
+func TestScenario55aOvertakenReply(t *testing.T) {
+	nn := testenv.Start(t)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	must(t, a.WriteFile(ctx, "/d/f", []byte("x"), client.WithParents()))
+	must(t, a.WriteFile(ctx, "/warm", nil))
+	warm(t, b, wire, "/warm")
+	wire.Set(func(method string, _ any, send func() error) error {
+		err := send()
+		if method == "Stat" {
+			wire.Set(nil)
+			must(t, a.WriteFile(ctx, "/d/f", []byte("longer"), client.WithOverwrite()))
+		}
+		return err
+	})
+	if got := lengthOf(t, b, "/d/f"); got != 1 {
+		t.Fatalf("length %d in the reply that was on its way", got)
+	}
+	if got := lengthOf(t, b, "/d/f"); got != 6 {
+		t.Fatalf("length %d: the overtaken reply was cached", got)
+	}
+
+	c, cwire := nn.Wired(t, caching, func(c *client.Config) { c.User = "ann" })
+	warm(t, c, cwire, "/d/f")
+	must(t, a.Chmod(ctx, "/d", 0o700))
+	_, err := c.Stat(ctx, "/d/f")
+	wantKind(t, err, fserror.Permission)
+	must(t, a.Chmod(ctx, "/d", 0o755))
+	warm(t, c, cwire, "/d/f")
+	must(t, a.Rename(ctx, "/d", "/e", false))
+	_, err = c.Stat(ctx, "/d/f")
+	wantKind(t, err, fserror.NotFound)
+}
+
+// TestScenario56DataWithoutLease: while a revocation is outstanding a third
+// reader gets the data, and no lease on it.
+func TestScenario56DataWithoutLease(t *testing.T) {
+	nn, clk := frozen(t)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, bwire := nn.Wired(t, caching)
+	c, cwire := nn.Wired(t, caching)
+	must(t, a.WriteFile(ctx, "/f", []byte("x")))
+	must(t, a.WriteFile(ctx, "/g", nil))
+	warm(t, b, bwire, "/f")
+	warm(t, c, cwire, "/g")
+	bwire.Set(func(method string, _ any, send func() error) error {
+		if method == "Session" {
+			return nil // neither acknowledgements nor renewals come through
+		}
+		return send()
+	})
+	changed := make(chan error, 1)
+	go func() { changed <- a.WriteFile(ctx, "/f", []byte("longer"), client.WithOverwrite()) }()
+	eventually(t, "the change waits for b", func() bool { return metric(t, nn, "leasefs_cache_revocations_total") > 0 })
+	for range 3 {
+		before := cwire.Count("Stat")
+		if got := lengthOf(t, c, "/f"); got != 1 {
+			t.Fatalf("length %d while the change waits", got)
+		}
+		if cwire.Count("Stat") != before+1 {
+			t.Fatal("answered from the cache while the change waits")
+		}
+	}
+	select {
+	case err := <-changed:
+		t.Fatalf("the change did not wait: %v", err)
+	default:
+	}
+	clk.Advance(namenode.DefaultCacheTerm + 2*time.Second)
+	must(t, <-changed)
+	if got := lengthOf(t, c, "/f"); got != 6 {
+		t.Fatalf("length %d after the change", got)
+	}
+}
+
+// TestScenario57Restart: what the namenode's former life lent is waited for:
+// until its holder has come back, or for a term.
+func TestScenario57Restart(t *testing.T) {
+	nn, clk := frozen(t)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, bwire := nn.Wired(t, caching)
+	must(t, a.WriteFile(ctx, "/f", []byte("x")))
+	warm(t, b, bwire, "/f")
+	bwire.Cut()
+	nn.Restart(t)
+	changed := make(chan error, 1)
+	go func() { changed <- a.WriteFile(ctx, "/f", []byte("longer"), client.WithOverwrite()) }()
+	eventually(t, "the change waits", func() bool { return metric(t, nn, "leasefs_cache_waits_total") > 0 })
+	if got := lengthOf(t, a, "/f"); got != 1 {
+		t.Fatalf("length %d while the change waits", got)
+	}
+	clk.Advance(namenode.DefaultCacheTerm + 2*time.Second)
+	must(t, <-changed)
+	bwire.Mend()
+	if got := lengthOf(t, b, "/f"); got != 6 {
+		t.Fatalf("length %d after the change", got)
+	}
+
+	// It comes back: nothing is waited for.
+	warm(t, b, bwire, "/f")
+	nn.Restart(t)
+	must(t, a.WriteFile(ctx, "/f", []byte("again"), client.WithOverwrite()))
+	if got := lengthOf(t, b, "/f"); got != 5 {
+		t.Fatalf("length %d after the change", got)
+	}
+}
+
+// TestOpenFilesAreNotCached: their length changes with each flush.
+func TestOpenFilesAreNotCached(t *testing.T) {
+	nn := testenv.Start(t)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	must(t, a.WriteFile(ctx, "/f", nil))
+	warm(t, b, wire, "/f")
+	w, err := a.Append(ctx, "/f")
+	must(t, err)
+	for i := range 5 {
+		_, err = w.Write([]byte("x"))
+		must(t, err)
+		must(t, w.Flush(t.Context()))
+		if got := lengthOf(t, b, "/f"); got != int64(i+1) {
+			t.Fatalf("length %d after %d flushed bytes", got, i+1)
+		}
+	}
+	must(t, w.Close())
+	warm(t, b, wire, "/f")
+}
+
+// TestCacheOff: a namenode that lends nothing.
+func TestCacheOff(t *testing.T) {
+	nn := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = -1 })
+	b, wire := nn.Wired(t, caching)
+	must(t, b.WriteFile(t.Context(), "/f", nil))
+	for range 3 {
+		before := wire.Count("Stat")
+		_ = lengthOf(t, b, "/f")
+		if wire.Count("Stat") != before+1 {
+			t.Fatal("answered from a cache that is off")
+		}
+	}
+}
