@@ -10,14 +10,19 @@ PKGS      ?= ./...
 RACE_FLAGS ?=
 RACE_PKGS ?= ./leasemanager/... ./journal/... ./namenode/... ./client/...
 FUZZTIME  ?= 10s
+# The tests of large sizes (LEASEFS_E2E=full repeats others more often, too).
+FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced)$$
 BENCH     ?= .
 
-.PHONY: help build demo test race lint fuzz bench generate clean
+.PHONY: help setup build demo test test-full race lint fuzz bench generate clean
 
 help: ## show this list
 	@echo "make TARGET, one of:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH."
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL."
+
+setup: ## install what test, race and lint need (each target does so for itself, too)
+	@scripts/setup test race lint
 
 build: ## build bin/leasefs
 	@scripts/setup build
@@ -29,6 +34,10 @@ demo: build ## build, then show writer leases at work on this machine (20 s)
 test: ## run all tests (go vet is part of lint)
 	@scripts/setup test
 	go test -vet=off $(PKGS)
+
+test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files
+	@scripts/setup test-full
+	LEASEFS_E2E=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./e2e
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race

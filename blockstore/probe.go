@@ -29,10 +29,7 @@ func Probe(ctx context.Context, s Store, now time.Time, do func(*http.Request) (
 	}
 	p.object, p.other = object("leasefs probe "), object("LEASEFS PROBE ")
 	// #nosec G404 -- a key that is merely unlikely to be in use by another probe
-	p.key = Key{Term: 0, Seq: 1 + rand.Uint64N(1<<10-1)}
-	if err := s.Delete(ctx, p.key); err != nil { // what a probe that crashed left
-		return err
-	}
+	p.key = Key{Term: 0, Seq: 1 + rand.Uint64N(1<<40)}
 	err := p.run(ctx)
 	if derr := s.Delete(context.WithoutCancel(ctx), p.key); err == nil {
 		err = derr
@@ -55,7 +52,7 @@ type prober struct {
 }
 
 func unsupported(format string, args ...any) error {
-	return fserror.New(fserror.Unsupported, "probe", "", "the block store cannot be trusted: "+format, args...)
+	return fserror.New(fserror.Unsupported, "probe", "", "the block store cannot be trusted: "+format+": use another", args...)
 }
 
 func (p *prober) run(ctx context.Context) error {
@@ -91,6 +88,8 @@ func (p *prober) run(ctx context.Context) error {
 		return err
 	} else if status/100 == 5 {
 		return fserror.New(fserror.Unavailable, "probe", "", "the block store answers %d to a PUT: %.200s", status, text)
+	} else if status == http.StatusForbidden {
+		return fserror.New(fserror.Permission, "probe", "", "the block store refuses a PUT: the credentials need to list the bucket, and to get, put and delete its objects: answer 403 %.200s", text)
 	} else if status/100 != 2 {
 		return unsupported("it refuses a correct PUT: %d %.200s", status, text)
 	}

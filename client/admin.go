@@ -86,6 +86,15 @@ type Admin struct{ fs *FS }
 // Admin returns the operators' calls.
 func (f *FS) Admin() *Admin { return &Admin{fs: f} }
 
+// Failover makes the active namenode hand over to the next one, whose address
+// it returns. Unavailable if there is no standby, Unsupported if the namenode
+// serves alone.
+func (a *Admin) Failover(ctx context.Context) (next string, err error) {
+	r := new(pb.FailoverResponse)
+	err = a.fs.call(ctx, &call{op: "failover"}, pb.Admin_Failover_FullMethodName, &pb.FailoverRequest{Caller: a.fs.caller}, r)
+	return r.GetNext(), err
+}
+
 // Checkpoint has the active namenode write an image of the tree now.
 func (a *Admin) Checkpoint(ctx context.Context) (CheckpointResult, error) {
 	r := new(pb.CheckpointResponse)

@@ -239,11 +239,13 @@ func (w *Writer) fetchTail(ctx context.Context, off int64, dst []byte) error {
 
 // splitTail makes blocks of a tail that is longer than one (this client's
 // blocks are small), so that the rest fits a buffer. The caller holds mu.
-func (w *Writer) splitTail() error {
+func (w *Writer) splitTail(ctx context.Context) error {
 	tail := make([]byte, w.hole)
 	off := w.start
 	w.mu.Unlock()
-	err := w.fetchTail(w.work, off, tail)
+	ctx, cancel := w.under(ctx)
+	err := w.fetchTail(ctx, off, tail)
+	cancel()
 	w.mu.Lock()
 	if err == nil {
 		err = w.usable()

@@ -21,10 +21,6 @@ const (
 	maxBatchBytes = 1 << 20
 	// batchesAhead is how many such calls are under way at once.
 	batchesAhead = 4
-	// batchCalls is how many files of all batches of an FS are under way at once:
-	// the namenode keeps the result of each until it is acknowledged, and those
-	// of a session are bounded (16,384).
-	batchCalls = 8 * maxBatch
 	// perFile is what a file takes in a message besides path and data.
 	perFile = 128
 )
@@ -100,15 +96,6 @@ func stops(err error) error {
 // write makes the files of one batch. What the namenode cannot take now is
 // sent again, under the same call ids, until the FS's Timeout.
 func (b *bulk) write(ctx context.Context, list []int) error {
-	n := int64(len(list))
-	if err := b.fs.batches.Acquire(ctx, n); err != nil {
-		err := contextError(ctx, "create", "", false)
-		for _, i := range list {
-			b.set(i, err)
-		}
-		return err
-	}
-	defer b.fs.batches.Release(n)
 	deadline := time.Now().Add(b.fs.cfg.Timeout)
 	req := new(pb.CreateManyRequest)
 	var which []int
@@ -121,11 +108,26 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 		}
 		o := gather(file.Options)
 		r := b.fs.createRequest(path, &o)
-		r.Call, r.Data, r.DataCrc32C, r.Close = b.fs.ids.begin(), file.Data, blockstore.CRC(file.Data), true
-		defer b.fs.ids.end(r.Call)
+		r.Data, r.DataCrc32C, r.Close = file.Data, blockstore.CRC(file.Data), true
 		req.Files = append(req.Files, r)
 		which = append(which, i)
 	}
+	ids, err := b.fs.ids.beginMany(ctx, len(which))
+	if err != nil {
+		err := contextError(ctx, "create", "", false)
+		for _, i := range which {
+			b.set(i, err)
+		}
+		return err
+	}
+	for k, id := range ids {
+		req.Files[k].Call = id
+	}
+	defer func() {
+		for _, r := range req.Files { // results ended the calls of the others
+			b.fs.ids.end(r.Call)
+		}
+	}()
 	for n := 0; len(which) > 0; n++ {
 		resp := new(pb.CreateManyResponse)
 		c := call{op: "create", path: req.Files[0].Path, mutates: true}
@@ -156,28 +158,32 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 	return nil
 }
 
-// results notes what became of each file and returns those to send again.
+// results notes what became of each file, ends its call, and returns those to
+// send again.
 func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []int, resp *pb.CreateManyResponse, again bool) ([]int, []*pb.CreateRequest) {
-	var rest []int
+	var rest, noTails []int
 	var restReqs []*pb.CreateRequest
 	for k, res := range resp.GetResults() {
 		i := which[k]
-		if res.GetError() == nil {
-			b.set(i, nil)
-			continue
+		var err error
+		if res.GetError() != nil {
+			e := wire.FromDetail(res.GetError())
+			switch {
+			case e.Kind == fserror.Retry && e.Reason == tailBudget:
+				noTails = append(noTails, i)
+			case again && ctx.Err() == nil && (e.Kind == fserror.Retry || e.Kind == fserror.NotActive || e.Kind == fserror.Unavailable):
+				rest = append(rest, i)
+				restReqs = append(restReqs, reqs[k])
+				continue
+			}
+			err = fserror.With(e, "create", reqs[k].Path)
 		}
-		e := wire.FromDetail(res.GetError())
-		if e.Kind == fserror.Retry && e.Reason == tailBudget {
-			// No room in the namenode's memory: its bytes become a block.
-			b.set(i, b.fs.WriteFile(ctx, b.files[i].Path, b.files[i].Data, b.files[i].Options...))
-			continue
-		}
-		if again && ctx.Err() == nil && (e.Kind == fserror.Retry || e.Kind == fserror.NotActive || e.Kind == fserror.Unavailable) {
-			rest = append(rest, i)
-			restReqs = append(restReqs, reqs[k])
-			continue
-		}
-		b.set(i, fserror.With(e, "create", reqs[k].Path))
+		b.set(i, err)
+		b.fs.ids.end(reqs[k].Call)
+	}
+	// No room in the namenode's memory: their bytes become blocks.
+	for _, i := range noTails {
+		b.set(i, b.fs.WriteFile(ctx, b.files[i].Path, b.files[i].Data, b.files[i].Options...))
 	}
 	return rest, restReqs
 }

@@ -2,20 +2,13 @@ package client
 
 import (
 	"context"
-	"strconv"
 	"time"
-
-	"google.golang.org/grpc/metadata"
 
 	"github.com/leasefs/leasefs/client/leasecache"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
-
-// revokedTrailer is what the answer to a change says of the revocation that the
-// change sent to this session itself.
-const revokedTrailer = "leasefs-revoked"
 
 // readKind is what was asked about a path or inode.
 type readKind uint8
@@ -81,12 +74,12 @@ func (f *FS) beginRead() leasecache.Ticket {
 	return f.cache.Begin()
 }
 
-// keep keeps an answer, if the namenode allows it.
-func (f *FS) keep(t leasecache.Ticket, k readKey, v kept, keys []*pb.CacheKey) {
+// keep keeps an answer, if the namenode allows it, and tells whether it did.
+func (f *FS) keep(t leasecache.Ticket, k readKey, v kept, keys []*pb.CacheKey) bool {
 	if f.cache == nil || len(keys) == 0 {
-		return
+		return false
 	}
-	f.cache.Put(t, k, v, cacheKeys(keys))
+	return f.cache.Put(t, k, v, cacheKeys(keys))
 }
 
 func (f *FS) kept(k readKey) (kept, bool) {
@@ -108,31 +101,32 @@ func cacheKeys(keys []*pb.CacheKey) []leasecache.Key {
 	return out
 }
 
-// keptStat is stat through the cache.
-func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (*pb.Attr, error) {
+// keptStat is stat through the cache. held tells whether the answer, that there
+// is nothing included, is kept.
+func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb.Attr, held bool, err error) {
 	if v, ok := f.kept(k); ok {
 		if v.missing != nil {
 			e := *v.missing
 			e.Op, e.Path = op, path
-			return nil, &e
+			return nil, true, &e
 		}
-		return v.attr, nil
+		return v.attr, true, nil
 	}
 	req := &pb.StatRequest{Caller: f.caller, Path: k.path, Inode: k.inode, Follow: k.kind == readStat, Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
 	if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if d := resp.GetMissing(); d != nil {
 		e := wire.FromDetail(d)
-		f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
+		held = f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
 		c := *e
 		c.Op, c.Path = op, path
-		return nil, &c
+		return nil, held, &c
 	}
-	f.keep(ticket, k, kept{attr: resp.GetAttr()}, resp.GetKeys())
-	return resp.GetAttr(), nil
+	held = f.keep(ticket, k, kept{attr: resp.GetAttr()}, resp.GetKeys())
+	return resp.GetAttr(), held, nil
 }
 
 // keptFile is getFile of a path through the cache. Only whole answers are kept:
@@ -148,25 +142,6 @@ func (f *FS) keptFile(ctx context.Context, op, path string) (*pb.GetFileResponse
 		f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
 	}
 	return resp, at, err
-}
-
-// applyOwn is called before a change of our own returns: what we have kept of
-// what it changed is gone then.
-func (f *FS) applyOwn(ctx context.Context, trailer metadata.MD, lost bool) {
-	if f.cache == nil {
-		return
-	}
-	if lost {
-		f.cache.Drop() // an answer was lost, and with it what it said of revocations
-		return
-	}
-	var seq uint64
-	for _, s := range trailer.Get(revokedTrailer) {
-		if n, err := strconv.ParseUint(s, 10, 64); err == nil {
-			seq = max(seq, n)
-		}
-	}
-	_ = f.cache.WaitApplied(ctx, seq) // the end of the context drops everything
 }
 
 // cacheLoop renews the term of the read cache while a stream is up.
@@ -233,9 +208,10 @@ func (f *FS) cacheMessage(l *line, m *pb.SessionResponse) bool {
 		}
 	case m.GetCacheRevocation() != nil:
 		r := m.GetCacheRevocation()
-		f.cache.Revoke(r.GetSeq(), cacheKeys(r.GetKeys()), r.GetAll())
+		keys := cacheKeys(r.GetKeys())
+		f.cache.Revoke(keys, r.GetAll())
 		// Sending can wait for a slow network; the stream is read on meanwhile.
-		if l.mustAck(r.GetSeq()) && !f.goRun(l.sendAcks) {
+		if l.mustAck(r.GetSeq(), revocationOf(keys, r.GetAll())) && !f.goRun(func() { l.sendAcks(f.revoked) }) {
 			l.cancel() // the client is closed
 		}
 	default:
@@ -246,10 +222,11 @@ func (f *FS) cacheMessage(l *line, m *pb.SessionResponse) bool {
 
 // mustAck notes that revocations up to seq are to be acknowledged; true if
 // nobody is doing so yet.
-func (l *line) mustAck(seq uint64) bool {
+func (l *line) mustAck(seq uint64, r Revocation) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ackSeq = max(l.ackSeq, seq)
+	l.toTell = append(l.toTell, r)
 	if l.acking {
 		return false
 	}
@@ -258,7 +235,8 @@ func (l *line) mustAck(seq uint64) bool {
 }
 
 // sendAcks acknowledges until all that came is: one message for many.
-func (l *line) sendAcks() {
+// tell is called with each revocation before it is acknowledged.
+func (l *line) sendAcks(tell func(Revocation)) {
 	for sent := uint64(0); ; {
 		l.mu.Lock()
 		if l.ackSeq == sent {
@@ -267,7 +245,12 @@ func (l *line) sendAcks() {
 			return
 		}
 		sent = l.ackSeq
+		untold := l.toTell
+		l.toTell = nil
 		l.mu.Unlock()
+		for _, r := range untold {
+			tell(r)
+		}
 		if l.sendQuiet(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: &pb.CacheAck{Seq: sent}}}) != nil {
 			return // the stream is broken: whoever reads it finds out
 		}

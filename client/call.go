@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -51,21 +50,20 @@ type call struct {
 	tailToo bool
 	w       *Writer // whose lease an answer renews
 
-	sent reading // when the attempt that was answered was sent
-	lost bool    // a reply was lost, and no later one told the outcome
-	// anyLost: a reply was lost, whatever came later. trailer is of the last one.
+	first reading // when the first attempt was sent
+	sent  reading // when the attempt that was answered was sent
+	lost  bool    // a reply was lost, and no later one told the outcome
+	// anyLost: a reply was lost, whatever came later.
 	anyLost bool
-	trailer metadata.MD
 }
 
 // call sends req until there is an answer, the context ends, or the FS's
 // Timeout is over. A repetition is the same request with the same call id.
 // Errors are *fserror.Error with operation and path.
 func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) error {
-	if c.mutates && f.cache != nil {
-		defer func() { f.applyOwn(ctx, c.trailer, c.anyLost) }()
-	}
-	deadline := time.Now().Add(f.cfg.Timeout)
+	began := time.Now()
+	deadline := began.Add(f.cfg.Timeout)
+	c.first = f.read()
 	for n, hops, faults := 0, 0, 0; ; n++ {
 		if err := f.closedErr(); err != nil {
 			return c.fail(err)
@@ -93,6 +91,7 @@ func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) er
 			switch status.Code(err) {
 			case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 				f.eps.moveOn(ep, "")
+				delay = seekBackoff(n, time.Since(began))
 			case codes.Internal, codes.Unknown, codes.Aborted:
 				// A stream reset, or a fault on the other side.
 				if faults++; faults > maxFaults {
@@ -107,7 +106,7 @@ func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) er
 				hops++
 				delay = 0
 			} else {
-				delay = max(delay, min(e.RetryAfter, maxBackoff))
+				delay = max(seekBackoff(n, time.Since(began)), min(e.RetryAfter, seekPause))
 			}
 		case e.Kind == fserror.Retry:
 			if c.tailToo && !c.lost && e.Reason == tailBudget {
@@ -145,11 +144,14 @@ func (f *FS) send(ctx context.Context, c *call, ep *endpoint, method string, req
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	settled := f.suspect(ctx, cancel, ep)
+	defer func() { cancel(); settled() }()
 	if !c.mutates {
 		return true, ep.conn().Invoke(ctx, method, req, resp, grpc.StaticMethod())
 	}
 	var p peer.Peer
-	err = ep.conn().Invoke(ctx, method, req, resp, grpc.StaticMethod(), grpc.Peer(&p), grpc.Trailer(&c.trailer))
+	err = ep.conn().Invoke(ctx, method, req, resp, grpc.StaticMethod(), grpc.Peer(&p))
 	return p.Addr != nil, err
 }
 
@@ -247,7 +249,13 @@ type callIDs struct {
 	next uint64              // the last number given
 	low  uint64              // all up to this one are answered
 	done map[uint64]struct{} // those above low that are
+	// moved is closed when low has grown; nil: nobody waits.
+	moved chan struct{}
 }
+
+// callWindow is how far beginMany goes ahead of the oldest call that is under
+// way: the namenode keeps the results from there on, and no more than 16,384.
+const callWindow = 12_000
 
 func newCallIDs(session []byte) *callIDs {
 	return &callIDs{session: session, done: make(map[uint64]struct{})}
@@ -261,6 +269,34 @@ func (c *callIDs) begin() *pb.CallId {
 	return &pb.CallId{Session: c.session, Seq: c.next, Acked: c.low}
 }
 
+// beginMany returns the ids of n new calls. It waits while too many results
+// would be kept for one call that takes long. Who has begun some must not wait
+// for more.
+func (c *callIDs) beginMany(ctx context.Context, n int) ([]*pb.CallId, error) {
+	for {
+		c.mu.Lock()
+		if c.next == c.low || c.next-c.low+uint64(n) <= callWindow { //nolint:gosec // a length
+			ids := make([]*pb.CallId, n)
+			for i := range ids {
+				c.next++
+				ids[i] = &pb.CallId{Session: c.session, Seq: c.next, Acked: c.low}
+			}
+			c.mu.Unlock()
+			return ids, nil
+		}
+		if c.moved == nil {
+			c.moved = make(chan struct{})
+		}
+		moved := c.moved
+		c.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // end tells that nobody will ask for the call's result any more.
 func (c *callIDs) end(id *pb.CallId) {
 	c.mu.Lock()
@@ -270,6 +306,10 @@ func (c *callIDs) end(id *pb.CallId) {
 		return
 	}
 	c.low++
+	if c.moved != nil {
+		close(c.moved)
+		c.moved = nil
+	}
 	for {
 		if _, ok := c.done[c.low+1]; !ok {
 			return

@@ -58,6 +58,12 @@ type Config struct {
 	// read the same things again; others' changes of what is kept wait for this
 	// process, for the namenode's cache term (10 s) at most if it is gone.
 	Cache bool
+	// OnRevoke, with Cache, is told what may change before the namenode is: who
+	// keeps something made of what was read (the kernel, of a mount) drops it
+	// then, since the change waits until OnRevoke has returned, for the cache
+	// term at most. Also, with All, when the connection was lost. It must neither
+	// call the FS nor wait for a call of it.
+	OnRevoke func(Revocation)
 	// CacheEntries and CacheBytes limit what is kept; 0: 10,000 and 64 MiB.
 	CacheEntries int
 	CacheBytes   int64

@@ -17,7 +17,9 @@ import (
 // Append to a log, and know when it is not ours any more.
 func ExampleFS_Append() {
 	ctx := context.Background()
-	fsys, err := client.New(ctx, client.Config{Namenodes: []string{"127.0.0.1:8020"}, Client: "ingest-3"})
+	address, stop := startNamenode() // leasefs namenode, as a rule on another machine
+	defer stop()
+	fsys, err := client.New(ctx, client.Config{Namenodes: []string{address}, Client: "ingest-3"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return
@@ -46,33 +48,74 @@ func ExampleFS_Append() {
 	if err := w.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
+
+	info, err := fsys.Stat(ctx, "/logs/a")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	fmt.Println(info.Length, "bytes, open:", info.Open != nil)
+	// Output: 21 bytes, open: false
 }
 
 // A writer that resumes after a crash appends each record exactly once.
 func ExampleWithExpectedLength() {
 	ctx := context.Background()
-	var fsys *client.FS  // from New
-	var checkpoint int64 // where the last run was sure to be
+	fsys, stop := connect() // client.New
+	defer stop()
+	if err := fsys.WriteFile(ctx, "/records", []byte("one, two, ")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	checkpoint := int64(len("one, ")) // where the last run was sure to be
+	records := "one, two, three, "
 
 	w, err := fsys.Append(ctx, "/records", client.WithExpectedLength(checkpoint))
 	var e *fserror.Error
 	if errors.As(err, &e) && e.Kind == fserror.NotAtEnd {
 		fmt.Println("the file already has", e.Length, "bytes: skip those")
-		return
+		checkpoint = e.Length
+		w, err = fsys.Append(ctx, "/records", client.WithExpectedLength(checkpoint))
 	}
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return
 	}
-	defer func() { _ = w.Close() }()
+	if _, err := io.WriteString(w, records[checkpoint:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	if err := w.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+
+	all, err := fsys.ReadFile(ctx, "/records")
+	fmt.Println(string(all), err)
+	// Output:
+	// the file already has 10 bytes: skip those
+	// one, two, three,  <nil>
 }
 
 // Follow a file that another process writes, as tail -f does.
 func ExampleReader_WaitBeyond() {
 	ctx := context.Background()
-	var fsys *client.FS // from New
-
-	r, err := fsys.Open(ctx, "/logs/a")
+	fsys, stop := connect() // client.New
+	defer stop()
+	w, err := fsys.Create(ctx, "/a")
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	go func() { // in another process, as a rule
+		for i := range 3 {
+			_, _ = fmt.Fprintln(w, "line", i)
+			_ = w.Flush(ctx)
+		}
+		_ = w.Close()
+	}()
+
+	r, err := fsys.Open(ctx, "/a")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return
 	}
 	defer func() { _ = r.Close() }()
@@ -80,19 +123,37 @@ func ExampleReader_WaitBeyond() {
 	for open := true; open; {
 		n, err := io.Copy(os.Stdout, r)
 		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return
 		}
 		seen += n
 		if _, open, err = r.WaitBeyond(ctx, seen); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return
 		}
 	}
+	if _, err := io.Copy(os.Stdout, r); err != nil { // what came with its end
+		fmt.Fprintln(os.Stderr, err)
+	}
+	// Output:
+	// line 0
+	// line 1
+	// line 2
 }
 
 // Many small files in few calls.
 func ExampleFS_WriteFiles() {
 	ctx := context.Background()
-	var fsys *client.FS // from New
+	fsys, stop := connect() // client.New
+	defer stop()
+	if err := fsys.MkdirAll(ctx, "/in", 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	if err := fsys.WriteFile(ctx, "/in/1", []byte("an old one")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
 
 	files := []client.FileData{
 		{Path: "/in/1", Data: []byte("one")},
@@ -100,24 +161,46 @@ func ExampleFS_WriteFiles() {
 	}
 	errs, err := fsys.WriteFiles(ctx, files)
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return // the rest was not tried
 	}
 	for i, err := range errs {
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			fmt.Println(files[i].Path, "is there already")
+		case err != nil:
 			fmt.Println(files[i].Path, err)
+		default:
+			fmt.Println(files[i].Path, "is written")
 		}
 	}
+	// Output:
+	// /in/1 is there already
+	// /in/2 is written
 }
 
 // What takes an fs.FS takes a leasefs directory.
 func ExampleFS_IOFS() {
 	ctx := context.Background()
-	var fsys *client.FS // from New
+	fsys, stop := connect() // client.New
+	defer stop()
+	for _, path := range []string{"/logs/b/2.gz", "/logs/1.gz", "/logs/3.txt"} {
+		if err := fsys.WriteFile(ctx, path, nil, client.WithParents()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return
+		}
+	}
 
-	_ = fs.WalkDir(fsys.IOFS(ctx, "/logs"), ".", func(path string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(fsys.IOFS(ctx, "/logs"), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".gz") {
 			fmt.Println(path)
 		}
 		return err
 	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	// Output:
+	// 1.gz
+	// b/2.gz
 }

@@ -36,6 +36,7 @@ type fake struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	files    map[string]*fakeFile
+	leases   map[uint64]bool
 	inodes   map[uint64]*fakeFile
 	objects  map[blockstore.Key][]byte
 	minted   map[blockstore.Key]*pb.BlockIntent
@@ -51,6 +52,8 @@ type fake struct {
 	// before may answer a call in place of the fake; after may lose the reply.
 	before func(method string, req any) error
 	after  func(method string, req any) error
+	// manyBefore is before for each file of CreateMany.
+	manyBefore func(req any) error
 	// put and get may answer HTTP in place of the store; 0 goes on.
 	put func(n int) int
 	get func(n int, key blockstore.Key) int
@@ -65,6 +68,7 @@ type fakeFile struct {
 	tail   []byte
 	open   *pb.WriterId // nil when closed
 	mtime  int64
+	lease  uint64
 }
 
 func (f *fakeFile) blocksLength() (n int64) {
@@ -80,7 +84,7 @@ func newFake() *fake {
 	f := &fake{
 		soft: time.Minute, hard: 20 * time.Minute, renewEvery: 30 * time.Second,
 		blockSize: 256 << 10, maxTail: 64 << 10, urlLife: 15 * time.Minute,
-		files: map[string]*fakeFile{}, inodes: map[uint64]*fakeFile{}, objects: map[blockstore.Key][]byte{},
+		files: map[string]*fakeFile{}, leases: map[uint64]bool{}, inodes: map[uint64]*fakeFile{}, objects: map[blockstore.Key][]byte{},
 		minted: map[blockstore.Key]*pb.BlockIntent{}, results: map[string]any{}, calls: map[string]int{},
 		streams: map[int]context.CancelFunc{},
 	}
@@ -358,7 +362,7 @@ func (f *fake) Create(_ context.Context, r *pb.CreateRequest) (*pb.OpenResponse,
 		return nil, fserror.New(fserror.Exists, "", "", "it exists")
 	}
 	f.seq++
-	file := &fakeFile{path: r.Path, inode: f.seq, tail: bytes.Clone(r.Data), mtime: r.MtimeUnixMs}
+	file := &fakeFile{path: r.Path, inode: f.seq, tail: bytes.Clone(r.Data), mtime: r.MtimeUnixMs, lease: r.Lease}
 	f.files[r.Path], f.inodes[file.inode] = file, file
 	return f.opened(file, r.Caller, r.Close), nil
 }
@@ -367,7 +371,14 @@ func (f *fake) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.Cre
 	resp := new(pb.CreateManyResponse)
 	for _, c := range r.Files {
 		c.Close = true
-		o, err := f.Create(ctx, c)
+		var o *pb.OpenResponse
+		var err error
+		if f.manyBefore != nil {
+			err = f.manyBefore(c)
+		}
+		if err == nil {
+			o, err = f.Create(ctx, c)
+		}
 		res := &pb.CreateResult{Inode: o.GetAttr().GetInode()}
 		if err != nil {
 			res.Error = wire.Detail(err)
@@ -507,7 +518,7 @@ func (f *fake) GetFile(_ context.Context, r *pb.GetFileRequest) (*pb.GetFileResp
 	if file == nil {
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
 	}
-	for r.WaitMs > 0 && file.length() <= r.WaitBeyond && file.open != nil {
+	for r.WaitMs > 0 && file.length() <= r.WaitBeyond && file.open != nil && (!r.OrBelow || file.length() == r.WaitBeyond) {
 		f.changed.Wait()
 	}
 	resp := &pb.GetFileResponse{Attr: f.attr(file), Path: file.path, TailOffset: file.blocksLength(), BlocksOffset: file.blocksLength(), UrlsExpireMs: f.urlLife.Milliseconds()}

@@ -10,6 +10,23 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
+// closeGrace is how long closing a file at its flushed length is tried on after
+// the context has ended: it must not stay open for that.
+const closeGrace = 3 * time.Second
+
+// lingering is ctx, ended closeGrace later.
+func lingering(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(closeGrace, func() { cancel(context.Cause(ctx)) })
+		context.AfterFunc(late, func() { t.Stop() })
+	})
+	return late, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // Close is CloseContext without a time limit but the FS's Timeout for each call.
 func (w *Writer) Close() error { return w.CloseContext(context.WithoutCancel(w.ctx)) }
 
@@ -22,13 +39,19 @@ func (w *Writer) Close() error { return w.CloseContext(context.WithoutCancel(w.c
 //   - Any other error: what could not be made durable is not in the file
 //     (Durable tells how far it goes); it was closed at its flushed length, or,
 //     if no namenode answered, is recovered in the background as soon as one
-//     does, at the latest at the lease's hard limit.
+//     does, at the latest at the lease's hard limit. (The cause of Context is
+//     of kind Closed, or else why it was not confirmed.) When the context ends
+//     that is still tried for three seconds.
 //
 // A second call returns an error of kind Closed and does nothing.
 func (w *Writer) CloseContext(ctx context.Context) error {
 	if err := w.beginEnd("close"); err != nil {
 		return err
 	}
+	late, over := lingering(ctx)
+	defer over()
+	late, cancelLate := w.under(late)
+	defer cancelLate()
 	ctx, cancel := w.under(ctx)
 	defer cancel()
 	err := w.settle(ctx)
@@ -44,7 +67,7 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 	default:
 		// The bytes are lost to this file; the file must not stay open.
 		w.quiet(err)
-		if cerr := w.closeAt(ctx); cerr != nil {
+		if cerr := w.closeAt(late); cerr != nil {
 			w.abandon(cerr)
 		}
 	}
@@ -56,17 +79,19 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 // Abort closes the file at its flushed length and drops what was not flushed.
 // Blocks that were on their way may have become part of it. LeaseLost if
 // another has the file; Closed if it was closed before.
-func (w *Writer) Abort() error {
-	return w.giveUp(fserror.New(fserror.Closed, "", w.path, "the writer was aborted"))
-}
+func (w *Writer) Abort() error { return w.AbortContext(context.WithoutCancel(w.ctx)) }
 
-func (w *Writer) giveUp(why error) error {
+// AbortContext is Abort, which is tried for three seconds more when the context
+// ends (or has ended).
+func (w *Writer) AbortContext(ctx context.Context) error {
 	if err := w.beginEnd("close"); err != nil {
 		return err
 	}
-	ctx, cancel := w.under(context.WithoutCancel(w.ctx))
+	ctx, over := lingering(ctx)
+	defer over()
+	ctx, cancel := w.under(ctx)
 	defer cancel()
-	w.quiet(why)
+	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer was aborted"))
 	err := w.seen(w.closeAt(ctx))
 	if err != nil {
 		w.abandon(err)
@@ -159,7 +184,7 @@ func (w *Writer) closeWithRest(ctx context.Context) error {
 		w.mu.Lock()
 		w.dispatch()
 		w.mu.Unlock()
-		if err = w.drain(); err == nil {
+		if err = w.drain(ctx); err == nil {
 			_, err = w.sendClose(ctx, nil)
 		}
 	}
@@ -222,8 +247,13 @@ func (w *Writer) quiet(why error) {
 // end releases what the Writer has.
 func (w *Writer) end() {
 	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
+	defer close(w.done)
 	w.fs.forget(w)
-	w.cancel(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
+	why := w.unclosed
+	if why == nil {
+		why = fserror.New(fserror.Closed, "", w.path, "the writer is closed")
+	}
+	w.cancel(why)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cur != nil {
@@ -239,6 +269,7 @@ func (w *Writer) abandon(err error) {
 	if w.lost.Load() != nil || errors.Is(err, fserror.LeaseLost) || errors.Is(err, fserror.NotFound) {
 		return
 	}
+	w.unclosed = err
 	f := w.fs
 	f.cfg.Logger.Warn("leasefs: closing a file was not confirmed, recovery will be asked for", "path", w.path, "err", err)
 	f.goRun(func() {

@@ -93,7 +93,7 @@ func (w *Writer) flush(r *flushRound) error {
 		w.restart()
 	}
 	w.mu.Unlock()
-	if err := w.drain(); err != nil {
+	if err := w.drain(w.work); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -112,7 +112,7 @@ func (w *Writer) flush(r *flushRound) error {
 		if w.unsure == nil && (asBlock || int64(len(w.cur.b)) > w.fs.maxTail()) {
 			w.dispatch()
 			w.mu.Unlock()
-			if err := w.drain(); err != nil {
+			if err := w.drain(w.work); err != nil {
 				return err
 			}
 			continue
@@ -182,7 +182,7 @@ func (w *Writer) fitsClose() bool {
 }
 
 // drain waits until no block is under way.
-func (w *Writer) drain() error {
+func (w *Writer) drain(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.pending) > 0 {
@@ -195,7 +195,9 @@ func (w *Writer) drain() error {
 		if w.work.Err() != nil {
 			return contextError(w.work, "flush", w.path, false)
 		}
-		w.cond.Wait()
+		if err := w.wait(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ type FS struct {
 	cfg         Config
 	nconfigured int
 	eps         *endpoints
+	search      search     // for the active namenode
 	caller      *pb.Caller // shared by all requests, never changed
 	ids         *callIDs
 	blobs       *blobs
@@ -56,9 +57,9 @@ type FS struct {
 	resend    bool   // the namenode wants the set
 	jeopardy  bool   // the lease is past its soft limit, and said so
 
-	cache   *readCache          // nil: nothing is kept
-	keeper  keeper              // of granted leases
-	batches *semaphore.Weighted // of files in WriteFiles
+	cache   *readCache // nil: nothing is kept
+	keeper  keeper     // of granted leases
+	scratch scratch    // for files made under a temporary name
 
 	stats counters
 }
@@ -107,7 +108,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	}
 	f.keeper = keeper{f: f, wake: make(chan struct{}, 1)}
 	f.cache = newReadCache(&cfg)
-	f.batches = semaphore.NewWeighted(batchCalls)
+	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.renewCtx, f.stopRenew = context.WithCancel(f.ctx)
 	f.wg.Go(f.keepSession)
@@ -140,10 +141,11 @@ func (f *FS) awaitWelcome(ctx context.Context) error {
 	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one with leasefs namenode, or name it with --namenode or LEASEFS_NAMENODE", f.eps, why)
 }
 
-// Close flushes and closes all open writers and readers, ends the session and
-// waits until no goroutine of the FS is left. Its error joins those of the
-// writers; one that could not be closed is recovered by the namenode at the
-// hard limit. A second Close is of kind Closed.
+// Close flushes and closes all open writers and readers, lets those that are
+// being closed finish, ends the session and waits until no goroutine of the FS
+// is left. Its error joins those of the writers; one that could not be closed
+// is recovered by the namenode at the hard limit. A second Close is of kind
+// Closed.
 func (f *FS) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -171,11 +173,14 @@ func (f *FS) Close() error {
 		g.Go(func() error {
 			if err := w.Close(); !errors.Is(err, fserror.Closed) {
 				errs[i] = err
+				return nil
 			}
+			<-w.done // another is closing it
 			return nil
 		})
 	}
 	_ = g.Wait() // the errors are in errs
+	f.scratch.end()
 	f.stopRenew()
 	f.background.Wait()
 	if l := f.line.Load(); l != nil {

@@ -53,11 +53,36 @@ func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error
 	if l.grace <= 0 {
 		l.grace = min(time.Duration(f.soft.Load())/4, 10*time.Second)
 	}
+	if err := l.renewed(ctx); err != nil {
+		_ = w.Abort() // err says more
+		return nil, err
+	}
 	if !f.goRun(l.watch) {
 		_ = w.Abort() // the client is closed, which is what counts
 		return nil, fserror.New(fserror.Closed, "lock", path, "the client is closed")
 	}
 	return l, nil
+}
+
+// renewed waits until the lock is known to be good for a while: the call that
+// took it may have waited for longer than the lock lasts without renewal.
+func (l *Lock) renewed(ctx context.Context) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	over := time.NewTimer(max(time.Duration(l.f.soft.Load()), time.Second))
+	defer over.Stop()
+	for l.Remaining() <= l.grace {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return contextError(ctx, "lock", l.w.Path(), false)
+		case <-l.w.Context().Done():
+			return fserror.With(context.Cause(l.w.Context()), "lock", l.w.Path())
+		case <-over.C:
+			return fserror.New(fserror.Unavailable, "lock", l.w.Path(), "it was taken, but then no renewal came through")
+		}
+	}
+	return nil
 }
 
 // Token grows with each holder of the path: the fencing token.

@@ -34,7 +34,7 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 	if err := f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
-	return f.newWriter("create", path, resp, c.sent, req.MtimeUnixMs)
+	return f.newWriter("create", path, resp, c.first, req.MtimeUnixMs)
 }
 
 func (f *FS) createRequest(path string, o *openOptions) *pb.CreateRequest {
@@ -64,10 +64,15 @@ func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writ
 		if err := f.mayOpen("append", path); err != nil {
 			return nil, err
 		}
-		wait := min(max(time.Until(until), 0), waitSlice)
+		// The lease may be as old as the wait was long: well below its end.
+		wait := min(max(time.Until(until), 0), waitSlice, max(time.Duration(f.hard.Load())/4, 100*time.Millisecond))
+		asked := time.Now()
 		w, err := f.appendOnce(ctx, path, &o, wait)
 		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 {
 			return w, err
+		}
+		if time.Since(asked) >= wait/2 {
+			continue // at once: the place in the queue is kept for a moment
 		}
 		// A namenode that does not wait is not asked in a loop without pause.
 		if !sleep(ctx, f.ctx, min(backoffFor(3), max(time.Until(until), 0))) {
@@ -87,7 +92,7 @@ func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait t
 	if err := f.call(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
-	return f.newWriter("append", path, resp, c.sent, 0)
+	return f.newWriter("append", path, resp, c.first, 0)
 }
 
 // mayOpen refuses new files once Close has begun.
@@ -101,9 +106,9 @@ func (f *FS) mayOpen(op, path string) error {
 }
 
 // WriteFile makes a new file with the data and closes it. Options as of
-// Create; an existing file needs WithOverwrite. Up to MaxWholeFile bytes it is
-// one call and all or nothing; a longer file is written as by Create, Write
-// and Close, and after an error is closed as far as it came.
+// Create; an existing file needs WithOverwrite. It is there whole or not at
+// all: up to MaxWholeFile bytes it is one call, a longer file is written as by
+// WriteFrom.
 func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...OpenOption) error {
 	if int64(len(data)) > f.MaxWholeFile() {
 		return f.writeLarge(ctx, path, data, opts)
@@ -126,22 +131,10 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 }
 
 func (f *FS) writeLarge(ctx context.Context, path string, data []byte, opts []OpenOption) error {
-	w, err := f.Create(ctx, path, opts...)
-	if err != nil {
+	return f.whole(ctx, path, opts, func(w *Writer) error {
+		_, err := w.WriteContext(ctx, data)
 		return err
-	}
-	stop := context.AfterFunc(ctx, func() {
-		_ = w.giveUp(contextError(ctx, "write", path, false)) // the context's error is what counts
 	})
-	defer stop()
-	if _, err := w.Write(data); err != nil {
-		_ = w.Abort() // err says more
-		if ctx.Err() != nil {
-			return contextError(ctx, "write", path, false)
-		}
-		return err
-	}
-	return w.CloseContext(ctx)
 }
 
 // CloseFile completes a file that an earlier process of the same user and

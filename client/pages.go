@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sort"
 	"time"
@@ -66,6 +67,9 @@ func (r *Reader) newPage(resp *pb.GetFileResponse, at time.Time, asked int64) (*
 		if s.data, err = blockstore.DataLength(s.stored); err != nil || s.used <= 0 || s.used > s.data {
 			return nil, bad("block %s has %d of %d stored bytes", s.key, s.used, s.stored)
 		}
+		if off < 0 || off > math.MaxInt64-s.used {
+			return nil, bad("block %s is at %d", s.key, off)
+		}
 		pg.spans = append(pg.spans, s)
 		off += s.used
 		pg.to = off
@@ -80,6 +84,9 @@ func (r *Reader) newPage(resp *pb.GetFileResponse, at time.Time, asked int64) (*
 	}
 	if blockstore.CRC(pg.tail) != resp.GetTailCrc32C() {
 		return nil, fserror.New(fserror.Damaged, "open", r.path, "the bytes in the file's tail, from offset %d on, do not match their checksum", pg.tailOff)
+	}
+	if pg.tailOff < 0 || pg.tailOff > math.MaxInt64-int64(len(pg.tail)) {
+		return nil, bad("the tail is at %d", pg.tailOff)
 	}
 	if len(pg.spans) > 0 && pg.to != pg.tailOff {
 		return nil, bad("blocks end at %d, the tail begins at %d", pg.to, pg.tailOff)

@@ -31,6 +31,7 @@ type line struct {
 	termSent leasecache.Reading
 	ackSeq   uint64
 	acking   bool
+	toTell   []Revocation // that Config.OnRevoke has not been told yet
 }
 
 // renewal is the answer to one: either of the two is set.
@@ -41,14 +42,17 @@ type renewal struct {
 
 // keepSession holds a session stream open for as long as the FS lives.
 func (f *FS) keepSession() {
+	number := uint64(0)
+	since := time.Now() // there is no stream
 	for n := 0; f.ctx.Err() == nil; n++ {
 		ep := f.eps.current.Load()
-		welcomed, err := f.runSession(ep)
+		number++
+		welcomed, err := f.runSession(ep, number)
 		if f.ctx.Err() != nil {
 			return
 		}
 		if welcomed {
-			n = 0
+			n, since = 0, time.Now()
 		}
 		e, answered := answerOf(err)
 		var own *fserror.Error
@@ -66,7 +70,7 @@ func (f *FS) keepSession() {
 		if followed && n < 2 {
 			continue
 		}
-		sleep(f.ctx, f.ctx, backoffFor(n))
+		sleep(f.ctx, f.ctx, seekBackoff(n, time.Since(since)))
 	}
 }
 
@@ -79,12 +83,14 @@ func fatal(k fserror.Kind) bool {
 	return false
 }
 
-// runSession opens one stream and serves it until it breaks.
-func (f *FS) runSession(ep *endpoint) (welcomed bool, err error) {
+// runSession opens the session's stream of that number and serves it until it
+// breaks.
+func (f *FS) runSession(ep *endpoint, number uint64) (welcomed bool, err error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	if f.cache != nil {
 		f.cache.Disconnected() // the namenode takes a new stream to mean that nothing is kept
+		f.revoked(Revocation{All: true})
 		defer f.cache.Disconnected()
 	}
 	impatient := time.AfterFunc(f.attemptTime, cancel)
@@ -93,7 +99,7 @@ func (f *FS) runSession(ep *endpoint) (welcomed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: f.caller, Cache: f.cache != nil}}}); err != nil {
+	if err := stream.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: f.caller, Cache: f.cache != nil, Stream: number}}}); err != nil {
 		_, err = stream.Recv() // it knows why
 		return false, err
 	}
@@ -117,7 +123,7 @@ func (f *FS) runSession(ep *endpoint) (welcomed bool, err error) {
 	l := &line{ep: ep, stream: stream, cancel: cancel, gone: make(chan struct{}), waiting: make(map[uint64]chan renewal), terms: make(chan bool, 1)}
 	defer close(l.gone)
 	if term := ms(w.GetCacheTermMs()); f.cache != nil && term > 0 {
-		f.cache.Connected(w.GetCacheBase())
+		f.cache.Connected()
 		f.goRun(func() { f.cacheLoop(l, term) })
 	}
 	f.greet(w)

@@ -196,7 +196,7 @@ func (f *FS) stat(ctx context.Context, op, path string, follow bool) (*FileInfo,
 	if follow {
 		k.kind = readStat
 	}
-	attr, err := f.keptStat(ctx, op, path, k)
+	attr, _, err := f.keptStat(ctx, op, path, k)
 	if err != nil {
 		return nil, err
 	}

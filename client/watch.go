@@ -76,6 +76,7 @@ type Watcher struct {
 	upTo    uint64
 	started bool
 	fails   int
+	since   time.Time // of the first of them
 }
 
 // Watch begins to watch a path; it need not exist, but its directory must. It
@@ -185,7 +186,10 @@ func (w *Watcher) again(err error, deadline time.Time) error {
 		}
 	}
 	w.f.eps.moveOn(w.ep, e.Active)
-	delay := max(backoffFor(w.fails), min(e.RetryAfter, maxBackoff))
+	if w.fails == 0 {
+		w.since = time.Now()
+	}
+	delay := max(seekBackoff(w.fails, time.Since(w.since)), min(e.RetryAfter, maxBackoff))
 	w.fails++
 	if !deadline.IsZero() && time.Now().Add(delay).After(deadline) {
 		return fserror.New(fserror.Unavailable, "watch", w.path, "no active namenode answered within %s; last: %s", w.f.cfg.Timeout, plain(e))

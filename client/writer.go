@@ -40,7 +40,8 @@ type Writer struct {
 	work     context.Context // of blocks and flushes under way; ends earlier, with Abort
 	stopWork context.CancelCauseFunc
 	lost     atomic.Pointer[fserror.Error]
-	closing  atomic.Bool // Close, Abort or Detach has begun
+	closing  atomic.Bool   // Close, Abort or Detach has begun
+	done     chan struct{} // closed when it has ended
 	lease    leaseStamp
 
 	writeMu sync.Mutex // one Write at a time, also while it waits
@@ -64,6 +65,8 @@ type Writer struct {
 	// unsure is a piece of tail whose reply was lost. It must be sent again
 	// just so, before anything else.
 	unsure *tailPiece
+	// unclosed is why the end of writing was not confirmed.
+	unclosed error
 }
 
 func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent reading, mtime int64) (*Writer, error) {
@@ -79,13 +82,18 @@ func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent reading, mtime 
 	if w.hole < 0 {
 		return nil, fserror.New(fserror.Internal, op, path, "the namenode gave a length of %d bytes, %d of them in blocks", r.GetLength(), r.GetBlocksLength())
 	}
-	w.cond = sync.NewCond(&w.mu)
+	w.cond, w.done = sync.NewCond(&w.mu), make(chan struct{})
 	w.ctx, w.cancel = context.WithCancelCause(f.ctx)
 	w.work, w.stopWork = context.WithCancelCause(w.ctx)
 	w.lease.at = sent
 	if !f.remember(w) {
 		_ = w.Abort() // nothing was written
 		return nil, fserror.New(fserror.Closed, op, path, "the client was closed meanwhile")
+	}
+	// The file may have been granted as early as the call was first sent: it was
+	// sent again, or waited.
+	if w.lease.age(f.read()) > time.Duration(f.soft.Load())/8 {
+		f.renewNow()
 	}
 	return w, nil
 }
@@ -106,7 +114,8 @@ func (w *Writer) Token() uint64 { return w.key.epoch }
 func (w *Writer) TookOver() bool { return w.tookOver }
 
 // Context ends when the lease is lost, with the cause (context.Cause; kind
-// LeaseLost), and when the Writer is closed. Work that must not go on without
+// LeaseLost), and when the Writer is closed: with a cause of kind Closed, or
+// with why the namenode did not confirm that. Work that must not go on without
 // the file belongs under it.
 func (w *Writer) Context() context.Context { return w.ctx }
 
@@ -129,10 +138,15 @@ func (w *Writer) Durable() int64 {
 // still kept, and the block tried again: LeaseLost, NoSpace, Retry,
 // Unavailable. n counts what was accepted of p.
 func (w *Writer) Write(p []byte) (n int, err error) {
+	return w.WriteContext(context.Background(), p)
+}
+
+// WriteContext is Write, whose wait for the block store ends with the context.
+func (w *Writer) WriteContext(ctx context.Context, p []byte) (n int, err error) {
 	w.writeMu.Lock()
 	defer w.writeMu.Unlock()
 	for n < len(p) {
-		k, err := w.put(p[n:])
+		k, err := w.put(ctx, p[n:])
 		n += k
 		if err != nil {
 			return n, fserror.With(err, "write", w.path)
@@ -151,13 +165,17 @@ const copyPiece = 256 << 10
 
 // ReadFrom appends all that r gives, until io.EOF. It does not flush.
 func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
+	return w.readFrom(context.Background(), r)
+}
+
+func (w *Writer) readFrom(ctx context.Context, r io.Reader) (n int64, err error) {
 	buf := w.fs.blobs.get(copyPiece)
 	defer w.fs.blobs.put(buf)
 	piece := buf.b[:copyPiece]
 	for {
 		k, rerr := r.Read(piece)
 		if k > 0 {
-			m, werr := w.Write(piece[:k])
+			m, werr := w.WriteContext(ctx, piece[:k])
 			n += int64(m)
 			if werr != nil {
 				return n, werr
@@ -174,10 +192,10 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 
 // put copies into the current buffer as much of p as it has room for, waiting
 // for room first.
-func (w *Writer) put(p []byte) (int, error) {
+func (w *Writer) put(ctx context.Context, p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.makeRoom(); err != nil {
+	if err := w.makeRoom(ctx); err != nil {
 		return 0, err
 	}
 	n := int(min(int64(len(p)), w.full-int64(len(w.cur.b))))
@@ -201,8 +219,24 @@ func (w *Writer) usable() error {
 	return nil
 }
 
+// wait waits until something under mu changes, or the context ends. The caller
+// holds mu.
+func (w *Writer) wait(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		w.mu.Lock() // not before Wait has let go of it
+		defer w.mu.Unlock()
+		w.cond.Broadcast()
+	})
+	w.cond.Wait()
+	stop()
+	if ctx.Err() != nil {
+		return contextError(ctx, "write", w.path, false)
+	}
+	return nil
+}
+
 // makeRoom waits until the current buffer has room. The caller holds mu.
-func (w *Writer) makeRoom() error {
+func (w *Writer) makeRoom(ctx context.Context) error {
 	for {
 		if err := w.usable(); err != nil {
 			return err
@@ -218,7 +252,7 @@ func (w *Writer) makeRoom() error {
 				w.cur.b = w.cur.b[:w.hole]
 				return nil
 			}
-			if err := w.splitTail(); err != nil {
+			if err := w.splitTail(ctx); err != nil {
 				return err
 			}
 			continue
@@ -232,13 +266,17 @@ func (w *Writer) makeRoom() error {
 		case w.unsure != nil && w.round == nil:
 			r := w.startRound(false)
 			for w.round == r {
-				w.cond.Wait()
+				if err := w.wait(ctx); err != nil {
+					return err
+				}
 			}
 			if r.err != nil {
 				return r.err
 			}
 		default:
-			w.cond.Wait()
+			if err := w.wait(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -263,7 +263,7 @@ func TestTailBudgetUsedUp(t *testing.T) {
 	fs := start(t, f)
 	f.set(func() {
 		f.before = func(method string, req any) error {
-			full := &fserror.Error{Kind: fserror.Retry, Message: "budget", RetryAfter: time.Hour}
+			full := &fserror.Error{Kind: fserror.Retry, Reason: "tail budget", RetryAfter: time.Hour}
 			switch r := req.(type) {
 			case *pb.AppendTailRequest:
 				return full

@@ -14,11 +14,17 @@
 //
 //	tree_test.go     trees and a large file, in and out, also over a killed namenode
 //	held_test.go     two writers of one file; one killed, one stopped
+//	lock_test.go     lock: leaders stopped, killed, cut off; waiters; exit codes
+//	rename_test.go   a directory renamed under two writers, the namenode killed twice
 //	writer_test.go   create, append, close, tail and signals to them
 //	many_test.go     many appends, many small files: memory and disk stay bounded
 //	serve_test.go    starts and ends of a namenode
 //	full_test.go     a full disk
 //	backup_test.go   backup, journal and image from outside
+//	s3_test.go       blocks in two S3 servers; what is wrong with a store, in one line
+//	s3_ha_test.go    several namenodes over them: images in the store, restarts one
+//	                 by one under load, everything lost but the store
+//	s3_faults_test.go   a bad line to the store: no byte changes, no orphan stays
 //	demo_test.go     scripts/demo
 //	process_test.go, namenode_test.go   what all of them use
 package e2e

@@ -26,6 +26,7 @@ type namenode struct {
 	data         string
 	listen, http string
 	flags        []string
+	env          []string // added to a small fixed one
 	via          []string // what starts it, such as nsenter with arguments
 	*process
 }
@@ -68,7 +69,7 @@ func (n *namenode) launch(ctx context.Context, more ...string) *process {
 	argv := append([]string{}, n.via...)
 	argv = append(argv, leasefs, "namenode", "--data", n.data, "--listen", n.listen, "--http", n.http)
 	argv = append(argv, n.flags...)
-	return start(ctx, n.t, spec{argv: append(argv, more...)})
+	return start(ctx, n.t, spec{argv: append(argv, more...), env: n.env})
 }
 
 var readyLine = regexp.MustCompile(`^ready (\S+) http (\S+)\n$`)

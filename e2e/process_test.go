@@ -26,7 +26,19 @@ var full = os.Getenv("LEASEFS_E2E") == "full"
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "leasefs-e2e-")
+	// Beside the work tree, where scripts/setup looks for room: /tmp may be
+	// memory, and small.
+	temp, err := filepath.Abs("../.cache/tmp")
+	if err == nil {
+		err = os.MkdirAll(temp, 0o755) //nolint:gosec // a usual mode
+	}
+	var dir string
+	if err == nil {
+		dir, err = os.MkdirTemp(temp, "leasefs-e2e-")
+	}
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir) // of all tests, and of what they start
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -145,7 +145,7 @@ func TestTailFollows(t *testing.T) {
 // whoever is killed.
 func TestReadersSeeFlushedBytesOnly(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t, 2*time.Minute)
+	ctx := deadline(t, sized(2*time.Minute, 10*time.Minute))
 	n := startNamenode(ctx, t, "--soft-limit", "500ms")
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, tc := range []struct {

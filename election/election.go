@@ -49,8 +49,9 @@ type Candidacy struct {
 	mark string // begins the names of our nodes
 }
 
-// ErrLost says that the session is over, and with it the candidacy: join anew.
-var ErrLost = errors.New("election: out, since the ZooKeeper session is over")
+// ErrLost says that the session is over, or the node gone, and with it the
+// candidacy: join anew.
+var ErrLost = errors.New("election: out")
 
 const (
 	markPrefix = "_c_" // as Curator and go-zookeeper name protected nodes
@@ -222,7 +223,7 @@ func (c *Candidacy) check(ctx context.Context) (elected bool, gone <-chan zk.Eve
 	case err != nil:
 		return false, nil, err
 	case own.name == "":
-		return false, nil, errors.New("election: somebody has removed this namenode's node " + c.cfg.Path + "/" + c.mark + "…; join anew")
+		return false, nil, fmt.Errorf("%w: somebody has removed this namenode's node %s/%s…", ErrLost, c.cfg.Path, c.mark)
 	case before.name == "":
 		return true, nil, nil
 	}

@@ -66,6 +66,8 @@ func (s *Server) startBackground() {
 			return fmt.Errorf("the journal cannot be written: %w", s.journal.Err())
 		}
 	})
+	// All is durable; a watch that begins now must not be told of what was before.
+	s.events.Publish(min(s.applied.Load(), s.journal.Durable()))
 	s.run("lease monitor", s.monitor)
 	s.run("events", s.publishLoop)
 	// Oftener than the ages are journalled, or one just below the step is late by

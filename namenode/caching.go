@@ -3,10 +3,6 @@ package namenode
 import (
 	"context"
 	"errors"
-	"strconv"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode/cachelease"
@@ -14,17 +10,12 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// revokedTrailer tells the caller of a change the number of the revocation that
-// the change sent to itself: it must be taken in before the call returns.
-const revokedTrailer = "leasefs-revoked"
-
 // errCached: sessions have cached what a change is about to change; wait.
 var errCached = errors.New("cached elsewhere")
 
 // recall takes back, for one change, what sessions have cached of it.
 type recall struct {
 	s      *Server
-	by     namespace.SessionID
 	change *cachelease.Change
 }
 
@@ -39,14 +30,13 @@ func (r *recall) caches(op namespace.Op) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	by := cachelease.SessionID(r.by)
 	if r.change == nil {
-		if r.change = r.s.caches.Revoke(by, keys); r.change == nil || !r.change.Pending() {
+		if r.change = r.s.caches.Revoke(keys); r.change == nil || !r.change.Pending() {
 			return nil
 		}
 		return errCached
 	}
-	if r.change.More(by, keys) {
+	if r.change.More(keys) {
 		return errCached
 	}
 	return nil
@@ -68,16 +58,7 @@ func (r *recall) wait(ctx context.Context) error {
 
 // done is called when the record is applied, or will not be. Until the record
 // is durable, reads see that and are not cached either.
-func (r *recall) done(ctx context.Context) {
-	if r.change == nil {
-		return
-	}
-	r.change.Done()
-	if seq := r.change.OwnSeq(); seq != 0 {
-		// Fails outside of a call, where nobody is to be told.
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(revokedTrailer, strconv.FormatUint(seq, 10)))
-	}
-}
+func (r *recall) done() { r.change.Done() }
 
 func cacheKeys(changes []namespace.Change) []cachelease.Key {
 	keys := make([]cachelease.Key, len(changes))
@@ -109,14 +90,14 @@ func (s *Server) mayCache(c *namespace.Call, session []byte) []*pb.CacheKey {
 
 // beginCaching makes a session that says Hello one that caches: that is
 // journalled, so that a namenode that takes over knows whom to wait for. It
-// returns nil if there are too many.
-func (s *Server) beginCaching(ctx context.Context, id namespace.SessionID, line *sessionLine) (*cachelease.Stream, error) {
+// returns nil if there are too many, or the Hello comes late.
+func (s *Server) beginCaching(ctx context.Context, id namespace.SessionID, number uint64, line *sessionLine) (*cachelease.Stream, error) {
 	var stream *cachelease.Stream
 	_, err := s.own(ctx, func() (namespace.Op, error) {
 		if err := s.checkActive(); err != nil {
 			return nil, err
 		}
-		stream = s.caches.Connect(cachelease.SessionID(id), line.revoke)
+		stream = s.caches.Connect(cachelease.SessionID(id), number, line.revoke)
 		term := s.cfg.CacheTerm.Milliseconds()
 		if stream == nil || s.tree.Caching(id) >= term {
 			return nil, nil
@@ -152,6 +133,11 @@ func (s *Server) cacheMessage(m *pb.SessionRequest, id namespace.SessionID) (*pb
 	r := m.GetCacheRenew()
 	if r == nil {
 		return nil, fserror.New(fserror.InvalidArgument, "session", "", "an unknown message on the session stream; the client is newer than the namenode")
+	}
+	// Of a reign that is over no term may begin: the next one waits for those
+	// that were asked for before it began, not for later ones.
+	if err := s.checkActive(); err != nil {
+		return nil, err
 	}
 	term := s.caches.Renew(cachelease.SessionID(id))
 	return &pb.SessionResponse{Kind: &pb.SessionResponse_CacheTerm{CacheTerm: &pb.CacheTerm{Seq: r.GetSeq(), TermMs: term.Milliseconds()}}}, nil

@@ -50,7 +50,7 @@ func (s *Server) change(ctx context.Context, id namespace.CallID, c *namespace.C
 // begin is change without the wait: the answer may be given when the txid that
 // it returns is durable.
 func (s *Server) begin(ctx context.Context, id namespace.CallID, c *namespace.Call, grows bool, plan planFunc) (out applied, wait uint64, err error) {
-	err = s.exclusive(ctx, id.Session, func(r *recall) (err error) {
+	err = s.exclusive(ctx, func(r *recall) (err error) {
 		out, err = s.changeLocked(id, c, grows, plan, r)
 		return err
 	})
@@ -107,6 +107,9 @@ func (s *Server) admit(c *namespace.Call, grows bool) error {
 			return err
 		}
 	}
+	if err := s.overKept(); err != nil {
+		return err
+	}
 	if s.journal.Backlog() > maxBacklog {
 		return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: the journal's disk is behind", RetryAfter: 50 * time.Millisecond}
 	}
@@ -127,7 +130,7 @@ func (s *Server) own(ctx context.Context, plan planFunc) (namespace.Result, erro
 // ownBegun is own without the wait for the disk: for many changes that are
 // waited for together.
 func (s *Server) ownBegun(ctx context.Context, plan planFunc) (r namespace.Result, wait uint64, err error) {
-	err = s.exclusive(ctx, namespace.SessionID{}, func(recall *recall) error {
+	err = s.exclusive(ctx, func(recall *recall) error {
 		op, err := plan()
 		if err != nil || op == nil {
 			wait, _ = s.tree.Last()
@@ -147,9 +150,9 @@ func (s *Server) ownBegun(ctx context.Context, plan planFunc) (r namespace.Resul
 // have given up what they cached, it runs again after that, and has to look at
 // everything anew. A panic in fn may leave the state half changed, so it ends
 // the reign.
-func (s *Server) exclusive(ctx context.Context, by namespace.SessionID, fn func(*recall) error) error {
-	r := recall{s: s, by: by}
-	defer r.done(ctx)
+func (s *Server) exclusive(ctx context.Context, fn func(*recall) error) error {
+	r := recall{s: s}
+	defer r.done()
 	for {
 		err := s.locked(func() error { return fn(&r) })
 		if !errors.Is(err, errCached) {
@@ -178,6 +181,9 @@ func (s *Server) locked(fn func() error) error {
 // apply gives a planned op the next txid, applies and journals it, and tells
 // the lease table and those who wait. The caller holds mu.
 func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, error) {
+	if s.over.Load() { // also the namenode's own work
+		return namespace.Result{}, s.checkActive()
+	}
 	last, lastMS := s.tree.Last()
 	e := namespace.Entry{TxID: last + 1, Time: max(s.time.now(), lastMS), Call: id, Op: op}
 	typ, body := namespace.EncodeOp(nil, id, op)
@@ -232,12 +238,12 @@ func (s *Server) follow(r namespace.Result) {
 // outcome of the call is not known and the caller is told so.
 func (s *Server) waitDurable(ctx context.Context, txid uint64) error {
 	if txid == 0 || s.journal.Durable() >= txid {
-		return nil
+		return s.checkWindow()
 	}
 	err := s.journal.WaitDurable(ctx, txid)
 	switch {
 	case err == nil:
-		return nil
+		return s.checkWindow()
 	case errors.Is(err, journal.ErrFailed), errors.Is(err, journal.ErrFenced), errors.Is(err, journal.ErrClosed):
 		s.stepDown(fmt.Errorf("the journal cannot be written: %w", err))
 		return s.checkActive()

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os/user"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/blockstore/s3"
 	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/vfs"
 )
@@ -48,6 +51,15 @@ type Config struct {
 	// HTTP listens on all addresses and the host's name does not resolve.
 	AdvertiseHTTP string
 	BlocksDir     string // folder of the local block store; default Data/blocks
+	// Blocks is the URL of the block store: file:///DIR (the same as BlocksDir)
+	// or s3://BUCKET/PREFIX?endpoint=….
+	Blocks string
+	// Advertise is the HOST:PORT by which clients reach Listen; needed with HA
+	// when Listen is all addresses and the host's name does not resolve.
+	Advertise string
+	// HA makes this one of several namenodes; nil: it serves alone.
+	HA *HA
+	s3 *s3.Location // what Blocks says
 
 	SoftLimit, HardLimit time.Duration
 	BlockSize            int64         // bytes of data in a full block
@@ -142,7 +154,36 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.defaultSuperuser(); err != nil {
 		return c, err
 	}
+	if err := c.parseBlocks(); err != nil {
+		return c, err
+	}
+	if c.HA != nil {
+		ha := *c.HA
+		c.HA = &ha
+		setDefault(&ha.SessionTimeout, DefaultSessionTimeout)
+		if err := ha.check(); err != nil {
+			return c, err
+		}
+	}
 	return c, c.check()
+}
+
+// parseBlocks reads Blocks.
+func (c *Config) parseBlocks() error {
+	switch dir, isFile := strings.CutPrefix(c.Blocks, "file://"); {
+	case c.Blocks == "":
+	case isFile && filepath.IsAbs(dir):
+		c.BlocksDir = dir
+	case strings.HasPrefix(c.Blocks, s3.Scheme+"://"):
+		loc, err := s3.ParseURL(c.Blocks)
+		if err != nil {
+			return err
+		}
+		c.s3 = &loc
+	default:
+		return fmt.Errorf("block store %q is none that is known; give file:///DIR or s3://BUCKET/PREFIX?endpoint=URL", c.Blocks)
+	}
+	return nil
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -176,6 +217,8 @@ func (c *Config) check() error {
 		return errors.New("no data folder named; give one with --data DIR")
 	case c.SoftLimit < 100*time.Millisecond:
 		return fmt.Errorf("soft limit %s is too short; at least 100ms", c.SoftLimit)
+	case c.HA != nil && c.Blocks == "" && c.BlocksDir == "":
+		return errors.New("several namenodes need a block store that all of them reach: give one with --blocks s3://BUCKET/PREFIX or file:///SHARED/FOLDER")
 	case c.HardLimit < c.SoftLimit:
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
 	case c.BlockSize < blockstore.ChunkSize || c.BlockSize > blockstore.MaxBlockSize:

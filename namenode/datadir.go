@@ -58,8 +58,9 @@ type dataDir struct {
 	info   versionInfo
 }
 
-// openDataDir opens the folder, and formats it when it is new or empty.
-func openDataDir(fsys vfs.FS, path string) (*dataDir, error) {
+// openDataDir opens the folder, and formats it when it is new or empty: for the
+// namespace id, or (nil) a new one. A folder of another namespace is refused.
+func openDataDir(fsys vfs.FS, path string, id *[16]byte) (*dataDir, error) {
 	d := &dataDir{fs: fsys, path: path}
 	if err := fsys.MkdirAll(path); err != nil {
 		return nil, fmt.Errorf("data folder %s cannot be made: %w", path, err)
@@ -72,7 +73,11 @@ func openDataDir(fsys vfs.FS, path string) (*dataDir, error) {
 		return nil, fmt.Errorf("data folder %s cannot be locked: %w", path, err)
 	}
 	d.lock = lock
-	if err := d.load(); err != nil {
+	err = d.load(id)
+	if err == nil && id != nil && d.id != *id {
+		err = fmt.Errorf("data folder %s is of namespace %x, not of %x: name another folder", path, d.id, *id)
+	}
+	if err != nil {
 		_ = lock.Close()
 		return nil, err
 	}
@@ -81,11 +86,11 @@ func openDataDir(fsys vfs.FS, path string) (*dataDir, error) {
 
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
 
-func (d *dataDir) load() error {
+func (d *dataDir) load(want *[16]byte) error {
 	raw, err := readFile(d.fs, d.file(versionFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return d.format()
+		return d.format(want)
 	case err != nil:
 		return fmt.Errorf("%s cannot be read: %w", d.file(versionFile), err)
 	}
@@ -127,7 +132,7 @@ func parseVersion(raw []byte) (versionInfo, [16]byte, error) {
 // format begins to make a new data folder; finish ends it, when the first
 // record is durable. In between stands the file FORMATTING: a folder with it and
 // without VERSION was never used, and is made anew.
-func (d *dataDir) format() error {
+func (d *dataDir) format(id *[16]byte) error {
 	_, err := d.fs.Stat(d.file(formattingFile))
 	switch {
 	case err == nil:
@@ -144,7 +149,9 @@ func (d *dataDir) format() error {
 	if err := writeFileAtomic(d.fs, d.file(formattingFile), nil); err != nil {
 		return err
 	}
-	if _, err := rand.Read(d.id[:]); err != nil {
+	if id != nil {
+		d.id = *id
+	} else if _, err := rand.Read(d.id[:]); err != nil {
 		return err
 	}
 	for _, sub := range []string{journalDir, imageDir, blocksDir} {

@@ -20,3 +20,13 @@ func (s *Server) RepairLeases() {
 
 // SetPatience sets how long a client may take nothing of a long answer.
 func (s *Server) SetPatience(d time.Duration) { s.patience = d }
+
+// LockWait is how long a caller waits for the namespace's lock now: what others
+// hold it for.
+func (s *Server) LockWait() time.Duration {
+	began := time.Now()
+	s.mu.Lock()
+	took := time.Since(began)
+	s.mu.Unlock() //nolint:staticcheck // the wait is all
+	return took
+}

@@ -28,14 +28,36 @@ import (
 
 const imageSuffix = ".img"
 
-// imageFolder holds checkpoints of the tree, named by the last txid in them.
+// images is where checkpoints of the tree are kept, by the last txid in them.
+type images interface {
+	// list returns the txids of the images there are, the newest first.
+	list(ctx context.Context) ([]uint64, error)
+	read(ctx context.Context, txid uint64) (*namespace.Tree, error)
+	// write makes an image of t, whole and durable or not at all.
+	write(ctx context.Context, t *namespace.Tree) (size int64, err error)
+	// room refuses to write so many bytes if there is no room for them.
+	room(bytes int64) error
+	// prune removes all images but those to keep. None may be under way.
+	prune(ctx context.Context, keep []uint64) error
+	// removeLeftovers removes what a crash left of images that were being
+	// written. None may be under way.
+	removeLeftovers()
+	// where names the image to people.
+	where(txid uint64) string
+}
+
+// imageFolder keeps images in a folder.
 type imageFolder struct {
 	fs      vfs.FS
 	dir     string
 	log     *slog.Logger
 	reserve int64 // bytes kept free; an image leaves half of them
+}
 
+// usedImages is what a start has shown of the images.
+type usedImages struct {
 	found    []uint64 // the images at the start
+	later    []uint64 // those that came while the journal was read
 	unusable []uint64 // of those published then, the ones that are gone or damaged
 }
 
@@ -47,8 +69,7 @@ func imageTxID(name string) (uint64, bool) {
 	return id, ok && err == nil
 }
 
-// list returns the txids of the images there are, the newest first.
-func (f *imageFolder) list() ([]uint64, error) {
+func (f *imageFolder) list(context.Context) ([]uint64, error) {
 	names, err := f.fs.List(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -67,13 +88,20 @@ func (f *imageFolder) list() ([]uint64, error) {
 	return ids, nil
 }
 
-func (f *imageFolder) read(txid uint64) (*namespace.Tree, error) {
-	file, err := f.fs.Open(filepath.Join(f.dir, imageName(txid)))
+func (f *imageFolder) where(txid uint64) string { return filepath.Join(f.dir, imageName(txid)) }
+
+func (f *imageFolder) read(_ context.Context, txid uint64) (*namespace.Tree, error) {
+	file, err := f.fs.Open(f.where(txid))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	t, err := namespace.ReadImage(file)
+	return readImage(file, txid)
+}
+
+// readImage reads an image that must hold everything up to txid.
+func readImage(r io.Reader, txid uint64) (*namespace.Tree, error) {
+	t, err := namespace.ReadImage(r)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +113,9 @@ func (f *imageFolder) read(txid uint64) (*namespace.Tree, error) {
 
 // write makes an image of t, whole and durable or not at all. NoSpace if it
 // would go into the half of the reserve that is left for deleting.
-func (f *imageFolder) write(t *namespace.Tree) (size int64, err error) {
+func (f *imageFolder) write(_ context.Context, t *namespace.Tree) (size int64, err error) {
 	last, _ := t.Last()
-	return writeAtomic(f.fs, filepath.Join(f.dir, imageName(last)), func(w io.Writer) error {
+	return writeAtomic(f.fs, f.where(last), func(w io.Writer) error {
 		return t.WriteImage(&sparing{w, f})
 	})
 }
@@ -131,8 +159,11 @@ func (f *imageFolder) removeLeftovers() {
 // judge remembers which published images a start from the image from has shown
 // to be unusable: those newer, which it passed over, and those missing (a
 // backup brings one image only).
-func (f *imageFolder) judge(published []namespace.OpImage, from uint64) {
+func (f *usedImages) judge(published []namespace.OpImage, from uint64) {
 	for _, img := range published {
+		if slices.Contains(f.later, img.TxID) {
+			continue
+		}
 		if img.TxID > from || !slices.Contains(f.found, img.TxID) {
 			f.unusable = append(f.unusable, img.TxID)
 		}
@@ -141,7 +172,7 @@ func (f *imageFolder) judge(published []namespace.OpImage, from uint64) {
 
 // prune removes all images but the published ones, and what a crash left of one
 // that was being written. No image may be under way.
-func (f *imageFolder) prune(keep []uint64) error {
+func (f *imageFolder) prune(_ context.Context, keep []uint64) error {
 	names, err := f.fs.List(f.dir)
 	if err != nil {
 		return err
@@ -163,16 +194,16 @@ func (f *imageFolder) prune(keep []uint64) error {
 // segments are kept from the older of the two published images on; so a damaged
 // newest image is a warning, not an end.
 func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
-	ids, err := s.images.list()
+	ids, err := s.images.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.images.found = ids
+	s.used.found = ids
 	var problems []error
 	for _, id := range ids {
-		t, err := s.images.read(id)
+		t, err := s.images.read(ctx, id)
 		if err != nil {
-			err = fmt.Errorf("image %s: %w", filepath.Join(s.images.dir, imageName(id)), err)
+			err = fmt.Errorf("image %s: %w", s.images.where(id), err)
 			s.log.Error("an image cannot be read; going on with an older one", "cause", err)
 			problems = append(problems, err)
 			continue
@@ -184,7 +215,10 @@ func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
 
 // openJournal opens the journal behind the image that was loaded. A folder with
 // an image always has a journal, but for one that was restored from a backup.
-func (s *Server) openJournal(image uint64) error {
+func (s *Server) openJournal(ctx context.Context, image uint64) error {
+	if s.cfg.HA != nil {
+		return s.openSharedJournal(ctx, image)
+	}
 	dir := s.dir.file(journalDir)
 	names, err := s.cfg.FS.List(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -206,25 +240,14 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 	from, _ := t.Last()
 	s.events = watch.New(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
 	t.Events(true)
-	if err := s.openJournal(from); err != nil {
+	if err := s.openJournal(ctx, from); err != nil {
 		return nil, err
 	}
 	n := 0
 	began := s.cfg.Clock.Mono()
 	last, err := s.journal.Replay(ctx, from+1, func(r journal.Record) error {
 		n++
-		call, op, err := namespace.DecodeOp(r.Type, r.Body)
-		if err == nil {
-			e := namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op}
-			var done namespace.Result
-			if done, err = t.Apply(e); err == nil {
-				s.keepEvents(e, done.Events)
-			}
-		}
-		if err != nil {
-			return fserror.New(fserror.Damaged, "", "", "journal record %d does not fit the namespace: %v; the journal or image is damaged, restore the folder from a backup", r.TxID, err)
-		}
-		return nil
+		return s.applyRecord(t, r)
 	})
 	if errors.Is(err, journal.ErrPurged) && len(problems) > 0 {
 		return nil, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
@@ -239,11 +262,36 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.id)
 	}
 	s.images.removeLeftovers()
-	s.images.judge(t.Images(), from)
+	if s.cfg.HA != nil { // the active one may have published one since we looked
+		now, err := s.images.list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range now {
+			if id > from && !slices.Contains(s.used.found, id) {
+				s.used.later = append(s.used.later, id)
+			}
+		}
+	}
+	s.used.judge(t.Images(), from)
 	s.log.Info("namespace loaded", "image_txid", from, "records", n, "took", s.cfg.Clock.Mono()-began)
 	s.lastImage.at = s.cfg.Clock.Mono()
 	s.lastImage.txid = from
 	return t, nil
+}
+
+// applyRecord applies a record of the journal. The caller has the tree alone.
+func (s *Server) applyRecord(t *namespace.Tree, r journal.Record) error {
+	call, op, err := namespace.DecodeOp(r.Type, r.Body)
+	if err == nil {
+		e := namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op}
+		var done namespace.Result
+		if done, err = t.Apply(e); err == nil {
+			s.keepEvents(e, done.Events)
+			return nil
+		}
+	}
+	return fserror.New(fserror.Damaged, "", "", "journal record %d does not fit the namespace: %v; the journal or image is damaged, restore the folder from a backup", r.TxID, err)
 }
 
 // imageState is what decides when the next image is due.
@@ -276,7 +324,7 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	if err := s.journal.Roll(); err != nil {
 		return nil, err
 	}
-	if size, err = s.images.write(t); err != nil {
+	if size, err = s.images.write(ctx, t); err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
 	op := &namespace.OpImage{TxID: last, Name: imageName(last), Size: size}
@@ -300,12 +348,12 @@ func (s *Server) prune(ctx context.Context) error {
 	}
 	keep := make([]uint64, len(published))
 	for i, img := range published {
-		if slices.Contains(s.images.unusable, img.TxID) {
+		if slices.Contains(s.used.unusable, img.TxID) {
 			return nil
 		}
 		keep[i] = img.TxID
 	}
-	if err := s.images.prune(keep); err != nil {
+	if err := s.images.prune(ctx, keep); err != nil {
 		return err
 	}
 	return s.journal.Purge(ctx, slices.Min(keep)+1)
@@ -342,6 +390,8 @@ func (s *Server) checkpointDue() string {
 		return "records"
 	case bytes >= s.cfg.CheckpointBytes:
 		return "bytes"
+	case s.keptDue() && last > txid+2:
+		return "kept"
 	case s.cfg.Clock.Mono()-at >= s.cfg.CheckpointEvery && last > txid+2:
 		return "age" // more than the image's own record and an activation
 	}

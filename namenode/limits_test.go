@@ -288,68 +288,6 @@ func TestHalfRequests(t *testing.T) {
 	r.create("/after")
 }
 
-// TestVanishingClients cancels each kind of call at once, many times; the
-// namenode stays whole and the calls that happened are whole.
-func TestVanishingClients(t *testing.T) {
-	s := startServer(t)
-	r := connect(t, s.Addr(), "a")
-	w := r.create("/w")
-	calls := []func(ctx context.Context){
-		func(ctx context.Context) {
-			_, _ = r.nn.Create(ctx, &pb.CreateRequest{Call: r.call(), Caller: r.caller(), Path: "/c", Overwrite: true, Steal: true})
-		},
-		func(ctx context.Context) {
-			_, _ = r.nn.Append(ctx, &pb.AppendRequest{Call: r.call(), Caller: connect(t, s.Addr(), "b").caller(), Path: "/w", WaitMs: 60_000})
-		},
-		func(ctx context.Context) {
-			_, _ = r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: r.call(), Caller: r.caller(), Path: "/d", Parents: true})
-		},
-		func(ctx context.Context) {
-			_, _ = r.nn.Rename(ctx, &pb.RenameRequest{Call: r.call(), Caller: r.caller(), From: "/c", To: "/d/c", Overwrite: true})
-		},
-		func(ctx context.Context) {
-			_, _ = r.nn.Delete(ctx, &pb.DeleteRequest{Call: r.call(), Caller: r.caller(), Path: "/d", Recursive: true})
-		},
-		func(ctx context.Context) {
-			_, _ = r.nn.GetFile(ctx, &pb.GetFileRequest{Caller: r.caller(), Path: "/w", WaitBeyond: 100, WaitMs: 60_000})
-		},
-		func(ctx context.Context) {
-			if st, err := r.nn.Session(ctx); err == nil {
-				_ = st.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: connect(t, s.Addr(), "v").caller()}}})
-			}
-		},
-		func(ctx context.Context) {
-			if st, err := r.nn.Find(ctx, &pb.FindRequest{Caller: r.caller(), Path: "/"}); err == nil {
-				_, _ = st.Recv()
-			}
-		},
-	}
-	for i := range 40 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*250*time.Microsecond)
-		calls[i%len(calls)](ctx)
-		cancel()
-	}
-	if err := r.flush(w, 0, "still here"); err != nil {
-		t.Fatal(err)
-	}
-	st, err := r.admin.Fsck(t.Context(), &pb.FsckRequest{Caller: r.caller(), Blocks: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		m, err := st.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.GetProblem() != "" {
-			t.Errorf("fsck: %s: %s", m.GetPath(), m.GetProblem())
-		}
-		if m.GetSummary() != nil {
-			return
-		}
-	}
-}
-
 func TestPages(t *testing.T) {
 	s := startServer(t)
 	for page, want := range map[string]string{

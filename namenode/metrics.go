@@ -127,12 +127,13 @@ var (
 	descRevoked    = gauge("cache_revocations_total", "Revocations sent to sessions.")
 	descCacheWaits = gauge("cache_waits_total", "Changes that waited for readers.")
 	descCacheTerm  = gauge("cache_waits_by_term_total", "Of them, those that waited for the term of a reader that did not answer.")
+	descCacheLost  = gauge("cache_lost_total", "Leases of sessions that did not acknowledge a revocation within their term.")
 	descWatchers   = gauge("watchers", "Watches under way.")
 	descEvents     = gauge("watch_events", "Events kept for watches.")
 	descWatchLate  = gauge("watchers_too_slow_total", "Watches that fell behind what is kept.")
 	allDescriptors = []*prometheus.Desc{
 		descGranted, descAttached, descGrantedEnd, descGrantedDue, descCacheSess, descCacheKeys, descCacheGrant, descCacheNo, descRevoked,
-		descCacheWaits, descCacheTerm, descWatchers, descEvents, descWatchLate,
+		descCacheWaits, descCacheTerm, descCacheLost, descWatchers, descEvents, descWatchLate,
 		descReady, descTerm, descTxID, descDurable, descBacklog, descJournal, descInodes, descBlocks, descOpen, descStored, descTail,
 		descGarbage, descDetached, descSessions, descAllocated, descLeases, descConnected, descOverdue, descExpired, descRenewals,
 		descSafeMode, descPressure, descPuts, descGets, descImageTxID,
@@ -195,6 +196,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descRevoked, float64(cs.Revocations))
 	set(descCacheWaits, float64(cs.Waits))
 	set(descCacheTerm, float64(cs.WaitsByTerm))
+	set(descCacheLost, float64(cs.Lost))
 	ev := s.events.Stats()
 	set(descWatchers, float64(ev.Watchers))
 	set(descEvents, float64(ev.Events))

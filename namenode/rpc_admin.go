@@ -21,21 +21,28 @@ import (
 // take the changes after DurableTxid back.
 func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	resp := &pb.StatusResponse{Address: s.Addr(), Role: "starting", Version: s.cfg.Version}
-	if !s.ready.Load() {
+	role := s.Role()
+	if role == "starting" {
 		return resp, nil
 	}
 	s.mu.RLock()
 	n := s.tree.Counts()
 	last, _ := s.tree.Last()
+	term := s.tree.Term()
 	safe := s.tree.SafeMode()
 	images := s.tree.Images()
 	s.mu.RUnlock()
 	ls := s.leases.Stats()
-	resp.Role, resp.Term = "active", s.term
+	resp.Role, resp.Term = role, term
 	resp.Txid, resp.DurableTxid = last, s.journal.Durable()
+	if role == "standby" {
+		if seen, _ := s.shared.journal.Observed(); seen > last {
+			resp.DurableTxid = seen // what it has not applied yet is its lag
+		}
+	}
 	resp.Inodes, resp.Files, resp.Directories, resp.Blocks = uint64(n.Inodes), uint64(n.Files), uint64(n.Dirs), uint64(n.Blocks)
 	resp.OpenFiles, resp.Leases, resp.Sessions = uint64(n.Open), uint64(ls.Leases), uint64(ls.Connected)
-	resp.UptimeMs = (s.cfg.Clock.Mono() - s.activated).Milliseconds()
+	resp.UptimeMs = (s.cfg.Clock.Mono() - s.started).Milliseconds()
 	resp.NamespaceId = hex.EncodeToString(s.dir.id[:])
 	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks = n.TailBytes, n.StoredBytes, uint64(n.Garbage)
 	resp.OldestOverdueMs = ls.OldestOverdue.Milliseconds()
@@ -314,4 +321,31 @@ func (s *Server) repairLeases(after namespace.InodeID, limit int) (last namespac
 		return 0
 	}
 	return last
+}
+
+// Failover hands the reign over to the next namenode in the election. This one
+// becomes a standby.
+func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.FailoverResponse, error) {
+	if err := s.admin(ctx, r.GetCaller()); err != nil {
+		return nil, err
+	}
+	if err := s.checkActive(); err != nil {
+		return nil, err
+	}
+	if !s.joined.Load() {
+		return nil, fserror.New(fserror.Unsupported, "failover", "", "this namenode serves alone; several need --zookeeper")
+	}
+	members, err := s.shared.candidacy.Members(ctx)
+	if err != nil {
+		return nil, fserror.Wrap(fserror.Unavailable, "failover", "", err)
+	}
+	if len(members) < 2 {
+		return nil, fserror.New(fserror.Unavailable, "failover", "", "there is no standby to hand over to; start another namenode")
+	}
+	if err := s.handOver(ctx); err != nil {
+		s.stepDown(errHandedOver) // half way: there is no going back
+		return nil, fserror.Wrap(fserror.Unavailable, "failover", "", err)
+	}
+	s.stepDown(errHandedOver)
+	return &pb.FailoverResponse{Next: members[1].Address}, nil
 }

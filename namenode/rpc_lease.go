@@ -43,18 +43,24 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 		return err
 	}
 	lh := lmHolder(h)
-	line := s.sessions.begin(lh.Session, stream.Send, func() { s.leases.Connect(lh) })
+	line := s.sessions.begin(lh.Session, hello.GetStream(), stream.Send, func() { s.leases.Connect(lh) })
+	if line == nil {
+		return fserror.New(fserror.Unavailable, "session", "", "the client has opened another stream since")
+	}
 	defer s.sessions.end(lh.Session, line, func() { s.leases.Disconnect(lh.Session) })
 	welcome := s.welcome(lh)
 	if hello.GetCache() && s.cfg.CacheTerm > 0 {
-		cached, err := s.beginCaching(ctx, h.Session, line)
+		cached, err := s.beginCaching(ctx, h.Session, hello.GetStream(), line)
 		if err != nil {
 			return err
 		}
 		defer cached.Disconnect()
 		if cached != nil {
-			welcome.CacheTermMs, welcome.CacheBase = s.cfg.CacheTerm.Milliseconds(), cached.Base()
+			welcome.CacheTermMs = s.cfg.CacheTerm.Milliseconds()
 		}
+	}
+	if err := s.checkActive(); err != nil {
+		return err
 	}
 	if err := line.send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: welcome}}); err != nil {
 		return err
@@ -179,7 +185,7 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		resp.Lost = append(resp.Lost, f)
 	}
 	if len(resp.Lost) == 0 && len(resp.Unknown) == 0 {
-		return resp, nil
+		return resp, s.checkActive() // still: a successor may have ended it
 	}
 	// A loss is told only when the record that made it is durable.
 	s.mu.RLock()
@@ -318,6 +324,7 @@ func (s *Server) lease(c *namespace.Call, in leasemanager.Info, left *int) *pb.L
 	}
 	out.OverdueMs = max(0, in.Idle-limit).Milliseconds()
 	if in.Kind == leasemanager.KindGranted {
+		out.Holder.Session = nil // it is its user's
 		out.Granted, out.TtlMs, out.RemainingMs = true, in.TTL.Milliseconds(), in.Remaining.Milliseconds()
 		if l, ok := s.tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
 			out.AttachedCount = uint64(l.Files) //nolint:gosec // a count

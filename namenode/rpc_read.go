@@ -110,7 +110,7 @@ func (s *service) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFil
 	if w := r.GetWriter(); w != nil && w.GetInode() != r.GetInode() {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "the writer is one of inode %d, not of %d", w.GetInode(), r.GetInode())
 	}
-	c.Collect = r.GetCache()
+	c.Collect = r.GetCache() && r.GetWaitMs() == 0 // a wait goes by the inode, not by the path
 	v, err := s.fileView(ctx, c, r)
 	if err == nil && r.GetWaitMs() > 0 {
 		v, err = s.waitBeyond(ctx, c, r, v)
@@ -191,7 +191,7 @@ func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFil
 			done()
 		case <-over.C:
 			done()
-			return v, nil
+			return v, s.checkActive()
 		case <-ctx.Done():
 			done()
 			return v, ctx.Err()
@@ -207,7 +207,8 @@ func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFil
 func (s *Server) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileResponse, error) {
 	resp := &pb.GetFileResponse{Attr: s.attr(v.Attr), Path: v.path, Keys: v.keys, UrlsExpireMs: s.cfg.URLLife.Milliseconds()}
 	limit := clampLimit(r.GetMaxBlocks(), defaultBlocks, maxBlocks)
-	expires := s.cfg.Clock.Wall().Add(s.cfg.URLLife)
+	now := s.cfg.Clock.Wall()
+	expires := now.Add(s.cfg.URLLife)
 	end := v.Attr.Length
 	if r.GetLength() > 0 && r.GetOffset()+r.GetLength() > 0 {
 		end = min(end, r.GetOffset()+r.GetLength())
@@ -238,6 +239,8 @@ func (s *Server) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileResp
 				return nil, err
 			}
 			out.Url, out.Headers = signed.URL, flatten(signed.Header)
+			// Temporary credentials may end before the URL's life.
+			resp.UrlsExpireMs = min(resp.UrlsExpireMs, max(signed.Expires.Sub(now).Milliseconds(), 0))
 		}
 		resp.Blocks = append(resp.Blocks, out)
 	}

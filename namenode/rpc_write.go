@@ -209,7 +209,7 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	}
 	out, err := try()
 	if errors.Is(err, fserror.Held) && wait > 0 {
-		out, err = s.waitFor(ctx, c, r.GetPath(), wait, err, try)
+		out, err = s.waitFor(ctx, c, r.GetPath(), h.Session, wait, err, try)
 	}
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func notAtEnd(path string, length, expected int64) error {
 
 // waitFor tries again in the file's queue until the wait is over: at each
 // freeing of the file, and when its holder can be dispossessed.
-func (s *Server) waitFor(ctx context.Context, c *namespace.Call, path string, wait time.Duration, held error, try func() (applied, error)) (applied, error) {
+func (s *Server) waitFor(ctx context.Context, c *namespace.Call, path string, session namespace.SessionID, wait time.Duration, held error, try func() (applied, error)) (applied, error) {
 	inode, err := s.inodeOf(ctx, c, path)
 	if err != nil {
 		return applied{}, err
@@ -276,14 +276,20 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, path string, wa
 		return applied{}, err
 	}
 	defer back()
-	w := s.waits.join(inode)
+	w := s.waits.join(place{inode, session}, s.cfg.Clock.Mono())
 	defer s.waits.leave(w)
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	for first := s.waits.first(w); ; first = s.waits.first(w) {
 		if !first || w.tried {
 			if err := s.waitTurn(ctx, w, first, held, over.C); err != nil {
+				if errors.Is(err, fserror.Held) {
+					s.waits.keep(w, s.cfg.Clock.Mono())
+				}
 				return applied{}, err
+			}
+			if !s.waits.first(w) {
+				continue // somebody came back to an earlier place
 			}
 		}
 		// The file may have been freed before we joined the queue, so the first

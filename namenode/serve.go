@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
@@ -52,8 +54,6 @@ func (s *Server) serve() {
 		MaxHeaderBytes:    16 << 10,
 		ConnState:         s.unused.note,
 	}
-	s.ready.Store(true)
-	s.startBackground()
 	s.run("health", func(ctx context.Context) error {
 		<-ctx.Done()
 		hs.Shutdown()
@@ -160,7 +160,20 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		ctx, cancel = context.WithTimeout(ctx, maxCall)
 		defer cancel()
 	}
+	if err := s.gate(info.FullMethod); err != nil {
+		return nil, err
+	}
 	return h(ctx, req)
+}
+
+// gate refuses, before anything of a call is looked at, what only the active
+// namenode answers: all but the question how it is. What there is of the state
+// may not be there yet, or be changed by the journal just now.
+func (s *Server) gate(method string) error {
+	if method == pb.Admin_Status_FullMethodName || !strings.HasPrefix(method, "/leasefs.v1.") {
+		return nil
+	}
+	return s.checkActive()
 }
 
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
@@ -174,6 +187,9 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()
+	if err := s.gate(info.FullMethod); err != nil {
+		return err
+	}
 	return h(srv, &boundStream{ss, ctx})
 }
 
@@ -207,6 +223,9 @@ func withRequest(err error, method string, req any) error {
 	}
 	var e *fserror.Error
 	if !errors.As(err, &e) {
+		if _, ok := status.FromError(err); ok {
+			return err // an answer of gRPC's own services, such as health
+		}
 		switch { // else they would be faults of ours
 		case errors.Is(err, context.DeadlineExceeded):
 			err = fserror.Wrap(fserror.Deadline, "", "", err)
@@ -220,7 +239,13 @@ func withRequest(err error, method string, req any) error {
 // httpHandler serves blocks and the pages of an operator.
 func (s *Server) httpHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/v1/", s.blockHandler)
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		if h := s.blocks.Load(); h != nil {
+			(*h).ServeHTTP(w, r)
+			return
+		}
+		answer(w, false)
+	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.stopping.Err() == nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.ready.Load()) })
@@ -233,6 +258,8 @@ func (s *Server) httpHandler() http.Handler {
 	}
 	return mux
 }
+
+func (s *Server) serveBlocks(h http.Handler) { s.blocks.Store(&h) }
 
 func answer(w http.ResponseWriter, ok bool) {
 	if !ok {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/blockstore/local"
+	"github.com/leasefs/leasefs/blockstore/s3"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/journal"
 	"github.com/leasefs/leasefs/leasemanager"
@@ -35,7 +36,11 @@ type Server struct {
 	store   blockstore.Store
 	leases  *leasemanager.Manager
 	metrics *metrics
-	images  *imageFolder
+	images  images
+	used    usedImages
+	objects blockstore.Objects
+	shared  shared
+	active  atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 
 	// mu is the namespace lock: Apply and Clone under Lock, reads under RLock.
 	// It is never held while waiting for a disk or a network.
@@ -55,7 +60,8 @@ type Server struct {
 	parked    atomic.Int64 // calls that wait for others, see park
 	term      uint64
 	activated time.Duration // by the clock's Mono
-	pressure  pressure      // of disk and memory
+	started   time.Duration
+	pressure  pressure // of disk and memory
 	lastImage imageState
 	collector collector
 	unmerged  seldom        // what sealing logs
@@ -66,9 +72,11 @@ type Server struct {
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
 	unused           unusedConns
-	blockHandler     http.Handler
+	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
 
-	ready    atomic.Bool
+	ready    atomic.Bool // it is active, and answers while its window is open
+	joined   atomic.Bool // it is one of several, and in the election
+	over     atomic.Bool // the reign was handed over; set under mu: nothing is journalled after
 	stopping context.Context
 	stop     context.CancelCauseFunc
 	workers  sync.WaitGroup
@@ -94,16 +102,41 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
 	limitMemory(cfg.MemoryLimit)
+	s.started = cfg.Clock.Mono()
 	if err := s.open(ctx); err != nil {
-		_ = s.release()
+		_ = s.end()
 		return nil, err
 	}
-	if err := s.activate(ctx); err != nil {
-		_ = s.release()
+	if err := s.bringUp(ctx); err != nil {
+		_ = s.end()
 		return nil, offlineError(err, cfg.Data)
 	}
-	s.serve()
 	return s, nil
+}
+
+// bringUp loads the namespace and serves it: alone at once, else as a standby.
+func (s *Server) bringUp(ctx context.Context) error {
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	if s.cfg.HA != nil {
+		if err := s.join(ctx); err != nil {
+			return err
+		}
+		s.standBy()
+		return nil
+	}
+	term, err := s.nextTerm(ctx, s.tree.Term())
+	if err != nil {
+		return err
+	}
+	if err := s.beginReign(ctx, term, s.journal.BeginTerm); err != nil {
+		return err
+	}
+	s.serve()
+	s.startBackground()
+	s.setReady()
+	return nil
 }
 
 // open takes the ports first, so that a port in use is told before any disk is
@@ -116,16 +149,29 @@ func (s *Server) open(ctx context.Context) error {
 	if s.httpLis, err = listen(s.cfg.HTTP, "--http"); err != nil {
 		return err
 	}
-	if s.dir, err = openDataDir(s.cfg.FS, s.cfg.Data); err != nil {
+	s.metrics = newMetrics(s)
+	var id *[16]byte
+	if s.cfg.HA != nil {
+		s.serve() // loading may take long, and ZooKeeper be away: clients are sent on
+		known, err := s.namespaceID(ctx)
+		if err != nil {
+			return err
+		}
+		id = &known
+	}
+	if s.dir, err = openDataDir(s.cfg.FS, s.cfg.Data, id); err != nil {
 		return err
 	}
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
-	s.images = &imageFolder{fs: s.cfg.FS, dir: s.dir.file(imageDir), log: s.log, reserve: s.cfg.Reserve}
+	folder := imageFolder{fs: s.cfg.FS, dir: s.dir.file(imageDir), log: s.log, reserve: s.cfg.Reserve}
+	s.images = &folder
+	if s.cfg.HA != nil {
+		s.images = &imageObjects{objects: s.objects, local: folder}
+	}
 	s.collector.init()
 	s.older = make(chan struct{}, 4)
-	s.metrics = newMetrics(s)
 	return nil
 }
 
@@ -137,7 +183,11 @@ func listen(addr, flag string) (net.Listener, error) {
 	return l, nil
 }
 
+// openStore opens the block store that the configuration names.
 func (s *Server) openStore(ctx context.Context) error {
+	if s.cfg.s3 != nil {
+		return s.openS3(ctx)
+	}
 	dir := s.cfg.BlocksDir
 	if dir == "" {
 		dir = s.dir.file(blocksDir)
@@ -150,24 +200,47 @@ func (s *Server) openStore(ctx context.Context) error {
 	st, err := local.Open(local.Config{
 		FS: s.cfg.FS, Dir: dir, NamespaceID: s.dir.id, Secret: s.dir.secret,
 		BaseURL: s.baseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log,
-		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Exclusive: true,
+		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Exclusive: s.cfg.HA == nil, Shared: s.cfg.HA != nil,
 	})
 	if err != nil {
 		return err
 	}
-	s.store, s.blockHandler = st, st.Handler()
-	if s.dir.fresh {
-		if err := st.Probe(ctx); err != nil {
-			return fmt.Errorf("block store %s cannot be used: %w", dir, err)
-		}
+	s.store, s.objects = st, st
+	s.serveBlocks(st.Handler())
+	return s.probe(ctx, st.Probe, dir)
+}
+
+// openS3 opens an S3-compatible store. Clients reach it directly.
+func (s *Server) openS3(ctx context.Context) error {
+	st, err := s3.Open(ctx, s3.Config{
+		Location: *s.cfg.s3, NamespaceID: s.dir.id, Clock: s.cfg.Clock, Logger: s.log,
+		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize),
+	})
+	if err != nil {
+		return err
+	}
+	s.store, s.objects = st, st
+	s.serveBlocks(http.NotFoundHandler())
+	if err := s.probe(ctx, st.Probe, s.cfg.Blocks); err != nil || s.dir.fresh {
+		return err
+	}
+	return st.Check(ctx)
+}
+
+// probe makes sure that a store enforces what leasefs rests on, when the data
+// folder is new.
+func (s *Server) probe(ctx context.Context, probe func(context.Context) error, where string) error {
+	if !s.dir.fresh {
+		return nil
+	}
+	if err := probe(ctx); err != nil {
+		return fmt.Errorf("block store %s cannot be used: %w", where, err)
 	}
 	return nil
 }
 
-// activate replays, begins a new term, and rebuilds the lease table from the
-// tree: the truth about who holds a file is on its inode.
-func (s *Server) activate(ctx context.Context) error {
-	began := s.cfg.Clock.Mono()
+// load brings the namespace back.
+func (s *Server) load(ctx context.Context) error {
 	tree, err := s.recover(ctx)
 	if err != nil {
 		return err
@@ -177,31 +250,56 @@ func (s *Server) activate(ctx context.Context) error {
 		Clock: s.cfg.Clock, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgeEvery: s.cfg.AgesEvery,
 		Jitter: rand.Float64, //nolint:gosec // spreads load, keeps no secret
 	})
-	s.caches = cachelease.New(cachelease.Config{
-		Clock: s.cfg.Clock, Term: max(s.cfg.CacheTerm, 0), FirstSeq: (tree.Term() + 1) << 32,
+	s.caches = s.newCaches(tree.Term())
+	if err := s.checkMarker(ctx, s.objects); err != nil || s.cfg.HA == nil {
+		return err
+	}
+	return s.finishFolder()
+}
+
+func (s *Server) newCaches(term uint64) *cachelease.Table {
+	return cachelease.New(cachelease.Config{
+		Clock: s.cfg.Clock, Term: max(s.cfg.CacheTerm, 0), FirstSeq: term << 32,
 		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
 	})
-	if s.term, err = s.nextTerm(ctx, tree.Term()); err != nil {
+}
+
+// finishFolder makes a new data folder valid.
+func (s *Server) finishFolder() error {
+	if !s.dir.fresh {
+		return nil
+	}
+	return s.dir.finish("leasefs "+s.cfg.Version, s.cfg.Clock.Wall().UTC().Format(time.RFC3339))
+}
+
+// beginReign begins a new term, by takeOver, and rebuilds the lease table from
+// the tree: the truth about who holds a file is on its inode.
+func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(ctx context.Context, term uint64) error) error {
+	began := s.cfg.Clock.Mono()
+	if err := takeOver(ctx, newTerm); err != nil {
 		return err
 	}
-	if err := s.journal.BeginTerm(ctx, s.term); err != nil {
-		return err
-	}
+	tree := s.tree // nobody else changes it from here on
+	s.mu.Lock()
+	s.term = newTerm
+	s.caches = s.newCaches(newTerm)
 	s.activated = s.cfg.Clock.Mono()
 	_, lastMS := tree.Last()
-	if beyond := s.time.begin(s.cfg.Clock, lastMS); beyond > longStop {
-		s.log.Warn("the last change is long ago; if it is not, the machine's clock is wrong, and new files get wrong times", "ago", beyond)
-	}
+	beyond := s.time.begin(s.cfg.Clock, lastMS)
 	tree.Track(true)
-	op := &namespace.OpActivate{Term: s.term, NamespaceID: s.dir.id, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
-	if last, _ := tree.Last(); last > 0 {
-		op.User, op.Group = tree.Superuser()
+	op := s.activation(newTerm)
+	s.mu.Unlock()
+	if s.cfg.HA != nil {
+		s.takeOverImages()
+	}
+	if beyond > longStop {
+		s.log.Warn("the last change is long ago; if it is not, the machine's clock is wrong, and new files get wrong times", "ago", beyond)
 	}
 	if _, err := s.own(ctx, func() (namespace.Op, error) { return op, nil }); err != nil {
 		return err
 	}
-	if s.dir.fresh {
-		if err := s.dir.finish("leasefs "+s.cfg.Version, s.cfg.Clock.Wall().UTC().Format(time.RFC3339)); err != nil {
+	if s.cfg.HA == nil {
+		if err := s.finishFolder(); err != nil {
 			return err
 		}
 	}
@@ -260,7 +358,16 @@ func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
 // Close ends the namenode: no new calls, those under way end or are cut after
 // a few seconds, the journal is made durable, the folder is freed.
 func (s *Server) Close() error {
-	s.ready.Store(false)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	if err := s.handOver(ctx); err != nil {
+		s.log.Warn("the reign could not be handed over; a successor waits until it has surely ended", "cause", err)
+	}
+	cancel()
+	return s.end()
+}
+
+// end is Close without a word to the others.
+func (s *Server) end() error {
 	s.stop(errStopping)
 	if s.grpcSrv != nil {
 		done := make(chan struct{})
@@ -284,14 +391,27 @@ func (s *Server) Close() error {
 	return s.release()
 }
 
+// closeJournal ends the journal. In an ensemble, what could not be written when
+// the reign ended is the successor's to tell.
+func (s *Server) closeJournal() error {
+	err := s.journal.Close()
+	if s.cfg.HA != nil && (errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrFenced)) {
+		return nil
+	}
+	return err
+}
+
 var errStopping = errors.New("the namenode is stopping")
 
 // release frees what open took; it is safe after a partial open.
 func (s *Server) release() error {
 	s.stop(errStopping)
 	var errs []error
+	if s.shared.candidacy != nil {
+		_ = s.shared.candidacy.Resign() // no error if it was done before; else ZooKeeper ends it
+	}
 	if s.journal != nil {
-		errs = append(errs, s.journal.Close())
+		errs = append(errs, s.closeJournal())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
@@ -329,20 +449,50 @@ func (s *Server) HTTPAddr() string { return s.httpLis.Addr().String() }
 
 // stepDown ends the reign for good: nothing is answered any more.
 func (s *Server) stepDown(why error) {
+	s.stop(why) // before the next line: see setReady
 	if s.ready.CompareAndSwap(true, false) {
 		s.log.Error("stepping down", "cause", why)
 	}
-	s.stop(why)
+}
+
+// setReady begins to answer, unless the reign has ended already.
+func (s *Server) setReady() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over.Load() {
+		return
+	}
+	s.ready.Store(true)
+	if s.stopping.Err() != nil {
+		s.ready.Store(false)
+	}
 }
 
 // checkActive refuses while the namenode is not serving.
 func (s *Server) checkActive() error {
 	if s.ready.Load() {
-		return nil
+		return s.checkWindow()
 	}
 	why := "the namenode is starting"
+	active := ""
+	if a := s.active.Load(); a != nil {
+		active = *a
+	}
+	if s.joined.Load() {
+		why = "this namenode is a standby"
+	}
 	if err := context.Cause(s.stopping); err != nil {
 		why = err.Error()
 	}
-	return &fserror.Error{Kind: fserror.NotActive, Message: why, RetryAfter: 100 * time.Millisecond}
+	return &fserror.Error{Kind: fserror.NotActive, Message: why, Active: active, RetryAfter: 100 * time.Millisecond}
+}
+
+// checkWindow refuses answers while this namenode cannot be sure that it is
+// still the active one. It is asked when an answer is begun, and again when it
+// is given.
+func (s *Server) checkWindow() error {
+	if w := s.shared.window; w != nil && !w.Confirmed() {
+		return &fserror.Error{Kind: fserror.NotActive, Message: "this namenode does not know whether it is still active: ZooKeeper is out of reach or slow", RetryAfter: 50 * time.Millisecond}
+	}
+	return nil
 }

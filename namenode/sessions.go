@@ -23,6 +23,7 @@ type sessionTable struct {
 
 // sessionLine is the namenode's end of one stream.
 type sessionLine struct {
+	number uint64 // the client's, of the stream
 	losses chan loss
 
 	revokedMu sync.Mutex
@@ -82,16 +83,20 @@ func (l *sessionLine) sendRevoked() error {
 	}
 }
 
-// begin makes a stream its session's current one. connect runs under the
-// table's lock, as disconnect does in end, so that the lease table hears of
-// streams in the order in which they became current.
-func (t *sessionTable) begin(id leasemanager.SessionID, send func(*pb.SessionResponse) error, connect func()) *sessionLine {
+// begin makes a stream its session's current one; nil if the client has opened
+// that one later. connect runs under the table's lock, as disconnect does in
+// end, so that the lease table hears of streams in the order in which they
+// became current.
+func (t *sessionTable) begin(id leasemanager.SessionID, number uint64, send func(*pb.SessionResponse) error, connect func()) *sessionLine {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lines == nil {
 		t.lines = map[leasemanager.SessionID]*sessionLine{}
 	}
-	l := &sessionLine{losses: make(chan loss, maxLosses), revoking: make(chan struct{}, 1), out: send}
+	if old := t.lines[id]; old != nil && number < old.number {
+		return nil
+	}
+	l := &sessionLine{number: number, losses: make(chan loss, maxLosses), revoking: make(chan struct{}, 1), out: send}
 	t.lines[id] = l
 	connect()
 	return l

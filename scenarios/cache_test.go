@@ -13,14 +13,23 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 )
 
 func caching(c *client.Config) { c.Cache = true }
 
-// shortTerm makes a change wait only a moment for a reader that is gone.
-func shortTerm(c *namenode.Config) { c.CacheTerm = 500 * time.Millisecond }
+// cacheTerm is short, so that a change waits only a moment for a reader that is
+// gone: also where the namenode's clock stands still, the clients' and the
+// timers do not.
+const cacheTerm = 300 * time.Millisecond
+
+func shortTerm(c *namenode.Config) { c.CacheTerm = cacheTerm }
+
+// overTerm is more than a term and its margin.
+const overTerm = 2 * cacheTerm
 
 // warm asks for a path until the answer comes from the cache: a term must have
 // begun, and what the namenode did last must be durable.
@@ -238,6 +247,35 @@ func TestScenario55OwnChangesAreSeen(t *testing.T) {
 	}
 }
 
+// TestScenario55OwnChangeSeenElsewhere: one goroutine of B changes what B has
+// cached, and the line to B is slow. Once anybody has seen the change, no other
+// goroutine of B answers what was before it, though the call has not returned.
+func TestScenario55OwnChangeSeenElsewhere(t *testing.T) {
+	nn, _ := frozen(t)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	must(t, a.WriteFile(ctx, "/f", nil))
+	must(t, a.Chmod(ctx, "/f", 0o600))
+	warm(t, b, wire, "/f")
+	wire.Hold(testenv.ToClient)
+	changed := make(chan error, 1)
+	go func() { changed <- b.Chmod(ctx, "/f", 0o640) }()
+	eventually(t, "the change waits, or is seen", func() bool {
+		return metric(t, nn, "leasefs_cache_waits_total") > 0 || stat(t, a, "/f").Mode().Perm() == 0o640
+	})
+	if stat(t, a, "/f").Mode().Perm() == 0o640 {
+		if got := stat(t, b, "/f").Mode().Perm(); got != 0o640 {
+			t.Fatalf("mode %o is answered, and another has seen 640", got)
+		}
+	}
+	wire.Release()
+	must(t, <-changed)
+	if got := stat(t, b, "/f").Mode().Perm(); got != 0o640 {
+		t.Fatalf("mode %o after chmod 640", got)
+	}
+}
+
 // TestScenario55ReaderIsGone: B has cached and its line is cut. A's call waits
 // for the term, and then goes on; B answers nothing old afterwards.
 func TestScenario55ReaderIsGone(t *testing.T) {
@@ -301,7 +339,7 @@ func TestScenario55aOvertakenReply(t *testing.T) {
 // TestScenario56DataWithoutLease: while a revocation is outstanding a third
 // reader gets the data, and no lease on it.
 func TestScenario56DataWithoutLease(t *testing.T) {
-	nn, clk := frozen(t)
+	nn, clk := frozen(t, shortTerm)
 	ctx := t.Context()
 	a := nn.Client(t)
 	b, bwire := nn.Wired(t, caching)
@@ -310,12 +348,7 @@ func TestScenario56DataWithoutLease(t *testing.T) {
 	must(t, a.WriteFile(ctx, "/g", nil))
 	warm(t, b, bwire, "/f")
 	warm(t, c, cwire, "/g")
-	bwire.Set(func(method string, _ any, send func() error) error {
-		if method == "Session" {
-			return nil // neither acknowledgements nor renewals come through
-		}
-		return send()
-	})
+	bwire.Hold(testenv.ToNamenode) // neither acknowledgements nor renewals come through
 	changed := make(chan error, 1)
 	go func() { changed <- a.WriteFile(ctx, "/f", []byte("longer"), client.WithOverwrite()) }()
 	eventually(t, "the change waits for b", func() bool { return metric(t, nn, "leasefs_cache_revocations_total") > 0 })
@@ -333,7 +366,7 @@ func TestScenario56DataWithoutLease(t *testing.T) {
 		t.Fatalf("the change did not wait: %v", err)
 	default:
 	}
-	clk.Advance(namenode.DefaultCacheTerm + 2*time.Second)
+	clk.Advance(overTerm)
 	must(t, <-changed)
 	if got := lengthOf(t, c, "/f"); got != 6 {
 		t.Fatalf("length %d after the change", got)
@@ -343,7 +376,7 @@ func TestScenario56DataWithoutLease(t *testing.T) {
 // TestScenario57Restart: what the namenode's former life lent is waited for:
 // until its holder has come back, or for a term.
 func TestScenario57Restart(t *testing.T) {
-	nn, clk := frozen(t)
+	nn, clk := frozen(t, shortTerm)
 	ctx := t.Context()
 	a := nn.Client(t)
 	b, bwire := nn.Wired(t, caching)
@@ -357,7 +390,7 @@ func TestScenario57Restart(t *testing.T) {
 	if got := lengthOf(t, a, "/f"); got != 1 {
 		t.Fatalf("length %d while the change waits", got)
 	}
-	clk.Advance(namenode.DefaultCacheTerm + 2*time.Second)
+	clk.Advance(overTerm)
 	must(t, <-changed)
 	bwire.Mend()
 	if got := lengthOf(t, b, "/f"); got != 6 {
@@ -371,6 +404,92 @@ func TestScenario57Restart(t *testing.T) {
 	if got := lengthOf(t, b, "/f"); got != 5 {
 		t.Fatalf("length %d after the change", got)
 	}
+}
+
+// TestScenario56Penalty: who does not acknowledge costs one term, and then gets
+// nothing for a while, so it costs nothing more. All of it shows in the metrics.
+func TestScenario56Penalty(t *testing.T) {
+	nn, clk := frozen(t, shortTerm)
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	figure := func(name string) float64 { return metric(t, nn, "leasefs_cache_"+name) }
+	want := func(when, name string, want float64) {
+		t.Helper()
+		if got := figure(name); got != want {
+			t.Fatalf("%s leasefs_cache_%s is %v, want %v", when, name, got, want)
+		}
+	}
+	must(t, a.WriteFile(ctx, "/f", []byte("x")))
+	warm(t, b, wire, "/f")
+	want("one caches:", "sessions", 1)
+	if figure("grants_total") < 1 || figure("keys") < 3 {
+		t.Fatalf("%v grants of %v keys", figure("grants_total"), figure("keys"))
+	}
+	want("nothing is changed:", "revocations_total", 0)
+	want("nothing is changed:", "wait_seconds_count", 0)
+
+	// One that answers costs a moment.
+	must(t, a.Chmod(ctx, "/f", 0o600))
+	want("one answered:", "revocations_total", 1)
+	want("one answered:", "waits_total", 1)
+	want("one answered:", "wait_seconds_count", 1)
+	want("one answered:", "waits_by_term_total", 0)
+	warm(t, b, wire, "/f")
+
+	wire.Hold(testenv.ToNamenode)
+	changed := make(chan error, 1)
+	go func() { changed <- a.Chmod(ctx, "/f", 0o640) }()
+	eventually(t, "the change waits for b", func() bool { return figure("waits_total") == 2 })
+	clk.Advance(overTerm)
+	must(t, <-changed)
+	want("one did not answer:", "waits_by_term_total", 1)
+	want("one did not answer:", "lost_total", 1)
+	if seconds := figure("wait_seconds_sum"); seconds < overTerm.Seconds() {
+		t.Fatalf("%v s of waiting", seconds)
+	}
+
+	wire.Release()
+	eventually(t, "b has dropped all", func() bool { return b.CacheStats().Entries == 0 })
+	refused := figure("refused_total")
+	for i := range fs.FileMode(5) { // b reads all the time, and nobody waits for it
+		before := wire.Count("Stat")
+		if got := stat(t, b, "/f").Mode().Perm(); i > 0 && got != 0o600+i-1 {
+			t.Fatalf("mode %o", got)
+		}
+		if wire.Count("Stat") != before+1 {
+			t.Fatal("answered from the cache in the penalty")
+		}
+		must(t, a.Chmod(ctx, "/f", 0o600+i))
+		clk.Advance(cacheTerm)
+	}
+	want("in the penalty:", "waits_total", 2)
+	if figure("refused_total") < refused+5 {
+		t.Fatal("refusals are not counted")
+	}
+	clk.Advance(10 * cacheTerm)
+	warm(t, b, wire, "/f")
+	if st := b.CacheStats(); st.Hits < 3 || st.Misses < 5 || st.Revocations < 3 || st.Stored < 3 {
+		t.Fatalf("the client's figures: %+v", st)
+	}
+}
+
+// TestLateHello: the Hello of a stream that its client has given up since comes
+// after that of the next. It must not pass for the session's stream: all that
+// the client has cached would count as dropped.
+func TestLateHello(t *testing.T) {
+	nn := testenv.Start(t)
+	r := nn.Raw(t, "c")
+	hello := func(number uint64) error {
+		s, err := r.NN.Session(t.Context())
+		must(t, err)
+		must(t, s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: r.Who, Cache: true, Stream: number}}}))
+		_, err = s.Recv()
+		return wire.FromStatus(err)
+	}
+	must(t, hello(2))
+	wantKind(t, hello(1), fserror.Unavailable)
+	must(t, hello(3))
 }
 
 // TestOpenFilesAreNotCached: their length changes with each flush.

@@ -484,7 +484,8 @@ func TestScenario08SafeMode(t *testing.T) {
 	t.Parallel()
 	n, clk := frozen(t, func(c *namenode.Config) { c.ReapRate = 100 })
 	ctx := t.Context()
-	a := n.Client(t, testenv.Named("A"), func(c *client.Config) { c.Timeout = time.Second })
+	a := n.Client(t, testenv.Named("A"))
+	hasty := n.Client(t, func(c *client.Config) { c.Timeout = 100 * time.Millisecond }) // safe mode is waited for
 	must(t, a.Mkdir(ctx, "/d", 0o755))
 	l, revoked := grant(t, a, time.Minute), grant(t, a, time.Minute)
 	must(t, a.WriteFile(ctx, "/f", nil, client.WithLease(l)))
@@ -506,9 +507,9 @@ func TestScenario08SafeMode(t *testing.T) {
 	if got := keepAlive(t, raw, l); got[0] != time.Minute {
 		t.Fatalf("kept alive for %s in safe mode", got[0])
 	}
-	_, err = a.Revoke(ctx, l)
+	_, err = hasty.Revoke(ctx, l)
 	wantKind(t, err, fserror.Retry)
-	_, err = a.Grant(ctx, time.Minute, 0)
+	_, err = hasty.Grant(ctx, time.Minute, 0)
 	wantKind(t, err, fserror.Retry)
 	n.Restart(t)
 	wantTTL(t, a, l, time.Minute, time.Minute)

@@ -32,7 +32,14 @@ type Wire struct {
 	counts map[string]int
 	cut    bool
 	conns  map[net.Conn]struct{}
+	held   [2]chan struct{} // by direction; closed when bytes may pass again
 }
+
+// Directions in which a Wire can be held.
+const (
+	ToNamenode = iota
+	ToClient
+)
 
 // Wired is Client with a Wire under it.
 func (n *Namenode) Wired(t testing.TB, mods ...func(*client.Config)) (*client.FS, *Wire) {
@@ -41,7 +48,7 @@ func (n *Namenode) Wired(t testing.TB, mods ...func(*client.Config)) (*client.FS
 	mods = append(mods, func(c *client.Config) { c.DialOptions = append(c.DialOptions, w.DialOptions()...) })
 	fs := n.Client(t, mods...)
 	// Before the client is closed: what it still has to say must get through.
-	t.Cleanup(func() { w.Set(nil); w.Mend() })
+	t.Cleanup(func() { w.Set(nil); w.Mend(); w.Release() })
 	return fs, w
 }
 
@@ -117,6 +124,69 @@ func (w *Wire) Mend() {
 	w.cut = false
 }
 
+// Hold keeps back all bytes in one direction, without losing any, until
+// Release: a slow network, or to the namenode a client that is stopped.
+func (w *Wire) Hold(direction int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held[direction] == nil {
+		w.held[direction] = make(chan struct{})
+	}
+}
+
+// Release lets bytes through again, both ways.
+func (w *Wire) Release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, held := range w.held {
+		if held != nil {
+			close(held)
+			w.held[i] = nil
+		}
+	}
+}
+
+// pass waits while bytes are held.
+func (w *Wire) pass(direction int, closed <-chan struct{}) {
+	for {
+		w.mu.Lock()
+		held := w.held[direction]
+		w.mu.Unlock()
+		if held == nil {
+			return
+		}
+		select {
+		case <-held:
+		case <-closed:
+			return
+		}
+	}
+}
+
+// heldConn is a connection whose bytes can be held.
+type heldConn struct {
+	net.Conn
+	w      *Wire
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *heldConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.w.pass(ToClient, c.closed) // also what was read before the hold, unless it was handed on
+	return n, err
+}
+
+func (c *heldConn) Write(p []byte) (int, error) {
+	c.w.pass(ToNamenode, c.closed)
+	return c.Conn.Write(p)
+}
+
+func (c *heldConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
 // DialOptions put the Wire under a client.
 func (w *Wire) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
@@ -133,10 +203,11 @@ func (w *Wire) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if cut {
 		return nil, errors.New("testenv: cut")
 	}
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
+	c := &heldConn{Conn: conn, w: w, closed: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cut {

@@ -163,7 +163,7 @@ func (g *getter) mkdir(it item) error {
 }
 
 func (g *getter) link(_ context.Context, it item) error {
-	temp := filepath.Join(filepath.Dir(it.local), tempName(filepath.Base(it.local)))
+	temp := filepath.Join(filepath.Dir(it.local), fspath.TempName(filepath.Base(it.local)))
 	if err := os.Symlink(it.info.LinkTarget, temp); err != nil {
 		return LocalError("get", it.local, err)
 	}
@@ -186,7 +186,7 @@ func (g *getter) file(ctx context.Context, it item) (err error) {
 		return fserror.With(err, "get", it.remote)
 	}
 	defer func() { _ = src.Close() }() // only read
-	temp := filepath.Join(filepath.Dir(it.local), tempName(filepath.Base(it.local)))
+	temp := filepath.Join(filepath.Dir(it.local), fspath.TempName(filepath.Base(it.local)))
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user names the place
 	if err != nil {
 		return LocalError("get", it.local, err)

@@ -1,12 +1,9 @@
 package transfer
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"syscall"
-	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/fserror"
 )
@@ -37,18 +34,4 @@ func LocalError(op, path string, err error) error {
 		err = pe.Err
 	}
 	return &fserror.Error{Op: op, Path: path, Kind: kind, Err: err}
-}
-
-// tempInfix is part of each temporary name.
-const tempInfix = ".leasefs-"
-
-// tempName is a name beside name that nobody else has, of at most 255 bytes.
-func tempName(name string) string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	keep := 255 - 1 - len(tempInfix) - 2*len(b)
-	for len(name) > keep || !utf8.ValidString(name) {
-		name = name[:len(name)-1]
-	}
-	return "." + name + tempInfix + hex.EncodeToString(b[:])
 }

@@ -12,7 +12,8 @@ import (
 
 // Sink is what Pump writes to: a *client.Writer.
 type Sink interface {
-	io.Writer
+	// WriteContext appends; its wait for room ends with the context.
+	WriteContext(ctx context.Context, p []byte) (int, error)
 	// Flush makes durable what was written.
 	Flush(ctx context.Context) error
 	// Durable is the file's flushed length in bytes.
@@ -58,7 +59,7 @@ const (
 	gatherMax  = 20 * time.Millisecond // age at which a flush waits for no more that is there already
 	lineMax    = 1 << 20               // bytes of a line that are held back at most
 	// stopGrace is how long a flush that is under way may go on after a signal.
-	stopGrace = 5 * time.Second
+	stopGrace = 3 * time.Second
 )
 
 // Pump copies src to dst until its end and flushes on the way. What was read
@@ -89,7 +90,7 @@ func Pump(ctx context.Context, dst Sink, src io.Reader, opts PumpOptions) error 
 		// What came during the last flush goes into this one.
 		if due && (len(in) == 0 || now.Sub(p.first) > gatherMax) {
 			if err := p.flush(flushCtx); err != nil {
-				return err
+				return p.because(ctx, err)
 			}
 			continue
 		}
@@ -99,12 +100,24 @@ func Pump(ctx context.Context, dst Sink, src io.Reader, opts PumpOptions) error 
 		case <-dst.Context().Done():
 		case <-timer.C:
 		case c := <-in:
-			if err := p.take(c); err != nil || c.err != nil {
-				return p.finish(c.err, err)
+			err := p.take(ctx, c)
+			if err == nil && c.err != nil {
+				return p.finish(ctx, c.err)
+			}
+			if err != nil {
+				return p.because(ctx, err)
 			}
 			free <- c.buf
 		}
 	}
+}
+
+// because is what ended ctx or the lease, if one did, rather than err.
+func (p *pump) because(ctx context.Context, err error) error {
+	if cause := ended(ctx, p.dst); cause != nil {
+		return cause
+	}
+	return err
 }
 
 func ended(ctx context.Context, dst Sink) error {
@@ -192,7 +205,7 @@ func (p *pump) due(now time.Time) (time.Duration, bool) {
 }
 
 // take writes one chunk.
-func (p *pump) take(c chunk) error {
+func (p *pump) take(ctx context.Context, c chunk) error {
 	data := c.data
 	if p.opts.Mode == FlushLine {
 		if i := bytes.LastIndexByte(data, '\n'); i < 0 && len(p.line)+len(data) < lineMax {
@@ -201,19 +214,19 @@ func (p *pump) take(c chunk) error {
 		} else if i >= 0 {
 			head := append(p.line, data[:i+1]...)
 			p.line = append([]byte(nil), data[i+1:]...)
-			return p.write(head)
+			return p.write(ctx, head)
 		}
 		data = append(p.line, data...)
 		p.line = nil
 	}
-	return p.write(data)
+	return p.write(ctx, data)
 }
 
-func (p *pump) write(data []byte) error {
+func (p *pump) write(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	if _, err := p.dst.Write(data); err != nil {
+	if _, err := p.dst.WriteContext(ctx, data); err != nil {
 		return err
 	}
 	p.last = time.Now()
@@ -246,12 +259,9 @@ func (p *pump) tell() error {
 }
 
 // finish writes the last line, which has no end, and judges the read's error.
-func (p *pump) finish(readErr, writeErr error) error {
-	if writeErr != nil {
-		return writeErr
-	}
-	if err := p.write(p.line); err != nil {
-		return err
+func (p *pump) finish(ctx context.Context, readErr error) error {
+	if err := p.write(ctx, p.line); err != nil {
+		return p.because(ctx, err)
 	}
 	if !errors.Is(readErr, io.EOF) {
 		return &fserror.Error{Op: "read standard input", Kind: fserror.Internal, Err: readErr}

@@ -24,7 +24,7 @@ type sink struct {
 	flushes []int64
 }
 
-func (s *sink) Write(p []byte) (int, error) { return s.data.Write(p) }
+func (s *sink) WriteContext(_ context.Context, p []byte) (int, error) { return s.data.Write(p) }
 
 func (s *sink) Flush(context.Context) error {
 	<-time.After(s.takes) // the bubble's clock
@@ -145,6 +145,28 @@ func TestPumpEnds(t *testing.T) {
 	}
 }
 
+// fullSink has no room.
+type fullSink struct{ sink }
+
+func (s *fullSink) WriteContext(ctx context.Context, _ []byte) (int, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// A signal ends a write that waits for room.
+func TestPumpEndsWhileItWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := errors.New("stopped")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(stop) })
+		began := time.Now()
+		err := Pump(ctx, &fullSink{sink{ctx: t.Context()}}, strings.NewReader("a"), PumpOptions{})
+		if !errors.Is(err, stop) || time.Since(began) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
 func TestPumpErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := errors.New("bad")
@@ -196,15 +218,6 @@ func TestFirstLines(t *testing.T) {
 		var b bytes.Buffer
 		if err := FirstLines(&b, strings.NewReader(tc.text), tc.n); err != nil || b.String() != tc.want {
 			t.Errorf("%q, %d: %q, %v", tc.text, tc.n, b.String(), err)
-		}
-	}
-}
-
-func TestTempName(t *testing.T) {
-	for _, name := range []string{"a", strings.Repeat("x", 255), strings.Repeat("ü", 127)} {
-		got := tempName(name)
-		if len(got) > 255 || !strings.HasPrefix(got, ".") || !strings.Contains(got, tempInfix) || got == tempName(name) {
-			t.Errorf("%s: %s", name, got)
 		}
 	}
 }

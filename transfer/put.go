@@ -373,51 +373,29 @@ func (p *putter) options(e entry) []client.OpenOption {
 	return opts
 }
 
-// large copies under a temporary name and renames.
+// large copies a file that is published when all of it is there.
 func (p *putter) large(ctx context.Context, e entry) (err error) {
 	src, err := os.Open(e.local)
 	if err != nil {
 		return LocalError("put", e.local, err)
 	}
 	defer func() { _ = src.Close() }() // only read
-	if !p.opts.Overwrite {
-		if _, err := p.fs.Lstat(ctx, e.remote); err == nil {
+	counted := &countingReader{r: src, count: p.moved, stop: func() error { return context.Cause(ctx) }}
+	if _, err := p.fs.WriteFrom(ctx, e.remote, counted, p.options(e)...); err != nil {
+		var local *fs.PathError
+		if errors.As(err, &local) {
+			return LocalError("put", e.local, err)
+		}
+		if errors.Is(err, fserror.Exists) && !p.opts.Overwrite {
 			return fserror.New(fserror.Exists, "put", e.remote, "exists already; --overwrite replaces it")
 		}
-	}
-	temp := besides(e.remote)
-	counted := &countingReader{r: src, count: p.moved, stop: func() error { return context.Cause(ctx) }}
-	if err := p.fill(ctx, temp, counted, e); err != nil {
-		return err
-	}
-	if err := p.place(ctx, temp, e.remote); err != nil {
-		return err
+		return named(err, e.remote)
 	}
 	p.done(1, 0)
 	return nil
 }
 
-// fill writes and closes the temporary file, or removes it.
-func (p *putter) fill(ctx context.Context, temp string, src *countingReader, e entry) (err error) {
-	w, err := p.fs.Create(ctx, temp, p.options(e)...)
-	if err != nil {
-		if ctx.Err() != nil { // it may have been made all the same
-			p.discard(ctx, temp)
-		}
-		return named(err, e.remote)
-	}
-	if _, err = io.Copy(w, src); err == nil {
-		err = w.CloseContext(ctx)
-	}
-	if err != nil {
-		_ = w.Abort() // the file is removed next
-		p.discard(ctx, temp)
-		return named(err, e.local)
-	}
-	return nil
-}
-
-// named is err under the name of the file that is copied, not the temporary one.
+// named is err under the name of the file that is copied.
 func named(err error, path string) error {
 	var e *fserror.Error
 	if !errors.As(err, &e) {
@@ -451,5 +429,5 @@ func (p *putter) discard(ctx context.Context, temp string) {
 // besides is a temporary path in the same directory.
 func besides(path string) string {
 	dir, name := fspath.Split(path)
-	return fspath.Join(dir, tempName(name))
+	return fspath.Join(dir, fspath.TempName(name))
 }

@@ -6,6 +6,8 @@
 //		blocktest.Run(t, func(t *testing.T) blocktest.Harness { ... })
 //	}
 //
+// RunObjects is the suite of every blockstore.Objects.
+//
 // Each test opens a store of its own, which must be empty, or in which nobody
 // else uses terms from 1 to 1,000.
 package blocktest

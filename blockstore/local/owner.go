@@ -62,6 +62,9 @@ func (s *Store) own() error {
 	if err != nil {
 		return fserror.Wrap(fserror.Unavailable, op, s.cfg.Dir, err)
 	}
+	if s.cfg.Shared {
+		return nil
+	}
 	s.owner, err = s.cfg.FS.Lock(filepath.Join(s.root, ownerLock))
 	if errors.Is(err, vfs.ErrLocked) {
 		return fserror.New(fserror.Unavailable, op, s.cfg.Dir, "another namenode of this namespace has the folder (%v): stop it, or give this one a block folder of its own with --blocks", err)

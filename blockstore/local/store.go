@@ -52,6 +52,9 @@ type Config struct {
 	// Exclusive opens the namespace's folder only if Format made it, and no
 	// other exclusive store has it: for those who delete blocks.
 	Exclusive bool
+	// Shared is Exclusive without the second half: several namenodes of one
+	// namespace share the folder, and an election lets one of them delete.
+	Shared bool
 }
 
 // Store is a blockstore.Store over a folder. It is safe for concurrent use, and
@@ -113,7 +116,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.tmp = filepath.Join(s.root, tmpFolder)
 	s.folders.fs = cfg.FS
-	if cfg.Exclusive {
+	if cfg.Exclusive || cfg.Shared {
 		if err := s.own(); err != nil {
 			return nil, err
 		}

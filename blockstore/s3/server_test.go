@@ -1,12 +1,10 @@
 package s3_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +29,6 @@ func TestServers(t *testing.T) {
 		{"Environment", environment},
 		{"ForeignNames", foreignNames},
 		{"ManyBlocks", manyBlocks},
-		{"Objects", objects},
 		{"ProbeLeavesNothing", probeLeavesNothing},
 	}
 	onServers(t, func(t *testing.T, server *s3env.Server) {
@@ -187,73 +184,6 @@ func manyBlocks(t *testing.T, server *s3env.Server) {
 	}
 	if infos, err := store.List(t.Context(), blockstore.Key{}, 5000); err != nil || len(infos) != 0 {
 		t.Errorf("List after Delete: %d, %v", len(infos), err)
-	}
-}
-
-func objects(t *testing.T, server *s3env.Server) {
-	var o s3.Objects = open(t, server, server.URL("objects"))
-	image := bytes.Repeat([]byte("an image "), 300_000)
-	crc := blockstore.CRC(image)
-	names := []string{"image/0000000000000001", "image/0000000000000002", "version"}
-	for _, name := range names {
-		if err := o.PutNamed(t.Context(), name, bytes.NewReader(image), int64(len(image)), crc); err != nil {
-			t.Fatal(err)
-		}
-	}
-	other := bytes.ToUpper(image)
-	if err := o.PutNamed(t.Context(), names[0], bytes.NewReader(other), int64(len(other)), blockstore.CRC(other)); !errors.Is(err, fserror.Exists) {
-		t.Errorf("a second time: %v", err)
-	}
-	if err := o.PutNamed(t.Context(), "bad", bytes.NewReader(image), int64(len(image)), crc+1); !errors.Is(err, fserror.Damaged) {
-		t.Errorf("a wrong checksum: %v", err)
-	}
-	info, got, err := o.StatNamed(t.Context(), names[1])
-	if err != nil || info.Name != names[1] || info.Length != int64(len(image)) || got != crc {
-		t.Errorf("%+v, %08x, %v", info, got, err)
-	}
-	r, err := o.GetNamed(t.Context(), names[1], 9, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := io.ReadAll(r)
-	if err := errors.Join(err, r.Close()); err != nil || !bytes.Equal(read, image[9:]) {
-		t.Errorf("%d bytes, %v", len(read), err)
-	}
-	list := func(prefix, after string, limit int) string {
-		infos, err := o.ListNamed(t.Context(), prefix, after, limit)
-		out := fmt.Sprint(err)
-		for _, i := range infos {
-			out += " " + i.Name
-		}
-		return out
-	}
-	for _, c := range []struct {
-		prefix, after string
-		limit         int
-		want          string
-	}{
-		{"", "", 10, "<nil> " + strings.Join(names, " ")},
-		{"", "", 2, "<nil> " + strings.Join(names[:2], " ")},
-		{"image/", "", 10, "<nil> " + strings.Join(names[:2], " ")},
-		{"image/", names[0], 10, "<nil> " + names[1]},
-		{"version", "", 10, "<nil> version"},
-		{"", names[1], 10, "<nil> version"},
-		{"nothing", "", 10, "<nil>"},
-	} {
-		if got := list(c.prefix, c.after, c.limit); got != c.want {
-			t.Errorf("list %q after %q: %s, want %s", c.prefix, c.after, got, c.want)
-		}
-	}
-	if err := o.DeleteNamed(t.Context(), names[0], "never-was"); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := o.StatNamed(t.Context(), names[0]); !errors.Is(err, fserror.NotFound) {
-		t.Error(err)
-	}
-	for _, name := range []string{"", "/a", "a/", "a//b", "../x", "A", "a b", strings.Repeat("a", 201)} {
-		if _, err := o.GetNamed(t.Context(), name, 0, -1); !errors.Is(err, fserror.InvalidArgument) {
-			t.Errorf("name %q: %v", name, err)
-		}
 	}
 }
 

@@ -15,7 +15,7 @@ type request struct {
 func full(b *testing.B) (*Cache[request, *int], []request) {
 	b.Helper()
 	c := New(Config[request, *int]{Clock: clock.System{}})
-	c.Connected(0)
+	c.Connected()
 	c.Extend(c.Now(), 1<<40)
 	reqs := make([]request, DefaultMaxEntries)
 	for i := range reqs {
@@ -94,7 +94,7 @@ func BenchmarkRevoke(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		n := i % len(reqs)
-		c.Revoke(uint64(i), []Key{{1, 1 << 20 * uint64(n), ""}}, false)
+		c.Revoke([]Key{{1, 1 << 20 * uint64(n), ""}}, false)
 		store(b, c, reqs[n], uint64(n))
 	}
 }

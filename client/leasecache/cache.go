@@ -1,7 +1,6 @@
 package leasecache
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,8 +71,6 @@ type Cache[K comparable, V any] struct {
 	term      time.Duration // zero: none
 	life      uint64        // raised when all is dropped; never zero
 	revoked   history
-	applied   uint64        // revocations up to it
-	news      chan struct{} // closed when applied, connected or closed changes; nil: nobody waits
 
 	hits, misses, expired atomic.Uint64
 	n                     Stats // of the rest; by mu
@@ -124,9 +121,8 @@ func (c *Cache[K, V]) running() bool {
 
 // Connected begins a new stream with an empty cache and no term. It is called
 // when the namenode's first message has come on the stream, and before anything
-// else that came on it is taken in, with the number in that message: revocations
-// up to base are not for this stream. After Close it does nothing.
-func (c *Cache[K, V]) Connected(base uint64) {
+// else that came on it is taken in. After Close it does nothing.
+func (c *Cache[K, V]) Connected() {
 	now := c.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +130,7 @@ func (c *Cache[K, V]) Connected(base uint64) {
 		return
 	}
 	c.dropAll()
-	c.connected, c.since, c.term, c.applied = true, now, 0, base
-	c.tell()
+	c.connected, c.since, c.term = true, now, 0
 }
 
 // Disconnected takes in that the stream has ended: all is dropped, and nothing
@@ -146,7 +141,6 @@ func (c *Cache[K, V]) Disconnected() {
 	defer c.mu.Unlock()
 	c.dropAll()
 	c.connected = false
-	c.tell()
 }
 
 // Extend takes in the answer to a renewal: what the namenode said may be counted
@@ -229,9 +223,9 @@ func (c *Cache[K, V]) Put(ticket Ticket, k K, v V, deps []Key) bool {
 	return true
 }
 
-// Revoke applies a revocation: what depends on the keys is dropped, or all. When
-// it has returned the caller acknowledges seq.
-func (c *Cache[K, V]) Revoke(seq uint64, keys []Key, all bool) {
+// Revoke applies a revocation: what depends on the keys is dropped, or all. The
+// caller acknowledges it when this has returned.
+func (c *Cache[K, V]) Revoke(keys []Key, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n.Revocations++
@@ -247,60 +241,14 @@ func (c *Cache[K, V]) Revoke(seq uint64, keys []Key, all bool) {
 			}
 		}
 	}
-	c.applied = max(c.applied, seq)
-	c.tell()
 }
 
-// Drop drops everything, and what is under way is not stored: after a change of
-// one's own of which it is not known whether it was made.
-func (c *Cache[K, V]) Drop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dropAll()
-}
-
-// WaitApplied returns when the revocations up to seq have been applied, or there
-// is no stream, and so nothing left to apply them to. To be called before a
-// change of one's own returns, with the number in its answer; 0 is none. The
-// error is the context's; then everything was dropped, so that its caller may
-// return in any case.
-func (c *Cache[K, V]) WaitApplied(ctx context.Context, seq uint64) error {
-	for seq > 0 {
-		c.mu.Lock()
-		if c.applied >= seq || !c.connected {
-			c.mu.Unlock()
-			return nil
-		}
-		if c.news == nil {
-			c.news = make(chan struct{})
-		}
-		news := c.news
-		c.mu.Unlock()
-		select {
-		case <-news:
-		case <-ctx.Done():
-			c.Drop()
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// tell wakes who waits. The lock is held.
-func (c *Cache[K, V]) tell() {
-	if c.news != nil {
-		close(c.news)
-		c.news = nil
-	}
-}
-
-// Close drops everything, for good. Nothing waits any more.
+// Close drops everything, for good.
 func (c *Cache[K, V]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropAll()
 	c.connected, c.closed, c.term = false, true, 0
-	c.tell()
 }
 
 // Stats returns the figures.

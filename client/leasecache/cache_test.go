@@ -1,15 +1,12 @@
 package leasecache
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -56,7 +53,7 @@ func fresh(t testing.TB, change ...func(*Config[string, int])) (*Cache[string, i
 		f(&cfg)
 	}
 	c := New(cfg)
-	c.Connected(0)
+	c.Connected()
 	c.Extend(c.Now(), term)
 	t.Cleanup(func() { sound(t, c) })
 	return c, clk
@@ -121,14 +118,14 @@ func TestScenario55(t *testing.T) {
 	put(t, c, "/g", 2, name)
 	put(t, c, "/h", 3, Key{Kind: 1, Inode: 8})
 	wantGet(t, c, "/f", 1)
-	c.Revoke(1, []Key{attrs, {Kind: 9}}, false)
+	c.Revoke([]Key{attrs, {Kind: 9}}, false)
 	wantMiss(t, c, "/f")
 	wantGet(t, c, "/g", 2)
 	put(t, c, "/f", 4, attrs, name)
-	c.Revoke(2, []Key{name}, false)
+	c.Revoke([]Key{name}, false)
 	wantMiss(t, c, "/f")
 	wantMiss(t, c, "/g")
-	c.Revoke(3, nil, true)
+	c.Revoke(nil, true)
 	wantMiss(t, c, "/h")
 	want := Stats{Hits: 2, Misses: 4, Stored: 4, Revocations: 3, Drops: 4, DropAlls: 2}
 	if st := c.Stats(); st != want {
@@ -140,7 +137,7 @@ func TestScenario55(t *testing.T) {
 func TestScenario55a(t *testing.T) {
 	c, _ := fresh(t)
 	early := c.Begin()
-	c.Revoke(1, []Key{attrs}, false)
+	c.Revoke([]Key{attrs}, false)
 	late := c.Begin()
 	if c.Put(early, "/f", 1, []Key{name, attrs}) {
 		t.Error("stored what was revoked")
@@ -150,10 +147,9 @@ func TestScenario55a(t *testing.T) {
 	}
 	wantGet(t, c, "/f", 2)
 	for i, drop := range []func(){
-		func() { c.Revoke(2, nil, true) },
-		c.Drop,
-		func() { c.Connected(0) },
-		func() { c.Disconnected(); c.Connected(0) },
+		func() { c.Revoke(nil, true) },
+		func() { c.Connected() },
+		func() { c.Disconnected(); c.Connected() },
 	} {
 		ticket := c.Begin()
 		drop()
@@ -164,7 +160,7 @@ func TestScenario55a(t *testing.T) {
 	if c.Put(Ticket{}, "/f", 1, []Key{attrs}) || c.Put(c.Begin(), "/f", 1, nil) {
 		t.Error("stored without a ticket, or what depends on nothing")
 	}
-	if st := c.Stats(); st.Overtaken != 5 {
+	if st := c.Stats(); st.Overtaken != 4 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -173,7 +169,7 @@ func TestScenario55a(t *testing.T) {
 func TestRemembered(t *testing.T) {
 	c, _ := fresh(t)
 	first := c.Begin()
-	revoke := func(n uint64) { c.Revoke(1, []Key{{Kind: 3, Inode: n}}, false) }
+	revoke := func(n uint64) { c.Revoke([]Key{{Kind: 3, Inode: n}}, false) }
 	for i := range uint64(remembered) {
 		revoke(i)
 	}
@@ -259,13 +255,13 @@ func TestExtend(t *testing.T) {
 	// A new stream has no term, and an answer from before it gives none.
 	before := c.Now()
 	clk.pass(1, 1)
-	c.Connected(0)
+	c.Connected()
 	c.Extend(before, term)
 	put(t, c, "/f", 1, attrs)
 	wantMiss(t, c, "/f")
 	c.Extend(c.Now(), term)
 	wantGet(t, c, "/f", 1)
-	c.Connected(0)
+	c.Connected()
 	put(t, c, "/f", 1, attrs)
 	wantMiss(t, c, "/f") // the old stream's term would still run
 	clk.pass(1, 1)
@@ -284,19 +280,16 @@ func TestNotConnected(t *testing.T) {
 		t.Error("stored without a stream")
 	}
 	wantMiss(t, c, "/f")
-	c.Connected(0)
+	c.Connected()
 	c.Extend(c.Now(), term)
 	put(t, c, "/f", 1, attrs)
 	c.Close()
 	wantMiss(t, c, "/f")
-	c.Connected(0)
+	c.Connected()
 	if c.Put(c.Begin(), "/f", 1, []Key{attrs}) {
 		t.Error("stored after Close")
 	}
 	c.Close()
-	if c.WaitApplied(t.Context(), 9) != nil {
-		t.Error("waited after Close")
-	}
 }
 
 func TestEviction(t *testing.T) {
@@ -329,7 +322,7 @@ func TestEviction(t *testing.T) {
 		wantGet(t, c, fmt.Sprint(i), 0)
 		sound(t, c)
 	}
-	c.Revoke(1, []Key{name}, false)
+	c.Revoke([]Key{name}, false)
 	if st := c.Stats(); st.Entries != 0 || st.Bytes != 0 || len(c.deps) != 0 {
 		t.Errorf("%+v, %d keys", st, len(c.deps))
 	}
@@ -347,56 +340,9 @@ func TestTwice(t *testing.T) {
 	put(t, c, "b", 1, attrs, name, attrs)
 	put(t, c, "a", 2, name, attrs, attrs)
 	sound(t, c)
-	c.Revoke(1, []Key{attrs}, false)
+	c.Revoke([]Key{attrs}, false)
 	if st := c.Stats(); st.Entries != 0 || st.Drops != 2 {
 		t.Errorf("%+v", st)
-	}
-}
-
-func TestWaitApplied(t *testing.T) {
-	for name, tc := range map[string]struct {
-		then func(c *Cache[string, int], cancel func())
-		err  error
-		left int // entries
-	}{
-		"applied":      {func(c *Cache[string, int], _ func()) { c.Revoke(4, nil, false); c.Revoke(5, nil, false) }, nil, 1},
-		"a later one":  {func(c *Cache[string, int], _ func()) { c.Revoke(6, nil, false) }, nil, 1},
-		"disconnected": {func(c *Cache[string, int], _ func()) { c.Disconnected() }, nil, 0},
-		"a new stream": {func(c *Cache[string, int], _ func()) { c.Connected(5) }, nil, 0},
-		"its revocation is on the new stream": {func(c *Cache[string, int], _ func()) {
-			c.Connected(4)
-			synctest.Wait()
-			c.Revoke(5, nil, false)
-		}, nil, 0},
-		"closed":   {func(c *Cache[string, int], _ func()) { c.Close() }, nil, 0},
-		"given up": {func(_ *Cache[string, int], cancel func()) { cancel() }, context.Canceled, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, _ := fresh(t)
-				put(t, c, "/f", 1, attrs)
-				if err := errors.Join(c.WaitApplied(t.Context(), 0)); err != nil {
-					t.Error(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				ended := make(chan error, 1)
-				go func() { ended <- c.WaitApplied(ctx, 5) }()
-				synctest.Wait()
-				select {
-				case err := <-ended:
-					t.Fatalf("ended before: %v", err)
-				default:
-				}
-				tc.then(c, cancel)
-				if err := <-ended; !errors.Is(err, tc.err) {
-					t.Error(err)
-				}
-				if st := c.Stats(); st.Entries != tc.left {
-					t.Errorf("%+v", st)
-				}
-			})
-		})
 	}
 }
 
@@ -405,12 +351,11 @@ func TestWaitApplied(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	clk := new(clock.Fake)
 	c := New(Config[int, uint64]{Clock: clk, MaxEntries: 50})
-	c.Connected(0)
+	c.Connected()
 	c.Extend(c.Now(), term)
 	const keys, steps = 64, 20_000
 	var state sync.RWMutex // the namenode's
 	var versions [keys]uint64
-	var seq uint64
 	var wg, readers sync.WaitGroup
 	stop := make(chan struct{})
 	for n := range 4 {
@@ -447,21 +392,14 @@ func TestConcurrent(t *testing.T) {
 		for i := range steps {
 			k := rnd.Uint64N(keys)
 			state.Lock()
-			seq++
 			versions[k]++
-			c.Revoke(seq, []Key{{Inode: k}}, i%1000 == 0)
-			mine := seq
+			c.Revoke([]Key{{Inode: k}}, i%1000 == 0)
 			state.Unlock()
-			if err := c.WaitApplied(t.Context(), mine); err != nil {
-				t.Error(err)
-			}
 			switch i % 5000 {
-			case 0:
-				c.Drop()
 			case 1000:
 				c.Disconnected()
 			case 1001:
-				c.Connected(mine)
+				c.Connected()
 				c.Extend(c.Now(), term)
 			}
 		}

@@ -28,11 +28,9 @@
 //
 // # Changes of one's own
 //
-// The namenode does not wait for the session whose call makes a change. So the
-// call must not return to its user before the session's own revocation was
-// applied ([Cache.WaitApplied], with the number that is in the answer). A change
-// that failed in a way that leaves open whether it was made must call
-// [Cache.Drop].
+// The namenode waits for the session whose call makes a change as for any other:
+// so the revocation has been applied when the call returns, whatever became of
+// its reply, and there is nothing for the caller to do.
 //
 // # Size
 //

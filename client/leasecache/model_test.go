@@ -31,6 +31,8 @@ type client struct {
 	clk   *split
 	cache *Cache[int, int]
 
+	number  uint64             // of its latest stream
+	late    []uint64           // given up; their Hellos are on the way
 	stream  *cachelease.Stream // the namenode's end
 	welcome bool               // the first message is on its way
 	inbox   []cachelease.Revocation
@@ -53,7 +55,6 @@ type answer struct {
 
 type change struct {
 	c       *cachelease.Change
-	by      *client
 	keys    []int
 	applied bool
 }
@@ -98,7 +99,8 @@ func (w *world) ask(c *client) {
 	c.cache.Disconnected()
 	c.inbox, c.acks = nil, nil
 	c.welcome = true
-	c.stream = w.t.Connect(c.id, func(r cachelease.Revocation) { c.inbox = append(c.inbox, r) })
+	c.number++
+	c.stream = w.t.Connect(c.id, c.number, func(r cachelease.Revocation) { c.inbox = append(c.inbox, r) })
 }
 
 // hear takes the next message of the stream in.
@@ -106,7 +108,7 @@ func (c *client) hear() bool {
 	switch {
 	case c.welcome:
 		c.welcome = false
-		c.cache.Connected(c.stream.Base())
+		c.cache.Connected()
 	case len(c.inbox) > 0:
 		r := c.inbox[0]
 		c.inbox = c.inbox[1:]
@@ -114,7 +116,7 @@ func (c *client) hear() bool {
 		for _, k := range r.Keys {
 			keys = append(keys, Key(k))
 		}
-		c.cache.Revoke(r.Seq, keys, r.All)
+		c.cache.Revoke(keys, r.All)
 		c.acks = append(c.acks, r.Seq)
 	default:
 		return false
@@ -147,8 +149,7 @@ func (w *world) renew(c *client) {
 	c.cache.Extend(sent, w.t.Renew(c.id))
 }
 
-// apply makes a change that nobody is waited for any more, and does what its
-// caller's client does before the call returns.
+// apply makes a change that nobody is waited for any more.
 func (w *world) apply(ch *change) {
 	if ch.applied || ch.c.Pending() {
 		return
@@ -156,13 +157,6 @@ func (w *world) apply(ch *change) {
 	ch.applied = true
 	for _, k := range ch.keys {
 		w.versions[k]++
-	}
-	c, own := ch.by, ch.c.OwnSeq()
-	for c.cache.applied < own && c.cache.connected {
-		if !c.hear() { // nothing comes any more: the call's context ends, or the stream's end is noticed
-			c.cache.Drop()
-			return
-		}
 	}
 }
 
@@ -209,8 +203,8 @@ func TestModel(t *testing.T) {
 		some := func(t *rapid.T) *client { return rapid.SampledFrom(w.clients).Draw(t, "client") }
 		request := func(t *rapid.T) int { return rapid.IntRange(0, requests-1).Draw(t, "request") }
 		change1 := func(t *rapid.T) {
-			ch := &change{by: some(t), keys: rapid.SliceOfNDistinct(rapid.IntRange(0, requests-1), 1, 2, rapid.ID[int]).Draw(t, "keys")}
-			ch.c = w.t.Revoke(ch.by.id, tableKeys(ch.keys))
+			ch := &change{keys: rapid.SliceOfNDistinct(rapid.IntRange(0, requests-1), 1, 2, rapid.ID[int]).Draw(t, "keys")}
+			ch.c = w.t.Revoke(tableKeys(ch.keys))
 			w.changes = append(w.changes, ch)
 			w.apply(ch)
 		}
@@ -246,6 +240,22 @@ func TestModel(t *testing.T) {
 				if rapid.Bool().Draw(t, "noticed") {
 					c.cache.Disconnected()
 					c.inbox, c.acks, c.welcome, c.stream = nil, nil, false, nil
+				}
+			},
+			"giveUp": func(t *rapid.T) { // a stream that takes too long
+				if c := some(t); c.stream == nil {
+					c.cache.Disconnected()
+					c.number++
+					c.late = append(c.late, c.number)
+				}
+			},
+			"late": func(t *rapid.T) {
+				if c := some(t); len(c.late) > 0 {
+					st := w.t.Connect(c.id, c.late[0], func(cachelease.Revocation) {})
+					c.late = c.late[1:]
+					if rapid.Bool().Draw(t, "noticed") {
+						st.Disconnect()
+					}
 				}
 			},
 			"read": read, "read2": read, "read3": read,

@@ -22,6 +22,25 @@ func (p *program) adminCommand() *cli.Command {
 				Action:      p.connected(operands{}, checkpoint),
 			},
 			{
+				Name:        "failover",
+				Usage:       "hand over to the next namenode",
+				UsageText:   "leasefs admin failover\n\nExample:\n  leasefs admin failover",
+				Description: "The active namenode of several makes all that it acknowledged durable, says so to its successor,\nand becomes a standby. Clients go on after a moment. Prints who is next.",
+				Action: p.connected(operands{}, func(e *env) error {
+					next, err := e.fs.Admin().Failover(e.ctx)
+					if err != nil {
+						return e.fail(err, "")
+					}
+					if e.json {
+						return e.printJSON(map[string]any{"next": next})
+					}
+					if !e.quiet() {
+						e.printf("handed over; next is %s\n", next)
+					}
+					return nil
+				}),
+			},
+			{
 				Name:        "safemode",
 				Usage:       "refuse changes, or not",
 				UsageText:   "leasefs admin safemode on|off|get\n\nExample:\n  leasefs admin safemode on",

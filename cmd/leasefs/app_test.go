@@ -110,7 +110,7 @@ func TestNoFlagNameTwice(t *testing.T) {
 func TestUsageErrorsAreOneLine(t *testing.T) {
 	for _, line := range []string{
 		"", "frob", "ls --frob", "ls -lX", "lease", "lease frob", "admin journal", "rm", "mv /a", "status /a", "cat rel", "cat /a/../b", "rm -r rel",
-		"append --wait soon /a", "append --wait -1s /a", "append --at x /a", "append --at -1 /a", "append --at", "create --flush never /a",
+		"append --wait soon /a", "append --wait -1s /a", "append --at x /a", "append --at 0x10 /a", "append --at 1_0 /a", "watch --from x /a", "watch --from -1 /a", "append --at -1 /a", "append --at", "create --flush never /a",
 		"create --flush 0s /a", "create --steal /a", "head -n 1 -c 1 /a", "tail -c 1X /a", "head -n x /a", "truncate /a", "truncate -s -1 /a",
 		"chmod 999 /a", "chmod u+q /a", "chmod /a", "chown : /a", "chown a: /a", "ln /a /b", "mkdir -m 9 /a", "find / --type x", "find / --name [",
 		"--timeout 1h ls", "--timeout x ls", "--namenode nohost ls", "ls --namenode a:b", "--namenode a:1,,b:2 ls", "ls --json=maybe", "--tls-cert x ls",
@@ -195,6 +195,9 @@ func TestArrange(t *testing.T) {
 		{"du -h /a", "du -h -- /a"},
 		{"--version", "--version"},
 		{"find / --name -x", "find --name=-x -- /"},
+		{"append --at 0100 /a", "append --at=100 -- /a"}, // not octal
+		{"tree -L010 /a", "tree -L=10 -- /a"},
+		{"watch --from 007 /a", "watch --from=7 -- /a"},
 	} {
 		got, err := arrange(testApp(t), strings.Fields(tc.in))
 		if err != nil || strings.Join(got, " ") != tc.want {

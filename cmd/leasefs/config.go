@@ -83,11 +83,7 @@ func applyConfig(c *cli.Context) error {
 	if err != nil {
 		return transfer.LocalError("read configuration", name, err)
 	}
-	var f fileConfig
-	if err := toml.NewDecoder(bytes.NewReader(raw)).DisallowUnknownFields().Decode(&f); err != nil {
-		return configError(name, err)
-	}
-	values, err := f.values()
+	values, err := parseConfig(raw)
 	if err != nil {
 		return configError(name, err)
 	}
@@ -100,6 +96,15 @@ func applyConfig(c *cli.Context) error {
 		}
 	}
 	return nil
+}
+
+// parseConfig reads such a file.
+func parseConfig(raw []byte) (map[string]string, error) {
+	var f fileConfig
+	if err := toml.NewDecoder(bytes.NewReader(raw)).DisallowUnknownFields().Decode(&f); err != nil {
+		return nil, err
+	}
+	return f.values()
 }
 
 // configError names the file, the line and the key.

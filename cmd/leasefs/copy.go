@@ -99,7 +99,7 @@ func (e *env) transfer(run func(context.Context, transfer.Options) (transfer.Res
 	if err != nil {
 		err = e.fail(err, "")
 		if res.Files > 0 && !byInterrupt(err) {
-			err = fmt.Errorf("%w; %s copied before it", err, plural(uint64(res.Files), "file was", "files were"))
+			err = fmt.Errorf("%w (%s copied before it)", err, plural(uint64(res.Files), "file was", "files were"))
 		}
 		return err
 	}

@@ -39,7 +39,7 @@ var hints = [fserror.Kinds]string{
 }
 
 // nextStep finds in a message what its reader should do.
-var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|--[a-z]|: (use|set|stop|delete|remove|mount|write|name) `)
+var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|--[a-z]|: (use|set|stop|delete|remove|mount|write|name|correct|make|get|is it|they need) `)
 
 // errorText is an error's line, the next step included, without the program's name.
 func errorText(err error) string {

@@ -61,13 +61,20 @@ func (l lockFailure) Unwrap() error { return l.err }
 
 const lockFailureBase = 100
 
+// lockUsage makes an error in lock's command line a failure of lock.
+func lockUsage(err error) error {
+	var e *fserror.Error
+	var l lockFailure
+	if errors.As(err, &l) || !errors.As(err, &e) || e.Op != "lock" {
+		return err
+	}
+	return lockFailure{err}
+}
+
 func lock(e *env) error {
 	path, err := e.path(e.args[0])
 	if err != nil {
 		return err
-	}
-	if e.flags.Duration("ttl") < 0 || e.flags.Duration("wait") < 0 {
-		return usagef(e.op, "--ttl and --wait are not below zero")
 	}
 	command, err := exec.LookPath(e.args[1])
 	if err != nil {
@@ -81,7 +88,7 @@ func lock(e *env) error {
 		return errors.Join(e.fail(err, path), e.fs.Close())
 	}
 	err = e.runLocked(l, path, command)
-	uerr := l.Unlock(e.ctx)
+	uerr := e.unlock(l, errors.Is(err, fserror.LeaseLost))
 	if e.ctx.Err() != nil { // interrupted: the file is closed all the same
 		uerr = nil
 	}
@@ -97,6 +104,22 @@ func lock(e *env) error {
 		}
 	}
 	return err
+}
+
+// unlockGrace is how long lock tries to give the lock back after a signal, or
+// after it was lost.
+const unlockGrace = 2 * time.Second
+
+// unlock gives the lock back. Where it may be another's already, or a person
+// waits for the end, it does not wait for long for a namenode that is gone.
+func (e *env) unlock(l *client.Lock, lost bool) error {
+	ctx := context.WithoutCancel(e.ctx)
+	if lost || e.ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, unlockGrace)
+		defer cancel()
+	}
+	return l.Unlock(ctx)
 }
 
 // runLocked runs the command and ends it before the lock can be another's.

@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"log/slog"
-	"net/url"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode"
 )
 
@@ -24,7 +26,16 @@ func (p *program) namenodeCommand() *cli.Command {
 			&cli.StringFlag{Name: "listen", Usage: "the `ADDR` for clients; port 0 takes a free one", Value: namenode.DefaultListen},
 			&cli.StringFlag{Name: "http", Usage: "the `ADDR` for blocks and pages; port 0 takes a free one", Value: namenode.DefaultHTTP},
 			&cli.StringFlag{Name: "advertise-http", Usage: "the `HOST:PORT` by which clients reach --http", DefaultText: "--http, or this host's name if that is all addresses"},
-			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2", DefaultText: "DIR/blocks"},
+			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2 or s3://bucket/prefix?endpoint=https://s3.example:9000", DefaultText: "DIR/blocks"},
+			&cli.StringFlag{Name: "zookeeper", Usage: "`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes"},
+			&cli.StringFlag{Name: "namespace", Usage: "with --zookeeper: the `NAME` under which the namenodes meet"},
+			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
+			&cli.DurationFlag{Name: "session-timeout", Usage: "with --zookeeper: another namenode takes over after so `LONG` without a sign of life", Value: namenode.DefaultSessionTimeout},
+			&cli.StringFlag{Name: "zookeeper-auth", Usage: "`USER:PASSWORD` for ZooKeeper (digest); better in the environment", EnvVars: []string{"LEASEFS_ZOOKEEPER_AUTH"}},
+			&cli.BoolFlag{Name: "zookeeper-tls", Usage: "connect to ZooKeeper with TLS; implied by the next ones"},
+			&cli.StringFlag{Name: "zookeeper-tls-ca", Usage: "PEM `FILE` of the authorities that sign ZooKeeper's servers", DefaultText: "the system's"},
+			&cli.StringFlag{Name: "zookeeper-tls-cert", Usage: "PEM `FILE` of the certificate shown to ZooKeeper"},
+			&cli.StringFlag{Name: "zookeeper-tls-key", Usage: "PEM `FILE` of its key"},
 			&cli.DurationFlag{Name: "soft-limit", Usage: "after so `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
 			&cli.DurationFlag{Name: "hard-limit", Usage: "after so `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
 			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`", Value: namenode.DefaultMinLeaseTTL},
@@ -43,25 +54,54 @@ func serve(e *env) error {
 	if err != nil {
 		return err
 	}
-	s, err := namenode.Start(e.ctx, cfg)
-	if err != nil {
-		return e.fail(err, "")
-	}
-	if err := e.ready(s); err != nil {
-		return errors.Join(err, s.Close())
-	}
-	select {
-	case <-e.ctx.Done(): // asked to end: that is success
-		return e.fail(s.Close(), "")
-	case <-s.Done():
-		err := s.Err()
-		_ = s.Close() // the error that ended it is the one to tell
-		if err == nil {
-			err = errors.New("ended by itself")
+	for again := false; ; again = true {
+		s, err := namenode.Start(e.ctx, cfg)
+		switch {
+		case err != nil && again && e.ctx.Err() != nil: // asked to end meanwhile
+			return nil
+		case err != nil && again && !errors.Is(err, fserror.Damaged):
+			cfg.Logger.Error("could not start anew; trying again", "cause", err)
+			if e.pause(failedPause) != nil {
+				return nil
+			}
+			continue
+		case err != nil:
+			return e.fail(err, "")
+		case again: // it was told once
+		default:
+			if err := e.ready(s); err != nil {
+				return errors.Join(err, s.Close())
+			}
 		}
-		return e.fail(err, "")
+		select {
+		case <-e.ctx.Done(): // asked to end: that is success
+			return e.fail(s.Close(), "")
+		case <-s.Done():
+		}
+		err = s.Err()
+		// The next one has the same addresses, ports that were free included.
+		cfg.Listen, cfg.HTTP = s.Addr(), s.HTTPAddr()
+		cerr := s.Close() // the error that ended it is the one to tell
+		switch {
+		case err == nil:
+			return e.fail(errors.Join(errors.New("ended by itself"), cerr), "")
+		case cfg.HA == nil || !namenode.Restartable(err):
+			return e.fail(err, "")
+		}
+		cfg.Logger.Warn("not active any more; starting anew as a standby", "cause", err)
+		if err := e.pause(restartPause); err != nil {
+			return nil
+		}
 	}
 }
+
+// restartPause is how long a namenode that was deposed waits before it joins
+// again.
+const restartPause = 200 * time.Millisecond
+
+// failedPause is how long it waits when that fails: the block store may be out
+// of reach, or its port taken.
+const failedPause = 2 * time.Second
 
 // ready tells that the namenode answers, and where.
 func (e *env) ready(s *namenode.Server) error {
@@ -83,16 +123,23 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 		MinLeaseTTL: e.flags.Duration("min-lease-ttl"), ReapRate: e.flags.Int("reap-rate"), CacheTerm: e.flags.Duration("cache-term"),
 		RequireCert: e.flags.String("tls-client-ca") != "",
 	}
+	if cfg.CacheTerm == 0 {
+		cfg.CacheTerm = -1 // off; to the library 0 means the default
+	}
 	switch {
 	case cfg.Data == "":
 		return cfg, usagef(e.op, "needs --data DIR")
 	case cfg.HardLimit < cfg.SoftLimit:
 		return cfg, usagef(e.op, "--hard-limit %s is below --soft-limit %s", cfg.HardLimit, cfg.SoftLimit)
 	}
+	if cfg.CacheTerm == 0 {
+		cfg.CacheTerm = -1 // off
+	}
 	var err error
-	if cfg.BlocksDir, err = e.blocksDir(); err != nil {
+	if cfg.HA, err = e.ensemble(); err != nil {
 		return cfg, err
 	}
+	cfg.Blocks, cfg.Advertise = e.flags.String("blocks"), e.flags.String("advertise")
 	if cfg.Logger, err = e.logger(); err != nil {
 		return cfg, err
 	}
@@ -100,17 +147,38 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 	return cfg, err
 }
 
-// blocksDir reads --blocks.
-func (e *env) blocksDir() (string, error) {
-	s := e.flags.String("blocks")
-	if s == "" {
-		return "", nil
+// ensemble reads the flags of several namenodes; nil without --zookeeper.
+func (e *env) ensemble() (*namenode.HA, error) {
+	if e.flags.String("zookeeper") == "" {
+		for _, name := range []string{"namespace", "zookeeper-auth", "session-timeout"} {
+			if e.flags.IsSet(name) {
+				return nil, usagef(e.op, "--%s needs --zookeeper", name)
+			}
+		}
+		return nil, nil
 	}
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "file" || u.Host != "" || u.Path == "" {
-		return "", usagef(e.op, "--blocks: %q is not a URL of the form file:///DIR", s)
+	ha := &namenode.HA{Name: e.flags.String("namespace"), SessionTimeout: e.flags.Duration("session-timeout")}
+	for a := range strings.SplitSeq(e.flags.String("zookeeper"), ",") {
+		if a = strings.TrimSpace(a); a == "" {
+			return nil, usagef(e.op, "--zookeeper: an address in the list is empty")
+		}
+		ha.ZooKeeper = append(ha.ZooKeeper, a)
 	}
-	return u.Path, nil
+	if ha.Name == "" {
+		return nil, usagef(e.op, "--zookeeper needs --namespace NAME: the name under which the namenodes meet")
+	}
+	if e.flags.String("blocks") == "" {
+		return nil, usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
+	}
+	if auth := e.flags.String("zookeeper-auth"); auth != "" {
+		var ok bool
+		if ha.User, ha.Password, ok = strings.Cut(auth, ":"); !ok || ha.User == "" {
+			return nil, usagef(e.op, "--zookeeper-auth is USER:PASSWORD")
+		}
+	}
+	var err error
+	ha.TLS, err = e.zookeeperTLS()
+	return ha, err
 }
 
 func (e *env) logger() (*slog.Logger, error) {

@@ -37,7 +37,7 @@ func (p *program) run(argv []string) int {
 	if ferr := p.out.Flush(); err == nil && ferr != nil {
 		err = outputError(ferr)
 	}
-	return p.report(err, context.Cause(ctx))
+	return p.report(lockUsage(err), context.Cause(ctx))
 }
 
 // interrupted is the cause of a context that a signal ended.

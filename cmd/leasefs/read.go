@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func (p *program) tailCommand() *cli.Command {
 		UsageText: "leasefs tail [-f] [-n N | -c N] PATH\n\nExample:\n  leasefs tail -f -n 0 /logs/a",
 		Description: "Prints the last N lines (10), or the last N bytes with -c. With -f it then prints what any\n" +
 			"writer flushes to the file, over renames, until it is interrupted; with --until-closed, until\n" +
-			"nobody has the file open for write.",
+			"nobody has the file open for write. A file that was truncated is printed from its beginning.",
 		Flags: append(countFlags("last"),
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is flushed"},
 			&cli.BoolFlag{Name: "until-closed", Usage: "with -f: end when the file is closed"}),
@@ -176,8 +177,9 @@ func (e *env) follow(r *client.Reader, pos int64) error {
 		if err != nil {
 			return err
 		}
-		if length < pos { // truncated: what is new begins there
-			pos = length
+		if length < pos { // as of tail(1), all of it is new then
+			fmt.Fprintln(e.stderr, oneLine("leasefs: "+e.op+" "+r.Path()+": file truncated"))
+			pos = 0
 		}
 		if length > pos {
 			if pos, err = e.printRange(r, pos, length); err != nil {

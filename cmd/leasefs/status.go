@@ -16,8 +16,9 @@ func (p *program) statusCommand() *cli.Command {
 		Usage:     "show the state of every namenode",
 		UsageText: "leasefs status\n\nExample:\n  leasefs --namenode nn1:8020,nn2:8020 status",
 		Description: "Shows a line for each namenode in --namenode: role, term, last change (TXID), how many changes\n" +
-			"are not durable yet (LAG), inodes, blocks, leases, open files, uptime. Exit code 9 if none of\n" +
-			"them is active.",
+			"are not durable yet, or have not reached this standby (LAG), inodes, blocks, leases, open files,\n" +
+			"uptime. Exit code 9 if none of them is active. A namenode that was active and has lost sight of\n" +
+			"ZooKeeper is \"isolated\": it answers nothing until it knows who is.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -115,7 +116,7 @@ func (e *env) statusTable(list []client.NamenodeStatus) error {
 		if s.SafeMode {
 			role += " (safe mode)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", s.Address, role, s.Term, s.TxID, s.TxID-min(s.TxID, s.DurableTxID),
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
 			s.Inodes, s.Blocks, s.Leases, s.OpenFiles, fserror.Round(s.Uptime))
 	}
 	return w.Flush()

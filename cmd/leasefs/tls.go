@@ -14,7 +14,17 @@ import (
 // clientTLS is nil for plain text.
 func (e *env) clientTLS() (*tls.Config, error) {
 	ca, cert, key, server := e.flags.String("tls-ca"), e.flags.String("tls-cert"), e.flags.String("tls-key"), e.flags.String("tls-server-name")
-	if !e.flags.Bool("tls") && ca == "" && cert == "" && key == "" && server == "" {
+	return e.dialTLS(e.flags.Bool("tls"), ca, cert, key, server)
+}
+
+// zookeeperTLS is nil for plain text.
+func (e *env) zookeeperTLS() (*tls.Config, error) {
+	return e.dialTLS(e.flags.Bool("zookeeper-tls"), e.flags.String("zookeeper-tls-ca"), e.flags.String("zookeeper-tls-cert"), e.flags.String("zookeeper-tls-key"), "")
+}
+
+// dialTLS is what a client of a server needs; nil for plain text.
+func (e *env) dialTLS(on bool, ca, cert, key, server string) (*tls.Config, error) {
+	if !on && ca == "" && cert == "" && key == "" && server == "" {
 		return nil, nil
 	}
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: server}

@@ -216,10 +216,15 @@ func (e *env) stream(w *client.Writer, opts transfer.PumpOptions) error {
 func (e *env) broken(w *client.Writer, err error) error {
 	err = e.fail(err, w.Path())
 	if errors.Is(err, fserror.LeaseLost) {
-		_ = w.Abort() // there is nothing left to close
+		_ = w.AbortContext(e.ctx) // there is nothing left to close
 		return err
 	}
-	cerr := w.Abort()
+	cerr := w.AbortContext(e.ctx)
+	if errors.Is(cerr, fserror.Closed) { // it was while it was closed that things went wrong
+		if cerr = context.Cause(w.Context()); errors.Is(cerr, fserror.Closed) {
+			cerr = nil
+		}
+	}
 	var sig interrupted
 	if !errors.As(context.Cause(e.ctx), &sig) {
 		return err

@@ -3,6 +3,7 @@ package cachelease
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 
@@ -18,7 +19,7 @@ func crowd(b *testing.B, sessions, own int) (*Table, []SessionID) {
 	for i := range ids {
 		binary.LittleEndian.PutUint64(ids[i][:], uint64(i+1))
 		id := ids[i]
-		tab.Connect(id, func(Revocation) {})
+		tab.Connect(id, 1, func(Revocation) {})
 		tab.Renew(id)
 		tab.Grant(id, []Key{{1, 1, ""}})
 		for j := range own {
@@ -67,9 +68,9 @@ func BenchmarkGrant(b *testing.B) {
 			if !tab.Grant(id, keys) {
 				b.Fatal("refused")
 			}
-			c := tab.Revoke(id, keys[len(keys)-1:])
+			c := tab.Revoke(keys[len(keys)-1:])
 			c.Done()
-			tab.Ack(id, c.OwnSeq())
+			tab.Ack(id, math.MaxUint64)
 		}
 	})
 }
@@ -81,7 +82,7 @@ func BenchmarkRevoke(b *testing.B) {
 			tab, _ := crowd(b, sessions, 100)
 			b.ReportAllocs()
 			for i := uint64(1 << 40); b.Loop(); i++ {
-				c := tab.Revoke(SessionID{255}, []Key{{1, i, ""}, {1, 7, ""}, {2, 7, "name"}})
+				c := tab.Revoke([]Key{{1, i, ""}, {1, 7, ""}, {2, 7, "name"}})
 				if c.Pending() {
 					b.Fatal("pending")
 				}
@@ -97,7 +98,7 @@ func BenchmarkRevokeHot(b *testing.B) {
 	tab, ids := crowd(b, 1000, 100)
 	root := []Key{{1, 1, ""}}
 	for b.Loop() {
-		c := tab.Revoke(SessionID{255}, root)
+		c := tab.Revoke(root)
 		seq := tab.seq.Load()
 		for _, id := range ids {
 			tab.Ack(id, seq)

@@ -13,7 +13,6 @@ import (
 type Change struct {
 	t     *Table
 	marks []*entry
-	own   uint64
 
 	mu     sync.Mutex
 	waits  []*wait // in Wait: the latest end first, those up to at done
@@ -35,32 +34,34 @@ type wait struct {
 // Revoke has nothing to do.
 func (t *Table) Idle() bool { return t.active.Load() == 0 }
 
-// Revoke begins a change of the keys by a session. They are uncachable until
-// Done; everybody's holdings of them are withdrawn and revocations pushed, to
-// the caller's session too, which is not waited for. The caller of Revoke holds
-// the namespace lock exclusively. Nil means that no session caches: the change
-// may be applied, and needs no Done, if the lock is not let go before.
-func (t *Table) Revoke(by SessionID, keys []Key) *Change {
+// Revoke begins a change of the keys. They are uncachable until Done; everybody's
+// holdings of them are withdrawn and revocations pushed. The session whose call
+// makes the change is waited for like all others: others may see the change
+// before the call has returned, and then another goroutine of that client must
+// not answer what was before it. The caller of Revoke holds the namespace lock
+// exclusively. Nil means that no session caches: the change may be applied, and
+// needs no Done, if the lock is not let go before.
+func (t *Table) Revoke(keys []Key) *Change {
 	if t.Idle() {
 		return nil
 	}
 	c := &Change{t: t}
-	c.add(by, keys)
+	c.add(keys)
 	return c
 }
 
 // More adds keys that a new plan of the change has brought up (those that are
 // marked by it already may be among them), and tells whether there is anything
 // to wait for. The caller holds the namespace lock exclusively.
-func (c *Change) More(by SessionID, keys []Key) bool {
+func (c *Change) More(keys []Key) bool {
 	if c == nil {
 		return false
 	}
-	c.add(by, keys)
+	c.add(keys)
 	return c.Pending()
 }
 
-func (c *Change) add(by SessionID, keys []Key) {
+func (c *Change) add(keys []Key) {
 	t := c.t
 	now := t.now()
 	t.awaitRecovery(c, now)
@@ -80,14 +81,14 @@ func (c *Change) add(by SessionID, keys []Key) {
 		h := t.slots[hits[0].slot]
 		t.slotMu.RUnlock()
 		if h != nil && !h.dead.Load() {
-			c.withdraw(h, hits[:n], by, now)
+			c.withdraw(h, hits[:n], now)
 		}
 		hits = hits[n:]
 	}
 }
 
 // withdraw revokes what one session holds of the keys.
-func (c *Change) withdraw(h *holdings, hits []hit, by SessionID, now time.Duration) {
+func (c *Change) withdraw(h *holdings, hits []hit, now time.Duration) {
 	t, s := c.t, h.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,12 +116,9 @@ func (c *Change) withdraw(h *holdings, hits []hit, by SessionID, now time.Durati
 			t.push(s, entries, inTerm)
 		}
 	}
-	// What was withdrawn before is covered by the last one, too.
-	last := &s.pending[len(s.pending)-1]
-	switch {
-	case s.id == by:
-		c.own = max(c.own, last.seq)
-	case inTerm:
+	if inTerm {
+		// What was withdrawn before is covered by the last one, too.
+		last := &s.pending[len(s.pending)-1]
 		last.waits = append(last.waits, c.await(s, s.until))
 	}
 }
@@ -201,19 +199,8 @@ func (c *Change) Pending() bool {
 	return w != nil && c.t.now() < w.until
 }
 
-// OwnSeq is the latest revocation of the change for the caller's own session,
-// whose acknowledgement is not waited for; 0 if there is none. The client must
-// not let the change return before it has applied it. Without a stream it was
-// not pushed, and the client drops its cache instead.
-func (c *Change) OwnSeq() uint64 {
-	if c == nil {
-		return 0
-	}
-	return c.own
-}
-
-// Wait waits until every session but the caller's has acknowledged, has come
-// back with a new stream, or its term is over, which is after Term and Margin at
+// Wait waits until every session has acknowledged, has come back with a new
+// stream, or its term is over, which is after Term and Margin at
 // the latest. The error is the context's; then the change must not be applied.
 // The namespace lock must not be held.
 func (c *Change) Wait(ctx context.Context) error {

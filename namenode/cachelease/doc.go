@@ -14,9 +14,9 @@
 //  1. With the lock held exclusively: [Table.Revoke] marks the keys uncachable,
 //     withdraws them from everybody and pushes the revocations.
 //  2. If [Change.Pending]: without the lock, [Change.Wait] waits until each
-//     session but the caller's has acknowledged or its term is over. Then, with
-//     the lock held exclusively again, the change is planned anew and
-//     [Change.More] told of the keys; back to 2 while it says so.
+//     session has acknowledged or its term is over. Then, with the lock held
+//     exclusively again, the change is planned anew and [Change.More] told of
+//     the keys; back to 2 while it says so.
 //  3. Under the same hold of the lock the change is applied.
 //  4. When it is durable, or has failed: [Change.Done] unmarks.
 //

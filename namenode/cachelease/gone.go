@@ -7,13 +7,12 @@ import (
 
 // Recover is told, at an activation and before the first change, which sessions
 // may hold what a former reign granted. Until each has Connected, or Term and
-// Margin have passed since, every Revoke returns a Change that waits for that;
-// for the caller's own session too, since nobody knows what it holds. A session
-// that has a stream already is passed over. term is the former reign's, of
+// Margin have passed since, every Revoke returns a Change that waits for that.
+// A session that has a stream already is passed over. term is the former reign's, of
 // which the longer one counts.
 func (t *Table) Recover(ids []SessionID, term time.Duration) {
 	now := t.now()
-	until := now + max(t.grantorsTerm(), term+t.cfg.Margin)
+	until := now + max(t.grantorsTerm(), term+max(t.cfg.Margin, term/lag))
 	for _, id := range ids {
 		s := t.ensure(id, math.MaxInt)
 		if s.stream == nil {

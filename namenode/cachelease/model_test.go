@@ -32,7 +32,9 @@ const (
 
 type modelHolder struct {
 	id     SessionID
-	rate   float64 // of its clock
+	number uint64   // of its latest stream
+	late   []uint64 // streams that it has given up; their Hellos are on the way
+	rate   float64  // of its clock
 	now    time.Duration
 	ends   time.Duration // of its term, by its clock
 	began  time.Duration // of its connection
@@ -59,7 +61,6 @@ type modelTerm struct{ sent, term time.Duration }
 
 type modelChange struct {
 	c     *Change
-	by    *modelHolder
 	keys  []Key
 	until time.Duration // the latest end of its wait
 	done  bool          // applied, not durable
@@ -110,7 +111,8 @@ func (h *modelHolder) believes(k Key) (int, bool) {
 
 func (w *world) connect(h *modelHolder) {
 	h.stream, h.inbox, h.acks = nil, nil, nil
-	h.stream = w.t.Connect(h.id, func(r Revocation) { h.inbox = append(h.inbox, r) })
+	h.number++
+	h.stream = w.t.Connect(h.id, h.number, func(r Revocation) { h.inbox = append(h.inbox, r) })
 	h.dropAll()
 	h.ends, h.began = 0, h.now
 }
@@ -132,14 +134,13 @@ func (w *world) deliverRead(h *modelHolder, i int) {
 
 // begin is Revoke, under the namespace lock, and the change itself if nothing
 // is to be waited for.
-func (w *world) begin(by *modelHolder, keys []Key) {
-	ch := &modelChange{c: w.t.Revoke(by.id, keys), by: by, keys: keys, until: w.clock.Mono() + testTerm + testMargin}
+func (w *world) begin(keys []Key) {
+	ch := &modelChange{c: w.t.Revoke(keys), keys: keys, until: w.clock.Mono() + testTerm + testMargin}
 	w.changes = append(w.changes, ch)
 	w.advanceChange(ch)
 }
 
-// advanceChange applies a change that waits for nothing more; the caller's own
-// client takes its revocation in before the call returns.
+// advanceChange applies a change that waits for nothing more.
 func (w *world) advanceChange(ch *modelChange) {
 	if ch.done || ch.c.Pending() {
 		return
@@ -148,20 +149,6 @@ func (w *world) advanceChange(ch *modelChange) {
 		w.version[k]++
 	}
 	ch.done = true
-	own, h := ch.c.OwnSeq(), ch.by
-	if own == 0 {
-		return
-	}
-	if h.stream == nil {
-		h.dropAll()
-		return
-	}
-	for len(h.inbox) > 0 && h.inbox[0].Seq <= own {
-		w.deliver(h)
-	}
-	if len(h.inbox) == 0 && h.stream.s.stream != h.stream {
-		h.dropAll() // the stream was cut at the other end: it will notice
-	}
 }
 
 func (w *world) deliver(h *modelHolder) {
@@ -302,6 +289,22 @@ func TestModel(t *testing.T) {
 					h.stream, h.inbox, h.acks = nil, nil, nil
 				}
 			},
+			"giveUp": func(t *rapid.T) { // a stream that takes too long
+				if h := holder(t); h.stream == nil {
+					h.dropAll()
+					h.number++
+					h.late = append(h.late, h.number)
+				}
+			},
+			"late": func(t *rapid.T) {
+				if h := holder(t); len(h.late) > 0 {
+					st := w.t.Connect(h.id, h.late[0], func(Revocation) {})
+					h.late = h.late[1:]
+					if rapid.Bool().Draw(t, "noticed") {
+						st.Disconnect()
+					}
+				}
+			},
 			"reply": func(t *rapid.T) {
 				if h := holder(t); len(h.reads) > 0 {
 					w.deliverRead(h, rapid.IntRange(0, len(h.reads)-1).Draw(t, "which"))
@@ -337,8 +340,8 @@ func TestModel(t *testing.T) {
 					}
 				}
 			},
-			"change":  func(t *rapid.T) { w.begin(holder(t), some(t)) },
-			"change2": func(t *rapid.T) { w.begin(holder(t), some(t)) },
+			"change":  func(t *rapid.T) { w.begin(some(t)) },
+			"change2": func(t *rapid.T) { w.begin(some(t)) },
 			"replan": func(t *rapid.T) {
 				if len(w.changes) == 0 {
 					t.Skip()
@@ -352,7 +355,7 @@ func TestModel(t *testing.T) {
 				slices.SortFunc(ch.keys, func(a, b Key) int { return int(a.Inode*2+uint64(a.Kind)) - int(b.Inode*2+uint64(b.Kind)) }) //nolint:gosec // small
 				ch.keys = slices.Compact(ch.keys)
 				ch.until = w.clock.Mono() + testTerm + testMargin
-				if pending := ch.c.More(ch.by.id, more); pending != ch.c.Pending() {
+				if pending := ch.c.More(more); pending != ch.c.Pending() {
 					t.Fatalf("More says %v", pending)
 				}
 				w.advanceChange(ch)
@@ -401,6 +404,8 @@ func TestModel(t *testing.T) {
 			if h.stream != nil {
 				h.stream.Disconnect()
 			}
+			h.number++
+			w.t.Connect(h.id, h.number, func(Revocation) {}).Disconnect() // of a late one, too
 		}
 		for i := 0; w.t.active.Load() > 0; i++ {
 			if i == 2 {

@@ -32,6 +32,7 @@ func TestConcurrent(t *testing.T) {
 			has := map[Key]int64{} // valid until the acknowledgement
 			var queue []Revocation
 			var st *Stream
+			number := uint64(0)
 			for !over.Load() {
 				switch rnd.IntN(20) {
 				case 0:
@@ -40,7 +41,8 @@ func TestConcurrent(t *testing.T) {
 						queue = nil
 						mu.Unlock()
 						clear(has)
-						st = tab.Connect(id, func(r Revocation) {
+						number++
+						st = tab.Connect(id, number, func(r Revocation) {
 							mu.Lock()
 							defer mu.Unlock()
 							queue = append(queue, r)
@@ -93,13 +95,12 @@ func TestConcurrent(t *testing.T) {
 	for n := range 3 {
 		changing.Go(func() {
 			rnd := rand.New(rand.NewPCG(2, uint64(n)))
-			by := SessionID{byte(100 + n)}
 			for range steps {
 				i, j := rnd.Uint64N(keys), rnd.Uint64N(keys)
 				some := []Key{{Inode: i, Name: fmt.Sprint(i % 3)}, {Inode: j, Name: fmt.Sprint(j % 3)}}
 				ns.Lock()
-				c := tab.Revoke(by, some[:1])
-				for again := c.Pending(); ; again = c.More(by, some) {
+				c := tab.Revoke(some[:1])
+				for again := c.Pending(); ; again = c.More(some) {
 					if !again {
 						break
 					}
@@ -123,14 +124,14 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	changing.Go(func() {
-		for range steps {
+		for i := range uint64(steps) {
 			for _, id := range tab.Gone(3) {
 				tab.Forget(id)
 			}
 			tab.Stats()
 			tab.Recover([]SessionID{{200}}, 0)
 			runtime.Gosched()
-			tab.Connect(SessionID{200}, func(Revocation) {}).Disconnect()
+			tab.Connect(SessionID{200}, i+1, func(Revocation) {}).Disconnect()
 		}
 	})
 	changing.Wait()
@@ -159,6 +160,7 @@ func TestConcurrentTime(t *testing.T) {
 	tab := New(Config{Clock: fake, MaxKeys: 20, Penalty: time.Second})
 	var ns sync.RWMutex
 	var wg sync.WaitGroup
+	var number atomic.Uint64
 	for n := range 5 {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(3, uint64(n)))
@@ -169,7 +171,7 @@ func TestConcurrentTime(t *testing.T) {
 				k := Key{Inode: rnd.Uint64N(30)}
 				switch rnd.IntN(12) {
 				case 0:
-					st = tab.Connect(id, func(r Revocation) { last.Store(r.Seq) })
+					st = tab.Connect(id, number.Add(1), func(r Revocation) { last.Store(r.Seq) })
 				case 1:
 					st.Disconnect()
 				case 2, 3:
@@ -178,7 +180,7 @@ func TestConcurrentTime(t *testing.T) {
 					tab.Ack(id, last.Load())
 				case 6:
 					ns.Lock()
-					c := tab.Revoke(id, []Key{k})
+					c := tab.Revoke([]Key{k})
 					ns.Unlock()
 					fake.Advance(DefaultTerm + DefaultMargin)
 					if err := c.Wait(t.Context()); err != nil {

@@ -63,7 +63,8 @@ type session struct {
 	id SessionID
 
 	mu      sync.Mutex
-	gone    bool // forgotten: look it up again
+	gone    bool   // forgotten: look it up again
+	number  uint64 // of its latest stream
 	stream  *Stream
 	hold    *holdings
 	until   time.Duration // the grantor's end of the term
@@ -80,7 +81,6 @@ type Stream struct {
 	t    *Table
 	s    *session
 	push func(Revocation)
-	base uint64
 }
 
 // New returns an empty table.
@@ -140,19 +140,31 @@ func (t *Table) ensure(id SessionID, limit int) *session {
 
 // Connect begins a new stream of a session that caches. The client must have
 // dropped its cache before, and may keep only the answers to reads that it sent
-// after it has heard that this call is done (its Base, the first message on the
-// stream): all that it held is free, and its unacknowledged revocations count as
+// after it has heard that this call is done (the first message on the stream):
+// all that it held is free, and its unacknowledged revocations count as
 // acknowledged. Push is called for each revocation, one at a time, possibly
 // before Connect returns; it must not block and must not call the Table. Of an
 // older stream of the session nothing is heard from then on.
 //
-// It returns nil if there are MaxSessions already: the session gets no leases.
-func (t *Table) Connect(id SessionID, push func(Revocation)) *Stream {
+// The client numbers its streams upwards, from 1. What it asked for before the
+// stream that it has now may come after that one, from a network that kept it
+// back; it would free what the client still answers from. So Connect returns
+// nil and does nothing if the number is not larger than all before. (Of a
+// session that was forgotten the numbers are not known any more; then it has
+// nothing, since its term is over.)
+//
+// It also returns nil if there are MaxSessions already: the session gets no
+// leases.
+func (t *Table) Connect(id SessionID, number uint64, push func(Revocation)) *Stream {
 	s := t.ensure(id, t.cfg.MaxSessions)
 	if s == nil {
 		return nil
 	}
 	defer s.mu.Unlock()
+	if number <= s.number {
+		return nil
+	}
+	s.number = number
 	now := t.now()
 	t.settle(s, now)
 	t.drop(s)
@@ -160,18 +172,9 @@ func (t *Table) Connect(id SessionID, push func(Revocation)) *Stream {
 	if s.stream == nil {
 		t.connected.Add(1)
 	}
-	s.stream = &Stream{t: t, s: s, push: push, base: t.seq.Load()}
+	s.stream = &Stream{t: t, s: s, push: push}
 	t.recovered(id)
 	return s.stream
-}
-
-// Base is a sequence number: revocations up to it are not for this stream. It is
-// for the client's caller of a change, which waits for its own revocation.
-func (st *Stream) Base() uint64 {
-	if st == nil {
-		return 0
-	}
-	return st.base
 }
 
 // Disconnect ends the stream. The session may hold what it has until its term

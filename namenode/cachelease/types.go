@@ -32,11 +32,16 @@ type Revocation struct {
 // The defaults of Config.
 const (
 	DefaultTerm         = 10 * time.Second
-	DefaultMargin       = time.Second
-	DefaultPenalty      = 60 * time.Second
+	DefaultMargin       = DefaultTerm / lag
+	DefaultPenalty      = penaltyTerms * DefaultTerm
 	DefaultMaxKeys      = 100_000
 	DefaultMaxKeysTotal = 5_000_000
 	DefaultMaxSessions  = 10_000
+)
+
+const (
+	lag          = 10 // the part of a term by which a holder's clock may run slower
+	penaltyTerms = 6
 )
 
 // maxPush is how many keys one Revocation names; more become All, so that a
@@ -50,10 +55,11 @@ type Config struct {
 	// Term is what a holder may count from the moment before it sent its
 	// renewal.
 	Term time.Duration
-	// Margin is how much later the grantor's end of the term is.
+	// Margin is how much later the grantor's end of the term is. The default is
+	// a tenth of Term.
 	Margin time.Duration
 	// Penalty is how long a session gets no lease after one that it let end
-	// with a revocation unacknowledged.
+	// with a revocation unacknowledged. The default is six times Term.
 	Penalty time.Duration
 	// MaxKeys is how many keys a session may hold; MaxKeysTotal how many all
 	// may, a key held by two counted twice; MaxSessions how many sessions are
@@ -83,8 +89,8 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	duration(&c.Term, DefaultTerm)
-	duration(&c.Margin, DefaultMargin)
-	duration(&c.Penalty, DefaultPenalty)
+	duration(&c.Margin, c.Term/lag)
+	duration(&c.Penalty, penaltyTerms*c.Term)
 	number(&c.MaxKeys, DefaultMaxKeys)
 	number(&c.MaxKeysTotal, DefaultMaxKeysTotal)
 	number(&c.MaxSessions, DefaultMaxSessions)

@@ -949,7 +949,10 @@ type Hello struct {
 	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	// The session wants to keep what it reads for as long as nobody changes it,
 	// and has dropped all that it kept before.
-	Cache         bool `protobuf:"varint,2,opt,name=cache,proto3" json:"cache,omitempty"`
+	Cache bool `protobuf:"varint,2,opt,name=cache,proto3" json:"cache,omitempty"`
+	// Larger with each stream that the client opens: a Hello that comes late, of a
+	// stream that it has given up, must not be taken for its latest.
+	Stream        uint64 `protobuf:"varint,3,opt,name=stream,proto3" json:"stream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -998,6 +1001,13 @@ func (x *Hello) GetCache() bool {
 	return false
 }
 
+func (x *Hello) GetStream() uint64 {
+	if x != nil {
+		return x.Stream
+	}
+	return 0
+}
+
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NamespaceId   string                 `protobuf:"bytes,1,opt,name=namespace_id,json=namespaceId,proto3" json:"namespace_id,omitempty"`
@@ -1010,7 +1020,6 @@ type Welcome struct {
 	RenewEveryMs  int64                  `protobuf:"varint,8,opt,name=renew_every_ms,json=renewEveryMs,proto3" json:"renew_every_ms,omitempty"`
 	SmallFile     int64                  `protobuf:"varint,9,opt,name=small_file,json=smallFile,proto3" json:"small_file,omitempty"`          // bytes that a Create with data may carry
 	CacheTermMs   int64                  `protobuf:"varint,10,opt,name=cache_term_ms,json=cacheTermMs,proto3" json:"cache_term_ms,omitempty"` // how long a CacheRenew is good; 0: no caching
-	CacheBase     uint64                 `protobuf:"varint,11,opt,name=cache_base,json=cacheBase,proto3" json:"cache_base,omitempty"`         // revocations up to it are not for this stream
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1111,13 +1120,6 @@ func (x *Welcome) GetSmallFile() int64 {
 func (x *Welcome) GetCacheTermMs() int64 {
 	if x != nil {
 		return x.CacheTermMs
-	}
-	return 0
-}
-
-func (x *Welcome) GetCacheBase() uint64 {
-	if x != nil {
-		return x.CacheBase
 	}
 	return 0
 }
@@ -6750,6 +6752,94 @@ func (x *CollectResponse) GetOrphans() uint64 {
 	return 0
 }
 
+type FailoverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailoverRequest) Reset() {
+	*x = FailoverRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailoverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailoverRequest) ProtoMessage() {}
+
+func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
+func (*FailoverRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *FailoverRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+type FailoverResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Next          string                 `protobuf:"bytes,1,opt,name=next,proto3" json:"next,omitempty"` // address of the namenode that is elected next
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailoverResponse) Reset() {
+	*x = FailoverResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailoverResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailoverResponse) ProtoMessage() {}
+
+func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
+func (*FailoverResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *FailoverResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -6759,7 +6849,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6771,7 +6861,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6784,7 +6874,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -6807,7 +6897,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6819,7 +6909,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6832,7 +6922,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -6947,10 +7037,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eretry_after_ms\x18\b \x01(\x03R\fretryAfterMs\x12\x16\n" +
 	"\x06length\x18\t \x01(\x03R\x06length\x12\x16\n" +
 	"\x06active\x18\n" +
-	" \x01(\tR\x06active\"I\n" +
+	" \x01(\tR\x06active\"a\n" +
 	"\x05Hello\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
-	"\x05cache\x18\x02 \x01(\bR\x05cache\"\xeb\x02\n" +
+	"\x05cache\x18\x02 \x01(\bR\x05cache\x12\x16\n" +
+	"\x06stream\x18\x03 \x01(\x04R\x06stream\"\xcc\x02\n" +
 	"\aWelcome\x12!\n" +
 	"\fnamespace_id\x18\x01 \x01(\tR\vnamespaceId\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
@@ -6965,9 +7056,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"small_file\x18\t \x01(\x03R\tsmallFile\x12\"\n" +
 	"\rcache_term_ms\x18\n" +
-	" \x01(\x03R\vcacheTermMs\x12\x1d\n" +
-	"\n" +
-	"cache_base\x18\v \x01(\x04R\tcacheBase\"\xea\x01\n" +
+	" \x01(\x03R\vcacheTermMs\"\xea\x01\n" +
 	"\x0eSessionRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.leasefs.v1.HelloH\x00R\x05hello\x125\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1d.leasefs.v1.RenewLeaseRequestH\x00R\x05renew\x129\n" +
@@ -7422,7 +7511,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\agarbage\x18\x01 \x01(\x04R\agarbage\x12\x18\n" +
 	"\adeleted\x18\x02 \x01(\x04R\adeleted\x12\x18\n" +
 	"\awaiting\x18\x03 \x01(\x04R\awaiting\x12\x18\n" +
-	"\aorphans\x18\x04 \x01(\x04R\aorphans\";\n" +
+	"\aorphans\x18\x04 \x01(\x04R\aorphans\"=\n" +
+	"\x0fFailoverRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"&\n" +
+	"\x10FailoverResponse\x12\x12\n" +
+	"\x04next\x18\x01 \x01(\tR\x04next\";\n" +
 	"\rBackupRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"x\n" +
 	"\x0eBackupResponse\x12\x12\n" +
@@ -7481,7 +7574,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aSetAttr\x12\x1a.leasefs.v1.SetAttrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
 	"\aSymlink\x12\x1a.leasefs.v1.SymlinkRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
-	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse2\xa0\x03\n" +
+	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse2\xe7\x03\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -7489,7 +7582,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bSafeMode\x12\x1b.leasefs.v1.SafeModeRequest\x1a\x1c.leasefs.v1.SafeModeResponse\x12;\n" +
 	"\x04Fsck\x12\x17.leasefs.v1.FsckRequest\x1a\x18.leasefs.v1.FsckResponse0\x01\x12B\n" +
 	"\aCollect\x12\x1a.leasefs.v1.CollectRequest\x1a\x1b.leasefs.v1.CollectResponse\x12A\n" +
-	"\x06Backup\x12\x19.leasefs.v1.BackupRequest\x1a\x1a.leasefs.v1.BackupResponse0\x01B7Z5github.com/leasefs/leasefs/proto/leasefs/v1;leasefsv1b\x06proto3"
+	"\x06Backup\x12\x19.leasefs.v1.BackupRequest\x1a\x1a.leasefs.v1.BackupResponse0\x01\x12E\n" +
+	"\bFailover\x12\x1b.leasefs.v1.FailoverRequest\x1a\x1c.leasefs.v1.FailoverResponseB7Z5github.com/leasefs/leasefs/proto/leasefs/v1;leasefsv1b\x06proto3"
 
 var (
 	file_leasefs_v1_leasefs_proto_rawDescOnce sync.Once
@@ -7504,7 +7598,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -7598,16 +7692,18 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*FsckSummary)(nil),             // 89: leasefs.v1.FsckSummary
 	(*CollectRequest)(nil),          // 90: leasefs.v1.CollectRequest
 	(*CollectResponse)(nil),         // 91: leasefs.v1.CollectResponse
-	(*BackupRequest)(nil),           // 92: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 93: leasefs.v1.BackupResponse
-	nil,                             // 94: leasefs.v1.Block.HeadersEntry
-	nil,                             // 95: leasefs.v1.BlockTarget.HeadersEntry
+	(*FailoverRequest)(nil),         // 92: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 93: leasefs.v1.FailoverResponse
+	(*BackupRequest)(nil),           // 94: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 95: leasefs.v1.BackupResponse
+	nil,                             // 96: leasefs.v1.Block.HeadersEntry
+	nil,                             // 97: leasefs.v1.BlockTarget.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	7,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	8,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	94,  // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	96,  // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	8,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	4,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	11,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -7658,7 +7754,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	5,   // 51: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	53,  // 52: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	55,  // 53: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	95,  // 54: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	97,  // 54: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	5,   // 55: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	9,   // 56: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	3,   // 57: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -7705,86 +7801,89 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	4,   // 98: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
 	89,  // 99: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
 	4,   // 100: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 101: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	13,  // 102: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	20,  // 103: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	24,  // 104: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	28,  // 105: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	30,  // 106: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	32,  // 107: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	34,  // 108: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	37,  // 109: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	39,  // 110: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	40,  // 111: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	41,  // 112: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	44,  // 113: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	46,  // 114: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	49,  // 115: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	50,  // 116: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	52,  // 117: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	56,  // 118: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	58,  // 119: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	60,  // 120: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	61,  // 121: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	63,  // 122: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	65,  // 123: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	68,  // 124: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	70,  // 125: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	74,  // 126: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	75,  // 127: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	76,  // 128: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	77,  // 129: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	78,  // 130: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	79,  // 131: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	80,  // 132: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	81,  // 133: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	83,  // 134: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	85,  // 135: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	87,  // 136: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	90,  // 137: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	92,  // 138: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	14,  // 139: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	22,  // 140: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	25,  // 141: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	29,  // 142: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	31,  // 143: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	33,  // 144: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	35,  // 145: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	38,  // 146: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	73,  // 147: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	73,  // 148: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	42,  // 149: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	45,  // 150: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	47,  // 151: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	45,  // 152: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	51,  // 153: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	54,  // 154: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	57,  // 155: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	59,  // 156: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	59,  // 157: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	62,  // 158: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	64,  // 159: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	66,  // 160: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	69,  // 161: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	71,  // 162: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	73,  // 163: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	73,  // 164: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	73,  // 165: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	73,  // 166: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	73,  // 167: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	73,  // 168: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	73,  // 169: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 170: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	84,  // 171: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	86,  // 172: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	88,  // 173: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	91,  // 174: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	93,  // 175: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	139, // [139:176] is the sub-list for method output_type
-	102, // [102:139] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	4,   // 101: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 102: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	13,  // 103: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	20,  // 104: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	24,  // 105: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	28,  // 106: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	30,  // 107: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	32,  // 108: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	34,  // 109: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	37,  // 110: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	39,  // 111: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	40,  // 112: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	41,  // 113: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	44,  // 114: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	46,  // 115: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	49,  // 116: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	50,  // 117: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	52,  // 118: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	56,  // 119: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	58,  // 120: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	60,  // 121: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	61,  // 122: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	63,  // 123: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	65,  // 124: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	68,  // 125: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	70,  // 126: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	74,  // 127: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	75,  // 128: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	76,  // 129: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	77,  // 130: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	78,  // 131: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	79,  // 132: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	80,  // 133: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	81,  // 134: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	83,  // 135: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	85,  // 136: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	87,  // 137: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	90,  // 138: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	94,  // 139: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	92,  // 140: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	14,  // 141: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	22,  // 142: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	25,  // 143: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	29,  // 144: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	31,  // 145: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	33,  // 146: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	35,  // 147: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	38,  // 148: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	73,  // 149: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	73,  // 150: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	42,  // 151: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	45,  // 152: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	47,  // 153: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	45,  // 154: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	51,  // 155: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	54,  // 156: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	57,  // 157: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	59,  // 158: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	59,  // 159: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	62,  // 160: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	64,  // 161: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	66,  // 162: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	69,  // 163: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	71,  // 164: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	73,  // 165: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	73,  // 166: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	73,  // 167: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	73,  // 168: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	73,  // 169: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	73,  // 170: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	73,  // 171: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	82,  // 172: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	84,  // 173: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	86,  // 174: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	88,  // 175: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	91,  // 176: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	95,  // 177: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	93,  // 178: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	141, // [141:179] is the sub-list for method output_type
+	103, // [103:141] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -7811,7 +7910,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   93,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

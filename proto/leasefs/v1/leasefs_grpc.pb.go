@@ -1347,6 +1347,7 @@ const (
 	Admin_Fsck_FullMethodName       = "/leasefs.v1.Admin/Fsck"
 	Admin_Collect_FullMethodName    = "/leasefs.v1.Admin/Collect"
 	Admin_Backup_FullMethodName     = "/leasefs.v1.Admin/Backup"
+	Admin_Failover_FullMethodName   = "/leasefs.v1.Admin/Failover"
 )
 
 // AdminClient is the client API for Admin service.
@@ -1366,6 +1367,8 @@ type AdminClient interface {
 	// Backup streams a folder from which a namenode can be started: VERSION, an
 	// image of one moment, and the blocks if they are local.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error)
+	// Failover makes the active namenode hand its reign over to the next one.
+	Failover(ctx context.Context, in *FailoverRequest, opts ...grpc.CallOption) (*FailoverResponse, error)
 }
 
 type adminClient struct {
@@ -1454,6 +1457,16 @@ func (c *adminClient) Backup(ctx context.Context, in *BackupRequest, opts ...grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_BackupClient = grpc.ServerStreamingClient[BackupResponse]
 
+func (c *adminClient) Failover(ctx context.Context, in *FailoverRequest, opts ...grpc.CallOption) (*FailoverResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FailoverResponse)
+	err := c.cc.Invoke(ctx, Admin_Failover_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -1471,6 +1484,8 @@ type AdminServer interface {
 	// Backup streams a folder from which a namenode can be started: VERSION, an
 	// image of one moment, and the blocks if they are local.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error
+	// Failover makes the active namenode hand its reign over to the next one.
+	Failover(context.Context, *FailoverRequest) (*FailoverResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -1498,6 +1513,9 @@ func (UnimplementedAdminServer) Collect(context.Context, *CollectRequest) (*Coll
 }
 func (UnimplementedAdminServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error {
 	return status.Error(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedAdminServer) Failover(context.Context, *FailoverRequest) (*FailoverResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Failover not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1614,6 +1632,24 @@ func _Admin_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Admin_BackupServer = grpc.ServerStreamingServer[BackupResponse]
 
+func _Admin_Failover_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FailoverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Failover(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Failover_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Failover(ctx, req.(*FailoverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1636,6 +1672,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Collect",
 			Handler:    _Admin_Collect_Handler,
+		},
+		{
+			MethodName: "Failover",
+			Handler:    _Admin_Failover_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

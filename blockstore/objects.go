@@ -1,0 +1,59 @@
+package blockstore
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// NamedInfo is what a store knows of a named object.
+type NamedInfo struct {
+	Name   string
+	Length int64     // bytes
+	Stored time.Time // when it was put, by the store's clock
+}
+
+// Objects keeps immutable objects by name beside the blocks of a namespace: the
+// namenode's images. It is safe for concurrent use, also by several processes:
+// the first to put a name wins.
+//
+// A name is one that ValidNamed accepts; others are InvalidArgument. No name may
+// be a folder of another (a and a/b), which stores that keep files cannot have.
+// Errors are those of Store.
+type Objects interface {
+	// PutNamed stores length bytes of body, durable when it returns. body is
+	// read from its present offset, and from there again at each try. Exists if
+	// the name is taken, Damaged if the bytes have not the checksum: nothing is
+	// stored then.
+	PutNamed(ctx context.Context, name string, body io.ReadSeeker, length int64, crc32c uint32) error
+	// GetNamed reads length bytes from offset on; -1 reads to the end. The
+	// bytes are not verified. The body has to be closed.
+	GetNamed(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)
+	// StatNamed returns the checksum too. With a store that does not tell it,
+	// the object is read for it.
+	StatNamed(ctx context.Context, name string) (info NamedInfo, crc32c uint32, err error)
+	// ListNamed returns up to limit objects whose names begin with prefix and
+	// come after after, in the order of names. prefix and after may be empty.
+	ListNamed(ctx context.Context, prefix, after string, limit int) ([]NamedInfo, error)
+	// DeleteNamed removes objects; one that is missing already is no error.
+	DeleteNamed(ctx context.Context, names ...string) error
+}
+
+var namedName = regexp.MustCompile(`^[a-z0-9._-]+(/[a-z0-9._-]+)*$`)
+
+// ValidNamed reports whether a named object can have this name: at most 200
+// bytes of a-z, 0-9, dot, hyphen and underscore in parts that single slashes
+// separate; no part is "." or "..".
+func ValidNamed(name string) bool {
+	if len(name) > 200 || !namedName.MatchString(name) {
+		return false
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "." || part == ".." {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,339 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// stuck is a block store that takes requests and does not answer, but for those
+// that pass lets through.
+type stuck struct {
+	http.RoundTripper
+	pass func(r *http.Request) bool
+	at   chan struct{} // has an element for each that it holds
+}
+
+func (s *stuck) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.pass != nil && s.pass(r) {
+		return s.RoundTripper.RoundTrip(r)
+	}
+	s.at <- struct{}{}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func newStuck(f *fake) (*stuck, func(*Config)) {
+	s := &stuck{RoundTripper: f, at: make(chan struct{}, 100)}
+	return s, func(c *Config) { c.HTTPClient = &http.Client{Transport: s}; c.Timeout = time.Minute }
+}
+
+// refuse makes the namenode unreachable for some calls.
+func (f *fake) refuse(methods ...string) {
+	f.set(func() {
+		f.before = func(method string, _ any) error {
+			for _, m := range methods {
+				if m == method {
+					return fserror.New(fserror.Unavailable, "", "", "gone")
+				}
+			}
+			return nil
+		}
+	})
+}
+
+// quick fails the test if fn takes long.
+func quick(t *testing.T, limit time.Duration, fn func() error) error {
+	t.Helper()
+	began := time.Now()
+	err := fn()
+	if d := time.Since(began); d > limit {
+		t.Errorf("it took %s", d)
+	}
+	return err
+}
+
+// A flush whose reply was lost is not over because a repetition is refused: the
+// same bytes go at the same place until one is answered.
+func TestLostFlushThenRefused(t *testing.T) {
+	for _, refusal := range []*fserror.Error{
+		{Kind: fserror.NoSpace, Message: "the disk is full"},
+		{Kind: fserror.Retry, Reason: tailBudget},
+		{Kind: fserror.Retry, Message: "safe mode"},
+	} {
+		t.Run(refusal.Error(), func(t *testing.T) {
+			f := newFake()
+			fs := start(t, f, func(c *Config) { c.Timeout = 300 * time.Millisecond })
+			w := mustCreate(t, fs, "/a")
+			_, err := w.Write([]byte("one"))
+			check(t, err)
+			f.set(func() {
+				f.after = func(method string, _ any) error {
+					if method != "AppendTail" {
+						return nil
+					}
+					f.set(func() {
+						f.after = nil
+						f.before = func(method string, _ any) error {
+							if method == "AppendTail" {
+								return refusal
+							}
+							return nil
+						}
+					})
+					return lostReply
+				}
+			})
+			if err := w.Flush(t.Context()); err == nil {
+				t.Fatal("a flush that nobody confirmed succeeded")
+			}
+			_, err = w.Write([]byte("two"))
+			check(t, err)
+			if err := w.Flush(t.Context()); err == nil {
+				t.Fatal("a flush that was refused succeeded")
+			}
+			f.set(func() { f.before = nil })
+			check(t, w.Flush(t.Context()))
+			check(t, w.Close())
+			if got := string(f.content("/a")); got != "onetwo" {
+				t.Fatalf("content %q", got)
+			}
+		})
+	}
+}
+
+// Closing that is given up still ends the file at what was flushed.
+func TestCloseGivenUpEndsTheFile(t *testing.T) {
+	f := newFake()
+	s, cfg := newStuck(f)
+	fs := start(t, f, cfg)
+	w := mustCreate(t, fs, "/a")
+	_, err := w.Write([]byte("flushed"))
+	check(t, err)
+	check(t, w.Flush(t.Context()))
+	_, err = w.Write(noise(100 << 10))
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-s.at
+		cancel()
+	}()
+	wantKind(t, quick(t, 2*time.Second, func() error { return w.CloseContext(ctx) }), fserror.Canceled)
+	if f.isOpen("/a") || string(f.content("/a")) != "flushed" || !errors.Is(context.Cause(w.Context()), fserror.Closed) {
+		t.Fatalf("open %v, %d bytes, %v", f.isOpen("/a"), len(f.content("/a")), context.Cause(w.Context()))
+	}
+}
+
+// With no namenode, giving up takes seconds, not the Timeout, and Context says
+// that nobody confirmed it.
+func TestGivingUpIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(context.Context, *Writer) error{
+		"close": func(ctx context.Context, w *Writer) error { return w.CloseContext(ctx) },
+		"abort": func(ctx context.Context, w *Writer) error { return w.AbortContext(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake()
+			fs := start(t, f, func(c *Config) { c.Timeout = time.Minute })
+			w := mustCreate(t, fs, "/a")
+			_, err := w.Write([]byte("x"))
+			check(t, err)
+			f.refuse("Close", "GetFile", "Recover")
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := quick(t, closeGrace+2*time.Second, func() error { return end(ctx, w) }); err == nil {
+				t.Error("nobody confirmed it, and it succeeded")
+			}
+			if cause := context.Cause(w.Context()); cause == nil || errors.Is(cause, fserror.Closed) {
+				t.Errorf("cause %v", cause)
+			}
+		})
+	}
+}
+
+// A Write that waits for the block store ends with its context.
+func TestWriteContext(t *testing.T) {
+	f := newFake()
+	s, cfg := newStuck(f)
+	fs := start(t, f, cfg, func(c *Config) { c.WriteAhead = 1 })
+	w := mustCreate(t, fs, "/a")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-s.at
+		cancel()
+	}()
+	n, err := w.WriteContext(ctx, noise(3<<20))
+	wantKind(t, err, fserror.Canceled)
+	if n != 2*256<<10 {
+		t.Errorf("%d bytes were taken", n)
+	}
+	check(t, w.Abort())
+}
+
+// FS.Close waits for a Close of a Writer that is under way.
+func TestCloseWaitsForAWriterBeingClosed(t *testing.T) {
+	f := newFake()
+	fs := start(t, f)
+	w := mustCreate(t, fs, "/a")
+	_, err := w.Write([]byte("x"))
+	check(t, err)
+	closing, goOn := make(chan struct{}), make(chan struct{})
+	f.set(func() {
+		f.before = func(method string, _ any) error {
+			if method == "Close" {
+				close(closing)
+				<-goOn
+			}
+			return nil
+		}
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("the writer: %v", err)
+		}
+	})
+	<-closing
+	ended := make(chan struct{})
+	wg.Go(func() {
+		defer close(ended)
+		if err := fs.Close(); err != nil {
+			t.Errorf("the client: %v", err)
+		}
+	})
+	select {
+	case <-ended:
+		t.Error("the client was closed before its writer")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(goOn)
+	wg.Wait()
+	if f.isOpen("/a") || string(f.content("/a")) != "x" {
+		t.Error("the file is not closed, or not whole")
+	}
+}
+
+// A block gets through a link on which it takes longer than a stall may.
+func TestSlowUploadIsNoStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		object, got := noise(4<<20), new(bytes.Buffer)
+		slow := func(r io.Reader) error {
+			for piece := make([]byte, 64<<10); ; <-time.After(stallTime / 10) { // the bubble's clock
+				n, err := r.Read(piece)
+				got.Write(piece[:n])
+				if err != nil {
+					return nil
+				}
+			}
+		}
+		b := &blobs{client: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
+			_ = slow(r.Body)
+			if err := r.Context().Err(); err != nil {
+				return nil, err
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		})}}
+		if err := b.upload(t.Context(), "http://store/", nil, object); err != nil || !bytes.Equal(got.Bytes(), object) {
+			t.Fatalf("%d bytes, %v", got.Len(), err)
+		}
+		// As a connection of ours takes it.
+		moved := 0
+		body := &blobBody{left: object, moved: func() { moved++ }}
+		got.Reset()
+		if n, err := body.WriteTo(got); err != nil || n != int64(len(object)) || !bytes.Equal(got.Bytes(), object) || moved < len(object)/bodyPiece {
+			t.Fatalf("%d bytes, moved %d times, %v", n, moved, err)
+		}
+		// What moves nothing is broken off.
+		b.client.Transport = trip(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		if err := b.upload(t.Context(), "http://store/", nil, object); err == nil {
+			t.Fatal("a dead store took it")
+		}
+	})
+}
+
+type trip func(*http.Request) (*http.Response, error)
+
+func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A block that a reader waits for is not broken off because another reader of
+// the same Reader needs room.
+func TestReadersDoNotBreakOffEachOther(t *testing.T) {
+	f := newFake()
+	want := noise(10 * 256 << 10)
+	first, goOn := make(chan struct{}), make(chan struct{})
+	var block atomic.Pointer[string] // the first block's URL, once it is to be held
+	s := &stuck{RoundTripper: f, pass: func(r *http.Request) bool {
+		if p := block.Load(); p != nil && r.URL.Path == *p && block.CompareAndSwap(p, nil) {
+			close(first)
+			select {
+			case <-goOn:
+			case <-r.Context().Done():
+			}
+		}
+		return true
+	}}
+	fs := start(t, f, func(c *Config) { c.HTTPClient, c.ReadAhead = &http.Client{Transport: s}, 1 })
+	check(t, fs.WriteFile(t.Context(), "/a", want))
+	f.set(func() {
+		url := fmt.Sprint("/get/", f.files["/a"].blocks[0].Seq)
+		block.Store(&url)
+	})
+	r := mustOpen(t, fs, "/a")
+	got := make([]byte, 256<<10)
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.readAt(t.Context(), got, 0, true)
+		done <- err
+	}()
+	<-first
+	p := make([]byte, 256<<10)
+	for i := 4; i < 8; i++ {
+		_, err := r.readAt(t.Context(), p, int64(i*len(p)), true)
+		check(t, err)
+	}
+	close(goOn)
+	if err := <-done; err != nil || !bytes.Equal(got, want[:len(got)]) {
+		t.Fatal(err)
+	}
+}
+
+// A file that was truncated and begun anew is told of at once, not when it has
+// outgrown what was read of it.
+func TestWaitBeyondTellsOfATruncation(t *testing.T) {
+	f := newFake()
+	fs := start(t, f)
+	check(t, fs.WriteFile(t.Context(), "/a", []byte("abcdef")))
+	r := mustOpen(t, fs, "/a")
+	f.set(func() {
+		file := f.files["/a"]
+		file.tail, file.open = []byte("x"), &pb.WriterId{Inode: file.inode, Epoch: 99}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	n, open, err := r.WaitBeyond(ctx, 6)
+	if err != nil || n != 1 || !open {
+		t.Fatalf("length %d, open %v, %v", n, open, err)
+	}
+	// Who asks for more than was ever there waits for it.
+	waited, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	_, _, err = r.WaitBeyond(waited, 1<<40)
+	wantKind(t, err, fserror.Deadline)
+	f.fence("/a")
+	f.set(func() { f.changed.Broadcast() })
+}

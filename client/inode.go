@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"io/fs"
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// This file has what a mount needs beyond a program: files by number, answers
+// together with whether they are kept, and openings told in full.
+
+// LstatKept is Lstat that also tells whether the answer, that there is nothing
+// of that name included, is kept: then it is good for CacheRemaining, or until
+// OnRevoke says otherwise.
+func (f *FS) LstatKept(ctx context.Context, path string) (i *FileInfo, kept bool, err error) {
+	const op = "stat"
+	if path, err = clean(op, path); err != nil {
+		return nil, false, err
+	}
+	attr, kept, err := f.keptStat(ctx, op, path, readKey{kind: readLstat, path: path})
+	if err != nil {
+		return nil, kept, err
+	}
+	return fileInfo(path, attr), kept, nil
+}
+
+// StatInode is LstatKept for an inode, wherever it is now. The FileInfo has no
+// path. NotFound if it is not in the tree any more.
+func (f *FS) StatInode(ctx context.Context, inode uint64) (i *FileInfo, kept bool, err error) {
+	attr, kept, err := f.keptStat(ctx, "stat", "", readKey{kind: readLstat, inode: inode})
+	if err != nil {
+		return nil, kept, err
+	}
+	return fileInfo("", attr), kept, nil
+}
+
+// PathOf is where a file is now. NotFound if it is not in the tree any more.
+func (f *FS) PathOf(ctx context.Context, inode uint64) (string, error) {
+	resp, _, err := f.getFile(ctx, "stat", "", &pb.GetFileRequest{Inode: inode, NoUrls: true, MaxBlocks: 1})
+	return resp.GetPath(), err
+}
+
+// OpenInode is Open for a file by number; path is for its errors. kept tells
+// whether its view of the file is: as long as it is, Refresh would not change it.
+func (f *FS) OpenInode(ctx context.Context, inode uint64, path string) (r *Reader, kept bool, err error) {
+	r = &Reader{fs: f, path: path, inode: inode, tables: make(map[blockstore.Key]blockstore.Table)}
+	r.ctx, r.cancel = context.WithCancel(f.ctx)
+	if kept, err = r.RefreshKept(ctx); err != nil {
+		r.cancel()
+		return nil, false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		r.cancel()
+		return nil, false, fserror.New(fserror.Closed, "open", path, "the client is closed")
+	}
+	f.readers[r] = struct{}{}
+	return r, kept, nil
+}
+
+// RefreshKept is Refresh that also tells whether what it saw is kept.
+func (r *Reader) RefreshKept(ctx context.Context) (kept bool, err error) {
+	resp, at, kept, err := r.fs.inodeFile(ctx, "open", r.path, r.inode)
+	if err != nil {
+		return false, err
+	}
+	return kept, r.take(resp, at, 0)
+}
+
+// inodeFile is keptFile for a file by number.
+func (f *FS) inodeFile(ctx context.Context, op, path string, inode uint64) (resp *pb.GetFileResponse, at time.Time, held bool, err error) {
+	k := readKey{kind: readFile, inode: inode}
+	if v, ok := f.kept(k); ok {
+		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), true, nil
+	}
+	ticket := f.beginRead()
+	resp, at, err = f.getFile(ctx, op, path, &pb.GetFileRequest{Inode: inode, Cache: f.cache != nil})
+	if err == nil && !resp.GetMoreBlocks() {
+		held = f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
+	}
+	return resp, at, held, err
+}
+
+// ReadAtContext is ReadAt under a context. With ahead, whole blocks are fetched
+// and those after them too, wherever the last read was.
+func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64, ahead bool) (int, error) {
+	if off < 0 {
+		return 0, fserror.New(fserror.InvalidArgument, "read", r.path, "negative offset %d", off)
+	}
+	return r.readAt(ctx, p, off, ahead)
+}
+
+// CreateClosed makes an empty file, as Create and Close do, and returns its
+// inode. Options as of Create.
+func (f *FS) CreateClosed(ctx context.Context, path string, opts ...OpenOption) (inode uint64, err error) {
+	if path, err = clean("create", path); err != nil {
+		return 0, err
+	}
+	o := gather(opts)
+	req := f.createRequest(path, &o)
+	req.Close = true
+	req.Call = f.ids.begin()
+	defer f.ids.end(req.Call)
+	resp := new(pb.OpenResponse)
+	c := call{op: "create", path: path, mutates: true}
+	err = f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, resp)
+	return resp.GetAttr().GetInode(), err
+}
+
+// SetModTime is the modification time that Close will give the file, to the
+// millisecond; the zero time: that of Close. It must not be called while the
+// Writer is being closed.
+func (w *Writer) SetModTime(t time.Time) {
+	w.mtime = 0
+	if !t.IsZero() {
+		w.mtime = t.UnixMilli()
+	}
+}
+
+// AttrChange is what SetAttr changes; what is not set stays.
+type AttrChange struct {
+	SetMode  bool
+	Mode     fs.FileMode // permission bits and sticky bit
+	User     string
+	Group    string
+	SetMTime bool
+	MTime    time.Time // the zero time: now, by the namenode's clock
+}
+
+// SetAttr changes several attributes at once: of a symbolic link at the end of
+// the path, those of the link itself.
+func (f *FS) SetAttr(ctx context.Context, path string, c AttrChange) error {
+	const op = "setattr"
+	path, err := clean(op, path)
+	if err != nil {
+		return err
+	}
+	req := &pb.SetAttrRequest{
+		Call: f.ids.begin(), Caller: f.caller, Path: path,
+		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
+	}
+	if c.SetMTime && !c.MTime.IsZero() {
+		req.MtimeUnixMs = c.MTime.UnixMilli()
+	}
+	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
+}
+
+// RemoveFile is Remove of what is no directory: IsDirectory if it is one.
+func (f *FS) RemoveFile(ctx context.Context, path string) error {
+	return f.removeOnly(ctx, path, pb.FileType_FILE_TYPE_FILE)
+}
+
+// RemoveDir is Remove of an empty directory: NotDirectory if it is none.
+func (f *FS) RemoveDir(ctx context.Context, path string) error {
+	return f.removeOnly(ctx, path, pb.FileType_FILE_TYPE_DIRECTORY)
+}
+
+func (f *FS) removeOnly(ctx context.Context, path string, only pb.FileType) error {
+	path, err := clean("remove", path)
+	if err != nil {
+		return err
+	}
+	id := f.ids.begin()
+	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
+		&pb.DeleteRequest{Call: id, Caller: f.caller, Path: path, Only: only})
+}

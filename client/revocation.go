@@ -1,0 +1,57 @@
+package client
+
+import (
+	"time"
+
+	"github.com/leasefs/leasefs/client/leasecache"
+)
+
+// Revocation is what must not be kept any more (Config.OnRevoke).
+type Revocation struct {
+	// All: everything; the rest is empty.
+	All bool
+	// Inodes are those whose attributes, content or entries may change.
+	Inodes []uint64
+	// Names may be made, removed, or come to stand for something else.
+	Names []RevokedName
+}
+
+// RevokedName is a name in a directory.
+type RevokedName struct {
+	Dir  uint64 // inode
+	Name string
+}
+
+// keyName is the kind of a cache key that is a name in a directory.
+const keyName = 2
+
+func revocationOf(keys []leasecache.Key, all bool) Revocation {
+	r := Revocation{All: all}
+	if all {
+		return r
+	}
+	for _, k := range keys {
+		if k.Kind == keyName {
+			r.Names = append(r.Names, RevokedName{Dir: k.Inode, Name: k.Name})
+		} else {
+			r.Inodes = append(r.Inodes, k.Inode)
+		}
+	}
+	return r
+}
+
+// revoked tells whoever wants to know.
+func (f *FS) revoked(r Revocation) {
+	if f.cfg.OnRevoke != nil {
+		f.cfg.OnRevoke(r)
+	}
+}
+
+// CacheRemaining is for how long what was kept is certainly good, by this
+// machine's clocks; 0: not at all, or there is no cache.
+func (f *FS) CacheRemaining() time.Duration {
+	if f.cache == nil {
+		return 0
+	}
+	return f.cache.Remaining()
+}

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+const (
+	// scratchTTL is how long a temporary file can outlive its process, and an FS
+	// be cut off without losing those that it writes.
+	scratchTTL = 2 * time.Minute
+	// scratchEnd is how long Close tries to revoke the lease of temporary files.
+	scratchEnd = 2 * time.Second
+)
+
+// WriteFrom makes a file of all that r gives until io.EOF, whole or not at all,
+// and returns how many bytes that are. They are written under a temporary name
+// beside it, attached to a granted lease of this FS, and published when the
+// file is closed: should this process die, what it wrote is deleted two
+// minutes later. Options as of Create; an existing file needs WithOverwrite,
+// and is there until the new one is. Errors of r come back as they are.
+func (f *FS) WriteFrom(ctx context.Context, path string, r io.Reader, opts ...OpenOption) (n int64, err error) {
+	err = f.whole(ctx, path, opts, func(w *Writer) (err error) {
+		n, err = w.readFrom(ctx, r)
+		return err
+	})
+	return n, err
+}
+
+// whole makes a file of what fill writes.
+func (f *FS) whole(ctx context.Context, path string, opts []OpenOption, fill func(*Writer) error) error {
+	path, err := clean("create", path)
+	if err != nil {
+		return err
+	}
+	o := gather(opts)
+	place, err := f.mayPlace(ctx, path, &o)
+	if err != nil {
+		return err
+	}
+	publish := f.Rename // one that is attached to the caller's own lease stays so
+	if o.lease == 0 {
+		l, err := f.scratch.lease(ctx)
+		if err != nil {
+			return errAt(err, path)
+		}
+		opts = append(opts[:len(opts):len(opts)], WithLease(l.id))
+		publish = f.Publish
+	}
+	dir, name := fspath.Split(place)
+	temp := fspath.Join(dir, fspath.TempName(name))
+	err = f.makeTemp(ctx, temp, opts, fill)
+	if err == nil && o.replaces() { // it may have been opened meanwhile
+		_, err = f.mayPlace(ctx, place, &o)
+	}
+	if err == nil {
+		err = publish(ctx, temp, place, o.replaces())
+	}
+	if err != nil {
+		// The caller may have given up, and Create have made it all the same.
+		late, cancel := lingering(ctx)
+		_ = f.Remove(late, temp) // else the lease's end deletes it
+		cancel()
+	}
+	return untemp(err, temp, path)
+}
+
+func (f *FS) makeTemp(ctx context.Context, temp string, opts []OpenOption, fill func(*Writer) error) error {
+	w, err := f.Create(ctx, temp, opts...)
+	if err != nil {
+		return err
+	}
+	if err := fill(w); err != nil {
+		_ = w.Detach() // it is removed next
+		return err
+	}
+	return w.CloseContext(ctx)
+}
+
+// errAt is an error of ours under the path that the caller knows.
+func errAt(err error, path string) error {
+	var e *fserror.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Op, c.Path = "create", path
+	return &c
+}
+
+// untemp is errAt for errors that name the temporary file.
+func untemp(err error, temp, path string) error {
+	var e *fserror.Error
+	if errors.As(err, &e) && e.Path == temp {
+		return errAt(err, path)
+	}
+	return err
+}
+
+// replaces tells whether an existing file is to be replaced.
+func (o *openOptions) replaces() bool { return o.overwrite || o.steal }
+
+// mayPlace refuses what Create would refuse for what is there already, and
+// returns where the file goes: what a link points to is replaced, not the link,
+// unless it points to nothing (or nothing that the caller may read).
+func (f *FS) mayPlace(ctx context.Context, path string, o *openOptions) (string, error) {
+	const op = "create"
+	info, err := f.stat(ctx, op, path, false)
+	if errors.Is(err, fserror.NotFound) {
+		return path, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	place := path
+	if o.replaces() && info.Type() == fs.ModeSymlink {
+		resp, _, err := f.getFile(ctx, op, path, &pb.GetFileRequest{Path: path, NoUrls: true, MaxBlocks: 1})
+		switch {
+		case err == nil:
+			place = resp.GetPath()
+			info = fileInfo(place, resp.GetAttr())
+		case !errors.Is(err, fserror.NotFound) && !errors.Is(err, fserror.Permission):
+			return "", err
+		}
+	}
+	switch {
+	case info.Open != nil && !info.Open.SoftExpired && !o.steal:
+		e := fserror.New(fserror.Held, op, path, "the file is open for write")
+		e.Holder, e.TakeableIn = &info.Open.Holder, info.Open.TakeableIn
+		return "", e
+	case !o.replaces():
+		return "", fserror.New(fserror.Exists, op, path, "it exists already")
+	case info.IsDir():
+		return "", fserror.New(fserror.IsDirectory, op, path, "it is a directory")
+	}
+	return place, nil
+}
+
+// scratch is the granted lease of an FS's temporary files.
+type scratch struct {
+	f    *FS
+	one  *semaphore.Weighted // over kept
+	kept *KeptLease
+}
+
+// lease returns the lease, granted and kept alive from its first use on.
+func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
+	if err := s.one.Acquire(ctx, 1); err != nil {
+		return nil, contextError(ctx, "create", "", false)
+	}
+	defer s.one.Release(1)
+	if err := s.f.mayOpen("create", ""); err != nil {
+		return nil, err
+	}
+	if s.kept != nil && s.kept.ctx.Err() == nil {
+		return s.kept, nil
+	}
+	g, err := s.f.Grant(ctx, scratchTTL, 0)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(s.f.cfg.Timeout)
+	for n := 0; ; n++ {
+		s.kept, err = s.f.KeepAlive(context.WithoutCancel(ctx), g.ID)
+		if err == nil || !transient(err) || time.Now().After(deadline) || !sleep(ctx, s.f.ctx, backoffFor(n)) {
+			return s.kept, err
+		}
+	}
+}
+
+// end revokes it: what is still attached was not published. If nobody answers
+// it ends by itself.
+func (s *scratch) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), scratchEnd)
+	defer cancel()
+	if s.one.Acquire(ctx, 1) != nil {
+		return
+	}
+	defer s.one.Release(1)
+	if s.kept != nil && s.kept.ctx.Err() == nil {
+		s.kept.Stop()
+		_, _ = s.f.Revoke(ctx, s.kept.id)
+	}
+}

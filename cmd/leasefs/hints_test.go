@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func TestEveryKindHasAHint(t *testing.T) {
+	for k := range fserror.Kinds {
+		if h := hints[k]; h == "" || len(h) > 80 || strings.ContainsAny(h, "()\n") || strings.HasSuffix(h, ".") {
+			t.Errorf("%s: hint %q", k, h)
+		}
+	}
+}
+
+// Every line ends with a next step, and with one only.
+func TestErrorText(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+	}{
+		{fserror.New(fserror.NotFound, "stat", "/a", "no such file or directory"), "stat /a: no such file or directory (check the name; it may have been moved or deleted)"},
+		{&fserror.Error{Op: "mkdir", Path: "/e", Kind: fserror.Retry, Message: "safe mode", RetryAfter: time.Second}, "mkdir /e: safe mode (try again in 1s)"},
+		{fserror.New(fserror.Retry, "put", "/e", "overloaded"), "put /e: overloaded (try again in a moment)"},
+		{fserror.New(fserror.NoSpace, "put", "/e", "full; delete files or add space"), "put /e: full; delete files or add space"},
+		{fserror.New(fserror.Exists, "put", "/e", "exists already; --overwrite replaces it"), "put /e: exists already; --overwrite replaces it"},
+		{usagef("ls", "unknown flag -z"), "ls: unknown flag -z (see leasefs ls --help)"},
+		{fserror.New(fserror.Held, "mv", "/a", "the file is open for write"), "mv /a: the file is open for write (" + hints[fserror.Held] + ")"},
+		{fserror.Held, "HELD (" + hints[fserror.Held] + ")"},
+		{errors.New("odd"), "odd (" + hints[fserror.Internal] + ")"},
+		{fmt.Errorf("call: %w", context.DeadlineExceeded), "call: context deadline exceeded (" + hints[fserror.Deadline] + ")"},
+		{&fserror.Error{Op: "x", Kind: fserror.Kinds + 3, Message: "from the future"}, "x: from the future (" + hints[fserror.Internal] + ")"},
+	} {
+		if got := errorText(tc.err); got != tc.want {
+			t.Errorf("got  %s\nwant %s", got, tc.want)
+		}
+	}
+}
+
+// An error's own kind counts, whatever caused it.
+func TestExitCodeIsThatOfTheKind(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{fserror.Wrap(fserror.Unavailable, "stat", "/a", context.DeadlineExceeded), fserror.ExitUnavailable},
+		{fserror.Wrap(fserror.Retry, "stat", "/a", fmt.Errorf("x: %w", os.ErrDeadlineExceeded)), fserror.ExitRetry},
+		{errors.Join(fserror.Damaged, context.DeadlineExceeded), fserror.ExitDamaged},
+		{context.DeadlineExceeded, fserror.ExitFailure},
+		{lockFailure{fserror.Wrap(fserror.LeaseLost, "lock", "/a", context.DeadlineExceeded)}, lockFailureBase + fserror.ExitLeaseLost},
+		{fserror.Kinds + 3, fserror.ExitFailure},
+	} {
+		if got := exitCode(tc.err); got != tc.want {
+			t.Errorf("%v: %d, want %d", tc.err, got, tc.want)
+		}
+	}
+	for err, want := range map[error]fserror.Kind{
+		context.DeadlineExceeded: fserror.Deadline, context.Canceled: fserror.Canceled, fserror.Held: fserror.Held, os.ErrExist: fserror.Internal,
+	} {
+		if got := kindOf(err); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
+	}
+}

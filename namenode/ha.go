@@ -1,0 +1,494 @@
+package namenode
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	zookeeper "github.com/go-zookeeper/zk"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/election"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/journal"
+	"github.com/leasefs/leasefs/journal/zk"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/zkconn"
+)
+
+// HA says how several namenodes serve one namespace, one of them at a time.
+type HA struct {
+	ZooKeeper []string // HOST:PORT of the ensemble's servers
+	// Name of the namespace: its nodes are below /leasefs/NAME.
+	Name string
+	// User and Password for ZooKeeper's digest scheme; empty: none.
+	User, Password string
+	TLS            *tls.Config
+	// SessionTimeout is after how long without a sign of life another namenode
+	// takes over; ZooKeeper grants 2 to 20 of its ticks.
+	SessionTimeout time.Duration
+}
+
+// DefaultSessionTimeout is what HA.SessionTimeout is unless told otherwise.
+const DefaultSessionTimeout = 5 * time.Second
+
+var haName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func (h *HA) check() error {
+	switch {
+	case len(h.ZooKeeper) == 0:
+		return errors.New("no ZooKeeper server is named")
+	case !haName.MatchString(h.Name):
+		return fmt.Errorf("namespace name %q: give letters, digits, dot, hyphen and underscore, at most 63, with --namespace", h.Name)
+	case h.SessionTimeout < 500*time.Millisecond:
+		return fmt.Errorf("session time-out %s is too short; at least 500ms", h.SessionTimeout)
+	}
+	return nil
+}
+
+// lease is how long after a term-checked write the active one answers: less
+// than the session lasts, so that whoever is elected after its end need not wait
+// longer. margin is what clocks may differ by in that time.
+func (h *HA) lease() (lease, margin time.Duration) {
+	lease = h.SessionTimeout * 7 / 10
+	return lease, lease / 10
+}
+
+// stallAfter is how long a reign goes on in which nothing can be written.
+func (h *HA) stallAfter() time.Duration { return 4 * h.SessionTimeout }
+
+func (h *HA) path(sub string) string { return "/leasefs/" + h.Name + "/" + sub }
+
+func (s *Server) zookeeper() zkconn.Config {
+	h := s.cfg.HA
+	return zkconn.Config{
+		Servers: h.ZooKeeper, SessionTimeout: h.SessionTimeout, User: h.User, Password: h.Password, TLS: h.TLS, Logger: s.log,
+	}
+}
+
+// shared is what a namenode of several has besides.
+type shared struct {
+	journal   *zk.Journal
+	window    *election.Window
+	candidacy *election.Candidacy
+	handing   sync.Mutex // one hand-over at a time
+}
+
+// haFormat is the node that says what the namespace is.
+type haFormat struct {
+	Format    int    `json:"format"`
+	Namespace string `json:"namespace"` // id, hexadecimal
+	Created   string `json:"created"`
+	By        string `json:"by"`
+}
+
+// namespaceID reads the namespace's id from ZooKeeper, where the first of all
+// namenodes has put it.
+func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
+	sess, err := s.firstSession(ctx)
+	if err != nil {
+		return id, err
+	}
+	defer func() { _ = sess.Close() }()
+	if granted := sess.Timeout(); granted != s.cfg.HA.SessionTimeout {
+		s.log.Warn("ZooKeeper grants another session time-out than asked for (2 to 20 of its ticks); that one counts", "asked", s.cfg.HA.SessionTimeout, "granted", granted)
+		s.cfg.HA.SessionTimeout = granted
+	}
+	path := s.cfg.HA.path("format")
+	if err := sess.EnsurePath(ctx, strings.TrimSuffix(path, "/format")); err != nil {
+		return id, fmt.Errorf("%s in ZooKeeper: %w", path, err)
+	}
+	raw, _, err := sess.Get(ctx, path)
+	if errors.Is(err, zookeeper.ErrNoNode) {
+		if _, err := rand.Read(id[:]); err != nil {
+			return id, err
+		}
+		f := haFormat{Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), Created: s.cfg.Clock.Wall().UTC().Format(time.RFC3339), By: "leasefs " + s.cfg.Version}
+		if raw, err = json.Marshal(f); err != nil {
+			return id, err
+		}
+		_, err = sess.Create(ctx, path, raw, 0)
+		if errors.Is(err, zookeeper.ErrNodeExists) || zkconn.Unknown(err) { // another was faster, or the answer was lost
+			raw, _, err = sess.Get(ctx, path)
+		}
+	}
+	if err != nil {
+		return id, fmt.Errorf("%s in ZooKeeper: %w", path, err)
+	}
+	var f haFormat
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (%v); put it back from a backup of ZooKeeper", path, err)
+	}
+	b, err := hex.DecodeString(f.Namespace)
+	if err != nil || len(b) != len(id) {
+		return id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (namespace %q); put it back from a backup of ZooKeeper", path, f.Namespace)
+	}
+	if f.Format > FormatVersion {
+		return id, fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, FormatVersion)
+	}
+	return [16]byte(b), nil
+}
+
+// firstSession waits for ZooKeeper, and says so.
+func (s *Server) firstSession(ctx context.Context) (*zkconn.Session, error) {
+	for {
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
+		sess, err := zkconn.Dial(short, s.zookeeper())
+		cancel()
+		if err == nil || ctx.Err() != nil || short.Err() == nil {
+			return sess, err
+		}
+		s.log.Warn("waiting for ZooKeeper", "cause", err)
+	}
+}
+
+// openSharedJournal opens the journal in ZooKeeper behind the image that was
+// loaded.
+func (s *Server) openSharedJournal(ctx context.Context, image uint64) error {
+	lease, margin := s.cfg.HA.lease()
+	window, err := election.NewWindow(s.cfg.Clock, lease, margin)
+	if err != nil {
+		return err
+	}
+	j, err := zk.Open(ctx, zk.Config{
+		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.path("journal"), First: image + 1, Holder: s.advertised(),
+		Lease: lease, Written: window.Write, StallAfter: s.cfg.HA.stallAfter(), Clock: s.cfg.Clock, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.shared.journal, s.shared.window = j, window
+	s.journal = j
+	return nil
+}
+
+// markerObject is the named object that says whose a block store is.
+const markerObject = "namespace"
+
+// checkMarker makes sure that the block store is this namespace's: that of a new
+// namespace is marked, any other must bear the mark. A folder that one namenode
+// has for itself has a marker of its own kind: see local.Format.
+func (s *Server) checkMarker(ctx context.Context, objects blockstore.Objects) error {
+	if s.cfg.HA == nil && s.cfg.s3 == nil {
+		return nil
+	}
+	_, _, err := objects.StatNamed(ctx, markerObject)
+	if !errors.Is(err, fserror.NotFound) {
+		return err
+	}
+	last, _ := s.tree.Last()
+	if last > 0 || s.cfg.HA == nil && !s.dir.fresh {
+		return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store with --blocks", s.cfg.Blocks, markerObject, s.dir.id)
+	}
+	name := ""
+	if s.cfg.HA != nil {
+		name = s.cfg.HA.Name + " "
+	}
+	text := fmt.Sprintf("leasefs namespace %s%x\n", name, s.dir.id)
+	err = objects.PutNamed(ctx, markerObject, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
+	if errors.Is(err, fserror.Exists) {
+		return nil
+	}
+	return err
+}
+
+// advertised is the address that clients are sent to.
+func (s *Server) advertised() string {
+	if s.cfg.Advertise != "" {
+		return s.cfg.Advertise
+	}
+	host, port, err := net.SplitHostPort(s.Addr())
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return s.Addr()
+	}
+	if host, err = os.Hostname(); err != nil {
+		return s.Addr()
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// join enters the election. The namenode is a standby from then on; standBy has
+// to follow.
+func (s *Server) join(ctx context.Context) error {
+	host, _ := os.Hostname() // for people
+	c, err := election.Join(ctx, election.Config{
+		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.path("election"), Logger: s.log,
+		Self: election.Member{Address: s.advertised(), HTTP: s.HTTPAddr(), Host: host, Pid: os.Getpid(), Version: s.cfg.Version},
+	})
+	if err != nil {
+		return err
+	}
+	s.shared.candidacy = c
+	s.joined.Store(true)
+	return nil
+}
+
+// standBy follows the active namenode until it is this one's turn.
+func (s *Server) standBy() {
+	s.run("election", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.shared.candidacy.Lost():
+			if s.over.Load() {
+				return nil // who handed the reign over says why
+			}
+			return errDeposed
+		}
+	})
+	s.run("who is active", s.learnActive)
+	s.run("reign", s.reign)
+}
+
+// errDeposed: this namenode is not active any more, or could not become so. It
+// has to discard what it has in memory and start anew.
+var errDeposed = errors.New("out of the election: the ZooKeeper session is over")
+
+// errHandedOver: an operator, or SIGTERM, ended the reign.
+var errHandedOver = errors.New("the reign was handed over")
+
+// Restartable reports whether a namenode that ended with this error, of Err,
+// should be started anew by its process: it was deposed, or handed over.
+func Restartable(err error) bool {
+	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, journal.ErrFenced) ||
+		errors.Is(err, journal.ErrFailed) || errors.Is(err, election.ErrLost) ||
+		errors.Is(err, fserror.NotActive) || // its window closed while it took over
+		errors.Is(err, fserror.Unavailable) // the block store was out of reach
+}
+
+// learnActive keeps the address that clients are sent to.
+func (s *Server) learnActive(ctx context.Context) error {
+	t := time.NewTicker(250 * time.Millisecond)
+	defer t.Stop()
+	for {
+		if !s.ready.Load() {
+			short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+			members, err := s.shared.candidacy.Members(short)
+			cancel()
+			active := ""
+			if err == nil && len(members) > 0 && members[0].Address != s.advertised() {
+				active = members[0].Address
+			}
+			s.active.Store(&active)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// reign follows the journal until this namenode is elected, and takes over.
+func (s *Server) reign(ctx context.Context) error {
+	if err := s.followUntilElected(ctx); err != nil {
+		if s.over.Load() {
+			return nil
+		}
+		return ended(ctx, err)
+	}
+	began := s.cfg.Clock.Mono()
+	last, _, err := s.shared.journal.Term(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	s.mu.RLock()
+	term := s.tree.Term()
+	s.mu.RUnlock()
+	if term, err = s.nextTerm(ctx, max(term, last)); err != nil {
+		return ended(ctx, err)
+	}
+	var hand zk.Handover
+	takeOver := func(ctx context.Context, term uint64) (err error) {
+		hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)
+		if err == nil && !hand.Released && hand.PrevTerm != 0 {
+			_, margin := s.cfg.HA.lease()
+			err = election.AwaitEnd(ctx, s.cfg.Clock, hand.Seen, hand.Lease, margin)
+		}
+		if err == nil {
+			err = s.openWindow(ctx) // it may have closed meanwhile
+		}
+		if err == nil {
+			s.run("reign's window", s.keepWindow)
+		}
+		return err
+	}
+	if err := s.beginReign(ctx, term, takeOver); err != nil {
+		if s.over.Load() {
+			return nil
+		}
+		return ended(ctx, err)
+	}
+	s.startBackground()
+	s.setReady()
+	s.log.Info("took over", "term", term, "from", hand.PrevTerm, "released", hand.Released, "took", s.cfg.Clock.Mono()-began)
+	return nil
+}
+
+// errStalled: the journal could not be written for so long that another
+// namenode, on another machine, may fare better.
+var errStalled = fmt.Errorf("%w: ZooKeeper has taken nothing for too long", journal.ErrFailed)
+
+// unwritable reports whether the journal takes nothing more from this reign.
+func unwritable(err error) bool {
+	return errors.Is(err, journal.ErrFenced) || errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed)
+}
+
+// openWindow beats until the window is open. A lost connection is no end.
+func (s *Server) openWindow(ctx context.Context) error {
+	beat := s.stalling(s.shared.journal.Beat)
+	for {
+		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+		err := beat(short)
+		cancel()
+		if err == nil || unwritable(err) || ctx.Err() != nil {
+			return err
+		}
+		t := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// keepWindow writes often enough that the window stays open.
+func (s *Server) keepWindow(ctx context.Context) error {
+	err := s.shared.window.Keep(ctx, s.stalling(s.shared.journal.Beat), unwritable)
+	return ended(ctx, err)
+}
+
+// stalling makes a beat fail for good when none has succeeded, and the window
+// was closed, for long: whoever cannot write must not keep others from it.
+func (s *Server) stalling(beat func(context.Context) error) func(context.Context) error {
+	last := s.cfg.Clock.Mono()
+	return func(ctx context.Context) error {
+		err := beat(ctx)
+		now := s.cfg.Clock.Mono()
+		if err == nil || s.shared.window.Confirmed() {
+			last = now
+		} else if !unwritable(err) && now-last > s.cfg.HA.stallAfter() {
+			err = fmt.Errorf("%w (%w)", errStalled, err)
+		}
+		return err
+	}
+}
+
+// ended is an error as the reason of the end of a reign; nil if the namenode
+// itself is ending.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// followUntilElected applies what the active namenode writes.
+func (s *Server) followUntilElected(ctx context.Context) error {
+	tail, stop := context.WithCancel(ctx)
+	defer stop()
+	tailed := make(chan error, 1)
+	go func() { tailed <- s.shared.journal.Tail(tail, s.applyTailed) }()
+	elected := make(chan error, 1)
+	go func() { elected <- s.shared.candidacy.Wait(tail) }()
+	select {
+	case err := <-tailed:
+		stop()
+		<-elected
+		if errors.Is(err, journal.ErrPurged) {
+			return errDeposed // too far behind: start from an image
+		}
+		return err
+	case err := <-elected:
+		stop()
+		<-tailed
+		return err
+	}
+}
+
+// applyTailed applies a record that another namenode wrote.
+func (s *Server) applyTailed(r journal.Record) error {
+	return s.locked(func() error { return s.applyRecord(s.tree, r) })
+}
+
+// handOver ends the reign so that a successor need not wait: nothing is answered
+// any more, all that was acknowledged is in the journal, which says so.
+func (s *Server) handOver(ctx context.Context) error {
+	s.shared.handing.Lock()
+	defer s.shared.handing.Unlock()
+	s.mu.Lock() // no change is between its check and the journal
+	was := s.ready.Swap(false)
+	s.over.Store(true)
+	s.mu.Unlock()
+	if !s.joined.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+	defer cancel()
+	s.shared.window.End()
+	err := s.shared.journal.Release(ctx)
+	if !was { // it did not reign, or only just began to, or somebody else does this
+		err = nil
+	}
+	return errors.Join(err, s.shared.candidacy.Resign())
+}
+
+// Role is "active", "standby" or "starting"; "isolated" is one that was active
+// and does not know whether it still is.
+func (s *Server) Role() string {
+	switch {
+	case s.ready.Load() && s.checkWindow() != nil:
+		return "isolated"
+	case s.ready.Load():
+		return "active"
+	case s.joined.Load():
+		return "standby"
+	}
+	return "starting"
+}
+
+// overKept refuses changes while ZooKeeper holds much more than an image should
+// have freed: its memory is not ours to fill. Two images' worth is usual, since
+// the journal is kept from the older of two on.
+func (s *Server) overKept() error {
+	if s.shared.journal == nil || s.shared.journal.Kept() < 3*s.cfg.CheckpointBytes {
+		return nil
+	}
+	return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: an image has to be written before ZooKeeper can take more", RetryAfter: 200 * time.Millisecond}
+}
+
+// keptDue reports whether ZooKeeper holds so much that an image is due. A
+// standby that took over has not counted what came before.
+func (s *Server) keptDue() bool {
+	return s.shared.journal != nil && s.shared.journal.Kept() >= 2*s.cfg.CheckpointBytes
+}
+
+// takeOverImages brings what a standby knows of images up to the journal.
+func (s *Server) takeOverImages() {
+	s.lastImage.mu.Lock()
+	defer s.lastImage.mu.Unlock()
+	s.lastImage.at = s.cfg.Clock.Mono()
+	if all := s.tree.Images(); len(all) > 0 {
+		s.lastImage.txid = max(s.lastImage.txid, all[len(all)-1].TxID)
+	}
+}
+
+// activation is the activation of a reign.
+func (s *Server) activation(term uint64) *namespace.OpActivate {
+	op := &namespace.OpActivate{Term: term, NamespaceID: s.dir.id, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
+	if last, _ := s.tree.Last(); last > 0 {
+		op.User, op.Group = s.tree.Superuser()
+	}
+	return op
+}

@@ -1,0 +1,245 @@
+package scenarios_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+func withTTL(d time.Duration) func(*client.Config) {
+	return func(c *client.Config) { c.TTL = d }
+}
+
+// inJeopardy tells whether the lock's holder was told to end its work.
+func inJeopardy(l *client.Lock) bool {
+	select {
+	case <-l.Jeopardy():
+		return true
+	default:
+		return false
+	}
+}
+
+// A lock has one holder; its token grows with each. Without renewals its holder
+// is told in time, by its own clock; the next one gets it after the time to live
+// that the first one asked for.
+func TestLockJeopardy(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t)
+	ctx := t.Context()
+	a, wire := n.Wired(t, testenv.Named("A"), withTTL(20*time.Second))
+	b := n.Client(t, testenv.Named("B"))
+	l, err := a.Lock(ctx, "/locks/x", client.LockOptions{})
+	must(t, err)
+	_, err = b.Lock(ctx, "/locks/x", client.LockOptions{})
+	if e := asHeld(t, err, "A"); e.Op != "lock" || e.TakeableIn > 20*time.Second+time.Millisecond {
+		t.Fatalf("%v: takeable in %s", err, e.TakeableIn)
+	}
+	if got := l.Remaining(); got != 19*time.Second { // a margin before the namenode's end
+		t.Fatalf("%s remain of 20 s", got)
+	}
+	wire.Lose("Renew")
+	clk.Advance(13 * time.Second) // all but a quarter, and a bit
+	if inJeopardy(l) || l.Remaining() != 6*time.Second {
+		t.Fatalf("in jeopardy with %s left", l.Remaining())
+	}
+	clk.Advance(time.Second)
+	<-l.Jeopardy()
+	if l.Context().Err() != nil {
+		t.Fatal("lost before anybody took it")
+	}
+	_, err = b.Lock(ctx, "/locks/x", client.LockOptions{})
+	wantHeld(t, err, "A")
+	clk.Advance(6*time.Second + time.Millisecond)
+	if l.Remaining() >= 0 {
+		t.Fatalf("%s remain, and it can be taken", l.Remaining())
+	}
+	l2, err := b.Lock(ctx, "/locks/x", client.LockOptions{})
+	must(t, err)
+	if l2.Token() <= l.Token() {
+		t.Fatalf("token %d after %d", l2.Token(), l.Token())
+	}
+	wire.Set(nil)
+	<-l.Context().Done()
+	wantLost(t, context.Cause(l.Context()), "B", "")
+	wantLost(t, l.Unlock(ctx), "B", "")
+	must(t, l2.Unlock(ctx))
+	if inJeopardy(l2) {
+		t.Fatal("unlocked is no jeopardy")
+	}
+	wantOpen(t, b, "/locks/x", "")
+}
+
+// Who waited for longer than his time to live has a lock that is good all the
+// same: it counts from when he got it.
+func TestLockAfterALongWait(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t)
+	ctx := t.Context()
+	a, looker := n.Client(t, testenv.Named("A")), n.Client(t, testenv.Named("looker"))
+	b := n.Client(t, testenv.Named("B"), withTTL(2*time.Second))
+	la, err := a.Lock(ctx, "/l", client.LockOptions{})
+	must(t, err)
+	got := make(chan *client.Lock)
+	go func() {
+		defer close(got)
+		l, err := b.Lock(ctx, "/l", client.LockOptions{Wait: time.Minute})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		got <- l
+	}()
+	waiting := func(want uint32) {
+		t.Helper()
+		eventually(t, "somebody waits", func() bool {
+			l := leases(t, looker, "A")
+			return len(l) == 1 && l[0].Waiting == want
+		})
+	}
+	waiting(1)
+	clk.Advance(10 * time.Second)
+	must(t, la.Unlock(ctx))
+	lb, ok := <-got
+	if !ok {
+		t.FailNow()
+	}
+	if lb.Remaining() != 1900*time.Millisecond || inJeopardy(lb) {
+		t.Fatalf("%s remain of a lock that was got just now", lb.Remaining())
+	}
+	must(t, lb.Unlock(ctx))
+}
+
+// The reply that grants a file is lost, and the call sent again much later: the
+// lease counts from the first time, as the namenode's does.
+func TestLeaseCountsFromTheFirstTry(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t)
+	a, wire := n.Wired(t, testenv.Named("A"))
+	lost := false
+	wire.Set(func(method string, _ any, send func() error) error {
+		switch {
+		case method == "Renew":
+			return nil // says nothing
+		case method == "Append" && !lost:
+			lost = true
+			if err := send(); err != nil {
+				return err
+			}
+			clk.Advance(30 * time.Second)
+			return testenv.ErrLost
+		}
+		return send()
+	})
+	l, err := a.Lock(t.Context(), "/l", client.LockOptions{})
+	must(t, err)
+	if got := l.Remaining(); got != 29*time.Second {
+		t.Fatalf("%s remain of 60 s less a margin, 30 s after it was granted", got)
+	}
+	wire.Set(nil)
+	must(t, l.Unlock(t.Context()))
+}
+
+// Waiters are served in the order in which they came, also when they wait for so
+// long that they ask again.
+func TestWaitersKeepTheirPlace(t *testing.T) {
+	t.Parallel()
+	// They ask again after a quarter of the hard limit, three seconds.
+	n, _ := frozen(t, testenv.Limits(time.Second, 12*time.Second))
+	ctx := t.Context()
+	a := n.Client(t, testenv.Named("A"))
+	w := create(t, a, "/f")
+	names := []string{"B", "C", "D", "E"}
+	var mu sync.Mutex
+	var order []string
+	var wg sync.WaitGroup
+	wires := make([]*testenv.Wire, len(names))
+	for i, name := range names {
+		fs, wire := n.Wired(t, testenv.Named(name))
+		wires[i] = wire
+		wg.Go(func() {
+			w, err := fs.Append(ctx, "/f", client.WithWait(time.Minute))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			mu.Lock()
+			order = append(order, name)
+			mu.Unlock()
+			if err := w.Close(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		eventually(t, name+" waits", func() bool {
+			l := leases(t, a, "A")
+			return len(l) == 1 && int(l[0].Waiting) == i+1
+		})
+	}
+	for i, name := range names {
+		eventually(t, name+" has asked again", func() bool { return wires[i].Count("Append") >= 2 })
+	}
+	// Not in the moment in which one asks again: it could miss its turn. All have
+	// just done so.
+	eventually(t, "all wait", func() bool { return int(leases(t, a, "A")[0].Waiting) == len(names) })
+	must(t, w.Close())
+	wg.Wait()
+	if !slices.Equal(order, names) {
+		t.Fatalf("served in the order %v, want %v", order, names)
+	}
+	for i, name := range names {
+		if asked := wires[i].Count("Append"); asked > 10 {
+			t.Errorf("%s asked %d times", name, asked)
+		}
+	}
+}
+
+// The place of one who waited in vain is kept for a moment, for when he asks
+// again, and not for longer.
+func TestPlaceIsKeptForAMoment(t *testing.T) {
+	t.Parallel()
+	for away, first := range map[time.Duration]string{4 * time.Second: "early", 6 * time.Second: "late"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			n, clk := frozen(t)
+			a := n.Client(t, testenv.Named("A"))
+			w := create(t, a, "/f")
+			type answer struct {
+				who *testenv.Raw
+				got *pb.OpenResponse
+				err error
+			}
+			ask := func(who *testenv.Raw, wait time.Duration) answer {
+				out, err := who.NN.Append(t.Context(), &pb.AppendRequest{Call: who.Call(), Caller: who.Who, Path: "/f", WaitMs: wait.Milliseconds()})
+				return answer{who, out, err}
+			}
+			waiting := func(count int) {
+				t.Helper()
+				eventually(t, "they wait", func() bool { return int(leases(t, a, "A")[0].Waiting) == count })
+			}
+			early, late := n.Raw(t, "early"), n.Raw(t, "late")
+			wantKind(t, ask(early, time.Millisecond).err, fserror.Held)
+			answers := make(chan answer, 2)
+			go func() { answers <- ask(late, time.Minute) }()
+			waiting(1)
+			clk.Advance(away)
+			go func() { answers <- ask(early, time.Minute) }()
+			waiting(2)
+			must(t, w.Close())
+			for i := range 2 {
+				next := <-answers
+				must(t, next.err)
+				if i == 0 && next.who.Who.GetClient() != first {
+					t.Fatalf("%s was served first, want %s", next.who.Who.GetClient(), first)
+				}
+				must(t, next.who.Close(next.got.GetWriter(), 0))
+			}
+		})
+	}
+}
