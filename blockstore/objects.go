@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -19,9 +18,8 @@ type NamedInfo struct {
 // namenode's images. It is safe for concurrent use, also by several processes:
 // the first to put a name wins.
 //
-// A name is one that ValidNamed accepts; others are InvalidArgument. No name may
-// be a folder of another (a and a/b), which stores that keep files cannot have.
-// Errors are those of Store.
+// A name is one that ValidNamed accepts; others are InvalidArgument. Errors are
+// those of Store.
 type Objects interface {
 	// PutNamed stores length bytes of body, durable when it returns. body is
 	// read from its present offset, and from there again at each try. Exists if
@@ -41,19 +39,12 @@ type Objects interface {
 	DeleteNamed(ctx context.Context, names ...string) error
 }
 
-var namedName = regexp.MustCompile(`^[a-z0-9._-]+(/[a-z0-9._-]+)*$`)
+var namedName = regexp.MustCompile(`^[a-z0-9._-]{1,200}$`)
 
 // ValidNamed reports whether a named object can have this name: at most 200
-// bytes of a-z, 0-9, dot, hyphen and underscore in parts that single slashes
-// separate; no part is "." or "..".
+// bytes of a-z, 0-9, dot, hyphen and underscore, but "." and "..". There are no
+// slashes: stores that keep files list names with them in another order, and
+// cannot have both a and a/b.
 func ValidNamed(name string) bool {
-	if len(name) > 200 || !namedName.MatchString(name) {
-		return false
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "." || part == ".." {
-			return false
-		}
-	}
-	return true
+	return namedName.MatchString(name) && name != "." && name != ".."
 }

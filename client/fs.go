@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,9 +37,10 @@ type FS struct {
 	welcome atomic.Pointer[pb.Welcome]
 	soft    atomic.Int64 // limits of a lease; time.Duration
 	hard    atomic.Int64
-	line    atomic.Pointer[line] // the session stream, while it is up
-	ready   chan struct{}        // closed at the first Welcome
-	refused chan error           // what makes New fail at once
+	line    atomic.Pointer[line]          // the session stream, while it is up
+	ready   chan struct{}                 // closed at the first Welcome
+	refused chan error                    // what makes New fail at once
+	told    atomic.Pointer[fserror.Error] // why there is no stream, by a namenode
 
 	ctx        context.Context // ends last in Close
 	cancel     context.CancelFunc
@@ -137,6 +139,9 @@ func (f *FS) awaitWelcome(ctx context.Context) error {
 		why = context.Cause(ctx)
 	case <-t.C:
 		why = fserror.New(fserror.Deadline, "", "", "no answer within %s", f.cfg.Timeout)
+	}
+	if e := f.told.Load(); e != nil { // by one of them
+		why = fmt.Errorf("%w; last: %s", why, plain(e))
 	}
 	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one with leasefs namenode, or name it with --namenode or LEASEFS_NAMENODE", f.eps, why)
 }

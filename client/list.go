@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io"
 	"iter"
+	"strconv"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -183,6 +184,7 @@ func (f *FS) Leases(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, e
 		req := &pb.ListLeasesRequest{
 			Caller: f.caller, Limit: 1000, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path,
 		}
+		seen := seenLeases{}
 		for {
 			resp := new(pb.ListLeasesResponse)
 			c := call{op: "lease ls", path: filter.Path}
@@ -190,7 +192,11 @@ func (f *FS) Leases(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, e
 				yield(nil, err)
 				return
 			}
+			paged := req.Cursor != "" || resp.GetNextCursor() != ""
 			for _, l := range resp.GetLeases() {
+				if paged && !seen.add(l) {
+					continue
+				}
 				if !yield(leaseOf(l), nil) {
 					return
 				}
@@ -200,6 +206,30 @@ func (f *FS) Leases(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, e
 			}
 		}
 	}
+}
+
+// seenLeases are those that a listing has yielded: a namenode that took over
+// numbers leases anew, and lists them from the first on. A lease that holds
+// files is known by them, which no two leases have.
+type seenLeases map[string]struct{}
+
+func (s seenLeases) add(l *pb.Lease) (isNew bool) {
+	names := make([]string, 0, len(l.GetFiles())+1)
+	for _, f := range l.GetFiles() {
+		names = append(names, strconv.FormatUint(f.GetInode(), 36)+"/"+strconv.FormatUint(f.GetEpoch(), 36))
+	}
+	if l.GetGranted() {
+		names = append(names, l.GetId())
+	}
+	for _, n := range names {
+		if _, ok := s[n]; ok {
+			return false
+		}
+	}
+	for _, n := range names {
+		s[n] = struct{}{}
+	}
+	return true
 }
 
 func leaseOf(l *pb.Lease) *Lease {

@@ -74,14 +74,18 @@ func (f *FS) anotherServes(ctx context.Context, ep *endpoint) bool {
 	s := f.search.under
 	if s == nil {
 		s = &found{done: make(chan struct{})}
-		f.search.under = s
-		f.wg.Go(func() {
+		look := func() {
 			s.moved = f.look(ep)
 			f.search.mu.Lock()
 			f.search.under = nil
 			f.search.mu.Unlock()
 			close(s.done)
-		})
+		}
+		if !f.goRun(look) { // the FS is being closed
+			f.search.mu.Unlock()
+			return false
+		}
+		f.search.under = s
 	}
 	f.search.mu.Unlock()
 	select {

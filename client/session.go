@@ -65,6 +65,9 @@ func (f *FS) keepSession() {
 			default:
 			}
 		}
+		if answered {
+			f.told.Store(e)
+		}
 		followed := f.eps.moveOn(ep, e.Active)
 		f.cfg.Logger.Debug("leasefs: no session", "namenode", ep.address, "err", err)
 		if followed && n < 2 {

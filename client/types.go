@@ -195,7 +195,7 @@ type NamenodeStatus struct {
 	Err     error  // it did not answer; all below is zero
 
 	Listen        string // the address it says it has
-	Role          string // "active", "standby", "starting"
+	Role          string // "active", "standby", "starting", "isolated"
 	Term          uint64
 	TxID          uint64
 	DurableTxID   uint64

@@ -49,6 +49,7 @@ func testMain(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 		return 1
 	}
+	defer endZooKeeper()
 	return m.Run()
 }
 

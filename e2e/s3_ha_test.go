@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	zookeeper "github.com/go-zookeeper/zk"
+
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/testenv/s3env"
@@ -135,7 +137,7 @@ func forget(ctx context.Context, t *testing.T, zk []string) {
 
 func removeTree(ctx context.Context, sess *zkconn.Session, path string) error {
 	children, err := sess.Children(ctx, path)
-	if errors.Is(err, zkconn.ErrNoNode) {
+	if errors.Is(err, zookeeper.ErrNoNode) {
 		return nil
 	}
 	for _, c := range children {
@@ -171,6 +173,8 @@ func haImages(ctx context.Context, t *testing.T, e *ensemble, server *s3env.Serv
 	if s := e.statusOf(ctx, third); s.Role != "standby" || s.ImageTxID != image {
 		t.Errorf("the third: %+v", s)
 	}
+	names(t, third.page(ctx, "metrics"), "leasefs_ready 0", "leasefs_standby 1", "leasefs_txid ", "leasefs_durable_txid ", "leasefs_s3_requests_total")
+	names(t, e.active(ctx).page(ctx, "metrics"), "leasefs_ready 1", "leasefs_standby 0", "leasefs_zookeeper_journal_bytes ")
 	for _, n := range e.all[:2] {
 		n.kill()
 	}

@@ -97,9 +97,30 @@ func s3Trees(ctx context.Context, t *testing.T, server *s3env.Server) {
 	if local, _ := folderBytes(t, filepath.Join(n.data, "blocks")); local != 0 {
 		t.Errorf("%d bytes of blocks are in the data folder", local)
 	}
+	names(t, n.page(ctx, "metrics"), `leasefs_s3_requests_total{outcome="ok"}`, "leasefs_s3_retries_total 0", "leasefs_s3_clock_skew_seconds")
 	if got, want := len(stored(t, server, "/blocks/")), int(n.status(ctx).Blocks); got != want || want == 0 {
 		t.Errorf("%d blocks are in the store, files have %d", got, want)
 	}
+}
+
+// page is a page of a namenode's HTTP port.
+func (n *namenode) page(ctx context.Context, name string) string {
+	n.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+"/"+name, http.NoBody)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		n.t.Fatalf("%s: %s %v\n%s", name, resp.Status, err, text)
+	}
+	return string(text)
 }
 
 // relay counts the bytes that pass on their way to an address.

@@ -124,8 +124,9 @@ func (s *Server) endCaching(ctx context.Context) error {
 	return nil
 }
 
-// cacheMessage answers what a session says about its cache on its stream.
-func (s *Server) cacheMessage(m *pb.SessionRequest, id namespace.SessionID) (*pb.SessionResponse, error) {
+// cacheMessage answers what a session says about its cache on its stream; cached
+// is nil if it has none.
+func (s *Server) cacheMessage(m *pb.SessionRequest, id namespace.SessionID, cached *cachelease.Stream) (*pb.SessionResponse, error) {
 	if ack := m.GetCacheAck(); ack != nil {
 		s.caches.Ack(cachelease.SessionID(id), ack.GetSeq())
 		return nil, nil
@@ -139,7 +140,7 @@ func (s *Server) cacheMessage(m *pb.SessionRequest, id namespace.SessionID) (*pb
 	if err := s.checkActive(); err != nil {
 		return nil, err
 	}
-	term := s.caches.Renew(cachelease.SessionID(id))
+	term := cached.Renew()
 	return &pb.SessionResponse{Kind: &pb.SessionResponse_CacheTerm{CacheTerm: &pb.CacheTerm{Seq: r.GetSeq(), TermMs: term.Milliseconds()}}}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	zookeeper "github.com/go-zookeeper/zk"
@@ -81,7 +82,8 @@ type shared struct {
 	journal   *zk.Journal
 	window    *election.Window
 	candidacy *election.Candidacy
-	handing   sync.Mutex // one hand-over at a time
+	handing   sync.Mutex  // one hand-over at a time
+	away      atomic.Bool // ZooKeeper did not answer a standby
 }
 
 // haFormat is the node that says what the namespace is.
@@ -276,6 +278,7 @@ func (s *Server) learnActive(ctx context.Context) error {
 			members, err := s.shared.candidacy.Members(short)
 			cancel()
 			active := ""
+			s.shared.away.Store(err != nil)
 			if err == nil && len(members) > 0 && members[0].Address != s.advertised() {
 				active = members[0].Address
 			}

@@ -202,6 +202,9 @@ func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
 	var problems []error
 	for _, id := range ids {
 		t, err := s.images.read(ctx, id)
+		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) || ctx.Err() != nil {
+			return nil, err // nothing is known about the image
+		}
 		if err != nil {
 			err = fmt.Errorf("image %s: %w", s.images.where(id), err)
 			s.log.Error("an image cannot be read; going on with an older one", "cause", err)

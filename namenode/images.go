@@ -80,9 +80,21 @@ func (o *imageObjects) write(ctx context.Context, t *namespace.Tree) (int64, err
 	if _, err := io.Copy(sum, f); err != nil {
 		return 0, err
 	}
-	err = o.objects.PutNamed(ctx, imageObject(last), io.NewSectionReader(f, 0, size), size, sum.Sum32())
+	put := func() error {
+		return o.objects.PutNamed(ctx, imageObject(last), io.NewSectionReader(f, 0, size), size, sum.Sum32())
+	}
+	err = put()
 	if errors.Is(err, fserror.Exists) {
-		return size, nil // of the same state, by who was active before
+		// Of the same state, by who was active before, or by us; unless it was
+		// damaged since, and this namenode started from an older one.
+		if _, rerr := o.read(ctx, last); rerr == nil {
+			return size, nil
+		} else if errors.Is(rerr, fserror.Unavailable) || ctx.Err() != nil {
+			return 0, rerr
+		}
+		if err = o.objects.DeleteNamed(ctx, imageObject(last)); err == nil {
+			err = put()
+		}
 	}
 	return size, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/leasefs/leasefs/blockstore/local"
+	"github.com/leasefs/leasefs/blockstore/s3"
 	"github.com/leasefs/leasefs/fserror"
 )
 
@@ -131,7 +132,15 @@ var (
 	descWatchers   = gauge("watchers", "Watches under way.")
 	descEvents     = gauge("watch_events", "Events kept for watches.")
 	descWatchLate  = gauge("watchers_too_slow_total", "Watches that fell behind what is kept.")
+	descS3Requests = prometheus.NewDesc("leasefs_s3_requests_total", "Requests of this namenode to the S3 store, each try counted; outcome is ok, refused, trouble (5xx), none (no answer).", []string{"outcome"}, nil)
+	descS3Retries  = prometheus.NewDesc("leasefs_s3_retries_total", "Requests to the S3 store that were tried again.", nil, nil)
+	descS3Errors   = prometheus.NewDesc("leasefs_s3_errors_total", "Calls to the S3 store that failed in the end, by kind; NOT_FOUND and EXISTS may be as they should.", []string{"kind"}, nil)
+	descS3Skew     = prometheus.NewDesc("leasefs_s3_clock_skew_seconds", "How far the S3 store's clock is ahead.", nil, nil)
+	descStandby    = gauge("standby", "1 while this one of several namenodes follows the active one.")
+	descKept       = gauge("zookeeper_journal_bytes", "Bytes of journal that ZooKeeper holds: images free them.")
 	allDescriptors = []*prometheus.Desc{
+		descStandby, descKept,
+		descS3Requests, descS3Retries, descS3Errors, descS3Skew,
 		descGranted, descAttached, descGrantedEnd, descGrantedDue, descCacheSess, descCacheKeys, descCacheGrant, descCacheNo, descRevoked,
 		descCacheWaits, descCacheTerm, descCacheLost, descWatchers, descEvents, descWatchLate,
 		descReady, descTerm, descTxID, descDurable, descBacklog, descJournal, descInodes, descBlocks, descOpen, descStored, descTail,
@@ -154,7 +163,15 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	set(descReady, flag(s.ready.Load()))
+	if st, ok := s.store.(*s3.Store); ok {
+		collectS3(ch, st.Stats())
+	}
+	if j := s.shared.journal; j != nil {
+		set(descStandby, flag(s.Role() == "standby"))
+		set(descKept, float64(j.Kept()))
+	}
 	if !s.ready.Load() {
+		s.collectStandby(ch)
 		return
 	}
 	s.mu.RLock()
@@ -211,6 +228,33 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		set(descPuts, float64(stats.Puts))
 		set(descGets, float64(stats.Gets))
 	}
+}
+
+// collectStandby tells how far behind a standby is.
+func (s *Server) collectStandby(ch chan<- prometheus.Metric) {
+	if s.shared.journal == nil || s.tree == nil {
+		return
+	}
+	s.mu.RLock()
+	last, _ := s.tree.Last()
+	s.mu.RUnlock()
+	seen, _ := s.shared.journal.Observed()
+	ch <- prometheus.MustNewConstMetric(descTxID, prometheus.GaugeValue, float64(last))
+	ch <- prometheus.MustNewConstMetric(descDurable, prometheus.GaugeValue, float64(max(seen, last)))
+}
+
+func collectS3(ch chan<- prometheus.Metric, st s3.Stats) {
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	for outcome, n := range st.Requests {
+		count(descS3Requests, n, string(outcome))
+	}
+	for kind, n := range st.Errors {
+		count(descS3Errors, n, kind.String())
+	}
+	count(descS3Retries, st.Retries)
+	ch <- prometheus.MustNewConstMetric(descS3Skew, prometheus.GaugeValue, st.Skew.Seconds())
 }
 
 func flag(on bool) float64 {

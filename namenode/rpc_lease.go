@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/cachelease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -49,8 +50,10 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	}
 	defer s.sessions.end(lh.Session, line, func() { s.leases.Disconnect(lh.Session) })
 	welcome := s.welcome(lh)
+	var cached *cachelease.Stream
 	if hello.GetCache() && s.cfg.CacheTerm > 0 {
-		cached, err := s.beginCaching(ctx, h.Session, hello.GetStream(), line)
+		var err error
+		cached, err = s.beginCaching(ctx, h.Session, hello.GetStream(), line)
 		if err != nil {
 			return err
 		}
@@ -68,7 +71,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	// The handler must end with the namenode, also while nothing is received;
 	// its end makes Recv return, so the goroutine ends too.
 	ended := make(chan error, 1)
-	go func() { ended <- s.serveSession(stream, line, lh) }()
+	go func() { ended <- s.serveSession(stream, line, lh, cached) }()
 	for {
 		select {
 		case err := <-ended:
@@ -87,7 +90,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	}
 }
 
-func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h leasemanager.Holder) error {
+func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h leasemanager.Holder, cached *cachelease.Stream) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -98,7 +101,7 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 		}
 		r := m.GetRenew()
 		if r == nil {
-			resp, err := s.cacheMessage(m, namespace.SessionID(h.Session))
+			resp, err := s.cacheMessage(m, namespace.SessionID(h.Session), cached)
 			if err == nil && resp != nil {
 				err = line.send(resp)
 			}
@@ -228,7 +231,7 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	infos, next := s.leases.List(f)
 	resp := &pb.ListLeasesResponse{}
 	if next != 0 {
-		resp.NextCursor = strconv.FormatUint(next, 10)
+		resp.NextCursor = s.leaseCursor(next)
 	}
 	var last uint64
 	err = s.read(ctx, c, func() error {
@@ -236,7 +239,7 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 		for i, in := range infos {
 			resp.Leases = append(resp.Leases, s.lease(c, in, &files))
 			if files <= 0 && i < len(infos)-1 {
-				resp.NextCursor = strconv.FormatUint(in.ID, 10) // the rest is another page
+				resp.NextCursor = s.leaseCursor(in.ID) // the rest is another page
 				break
 			}
 		}
@@ -250,6 +253,13 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	return resp, s.waitDurable(ctx, last)
 }
 
+// leaseCursor is where a listing of leases goes on. Each reign gives sessions'
+// leases ids of its own, so a listing that meets another one begins again; its
+// reader passes over what it has.
+func (s *Server) leaseCursor(id uint64) string {
+	return strconv.FormatUint(id, 10) + "@" + strconv.FormatUint(s.term, 10)
+}
+
 const (
 	// maxLeaseFiles is how many files are listed of one lease, maxListedFiles
 	// about how many in one answer: it is made under the namespace lock.
@@ -260,11 +270,15 @@ const (
 func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
 	f := leasemanager.Filter{Limit: clampLimit(r.GetLimit(), 100, 1000), SoftExpired: r.GetExpired(), MaxFiles: maxLeaseFiles}
 	if r.GetCursor() != "" {
-		n, err := strconv.ParseUint(r.GetCursor(), 10, 64)
-		if err != nil {
+		id, term, _ := strings.Cut(r.GetCursor(), "@")
+		n, err := strconv.ParseUint(id, 10, 64)
+		of, terr := strconv.ParseUint(term, 10, 64)
+		if err != nil || terr != nil {
 			return f, fserror.New(fserror.InvalidArgument, "", "", "%q is no cursor of this call", r.GetCursor())
 		}
-		f.After = n
+		if of == s.term {
+			f.After = n
+		}
 	}
 	if r.GetLease() != "" {
 		n, err := strconv.ParseUint(r.GetLease(), 16, 64)

@@ -120,12 +120,12 @@ func TestMaxInFlight(t *testing.T) {
 	r.Create("/held")
 	fs := n.Client(t)
 	waiter := n.Raw(t, "waits")
-	waiting := make(chan error, 1)
+	answered := make(chan struct{})
 	parked, unpark := context.WithCancel(t.Context())
 	defer unpark()
 	go func() {
-		_, err := waiter.NN.GetFile(parked, &pb.GetFileRequest{Caller: waiter.Who, Path: "/held", WaitBeyond: 1, WaitMs: 60_000})
-		waiting <- err
+		defer close(answered)
+		_, _ = waiter.NN.GetFile(parked, &pb.GetFileRequest{Caller: waiter.Who, Path: "/held", WaitBeyond: 1, WaitMs: 60_000}) // it is given up
 	}()
 
 	gate.Lock()
@@ -168,7 +168,7 @@ func TestMaxInFlight(t *testing.T) {
 		t.Error(err)
 	}
 	unpark()
-	<-waiting
+	<-answered
 }
 
 // A message over the limit is refused with its size and the limit, and the

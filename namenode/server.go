@@ -480,6 +480,9 @@ func (s *Server) checkActive() error {
 	}
 	if s.joined.Load() {
 		why = "this namenode is a standby"
+		if s.shared.away.Load() {
+			why += ", and ZooKeeper is out of reach or slow"
+		}
 	}
 	if err := context.Cause(s.stopping); err != nil {
 		why = err.Error()

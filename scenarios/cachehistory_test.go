@@ -197,9 +197,12 @@ func (a *treeActor) choose() treeInput {
 	in := treeInput{op: treeStat, file: a.rnd.IntN(treeFiles), other: a.other}
 	if a.looks {
 		if a.rnd.IntN(20) > 0 { // mostly at the same, which others change now and then
-			in.file = a.id / 2 % treeFiles
+			in.file = a.id / 2 % 2
 		}
 		return in
+	}
+	if a.rnd.IntN(2) == 0 {
+		in.file = a.rnd.IntN(2)
 	}
 	last := in.file == treeFiles-1
 	dice := a.rnd.IntN(100)

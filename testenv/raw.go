@@ -35,7 +35,13 @@ type Raw struct {
 // Raw makes a session of the client with that name, of user root.
 func (n *Namenode) Raw(t testing.TB, name string) *Raw {
 	t.Helper()
-	cc, err := grpc.NewClient("passthrough:///"+n.cfg.Listen, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	return RawAt(t, n.cfg.Listen, name)
+}
+
+// RawAt is Raw for a namenode anywhere.
+func RawAt(t testing.TB, addr, name string) *Raw {
+	t.Helper()
+	cc, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, Multiplier: 2}, MinConnectTimeout: time.Second}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -76,6 +82,15 @@ func (r *Raw) Connect() (end func()) {
 		_, _ = s.Recv()
 		cancel()
 	}
+}
+
+// At is the same session at another namenode.
+func (r *Raw) At(addr string) *Raw {
+	r.t.Helper()
+	other := RawAt(r.t, addr, "")
+	other.Who = r.Who
+	other.seq.Store(r.seq.Load())
+	return other
 }
 
 // Call is a new call id, which acknowledges nothing.

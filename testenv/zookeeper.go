@@ -47,6 +47,17 @@ type ZooKeeperServer struct {
 	proc       *os.Process
 	exited     chan struct{} // closed when proc has ended
 	standalone bool
+	links      *Links
+}
+
+// Links is a way for a test to stand between the servers of an ensemble.
+type Links struct {
+	// Peer returns the address by which server from, counted from 0, reaches
+	// that of server to: its port for followers, or its port for elections.
+	Peer func(from, to int, addr string, election bool) string
+	// SyncLimit is after how many ticks without a word a follower gives its
+	// leader up, and the leader a follower; 0: 4.
+	SyncLimit int
 }
 
 // StartZooKeeper starts an ensemble of n servers that ends with the test. The
@@ -61,15 +72,28 @@ func StartZooKeeper(t testing.TB, n int) *ZooKeeper {
 	return z
 }
 
+// StartLinkedZooKeeper is StartZooKeeper with links between the servers.
+func StartLinkedZooKeeper(t testing.TB, n int, links Links) *ZooKeeper {
+	t.Helper()
+	z, err := runZooKeeper(n, &links)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = z.Close() })
+	return z
+}
+
 // RunZooKeeper is StartZooKeeper for several tests together, from TestMain: who
 // calls it calls Close. It returns when the servers have a leader.
-func RunZooKeeper(n int) (*ZooKeeper, error) {
+func RunZooKeeper(n int) (*ZooKeeper, error) { return runZooKeeper(n, nil) }
+
+func runZooKeeper(n int, links *Links) (*ZooKeeper, error) {
 	if _, err := os.Stat(zkServer); err != nil {
 		return nil, fmt.Errorf("testenv: ZooKeeper is not installed (%w); run `make setup`, or as root: apt-get install zookeeper", err)
 	}
 	var failures []error
 	for range 5 { // another process may take a port between finding and using it
-		z, err := newZooKeeper(n)
+		z, err := newZooKeeper(n, links)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +113,7 @@ func RunZooKeeper(n int) (*ZooKeeper, error) {
 
 var errPort = errors.New("a port was taken by another process")
 
-func newZooKeeper(n int) (*ZooKeeper, error) {
+func newZooKeeper(n int, links *Links) (*ZooKeeper, error) {
 	dir, err := os.MkdirTemp("", "leasefs-zookeeper-") //nolint:usetesting // may outlive one test
 	if err != nil {
 		return nil, err
@@ -103,7 +127,7 @@ func newZooKeeper(n int) (*ZooKeeper, error) {
 		}
 	}()
 	for i := range n {
-		s := &ZooKeeperServer{id: i + 1, dir: filepath.Join(dir, strconv.Itoa(i+1)), host: host, standalone: n == 1}
+		s := &ZooKeeperServer{id: i + 1, dir: filepath.Join(dir, strconv.Itoa(i+1)), host: host, standalone: n == 1, links: links}
 		for _, port := range []*int{&s.client, &s.quorum, &s.election} {
 			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 			if err != nil {
@@ -128,11 +152,21 @@ func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "dataDir=%s\nclientPort=%d\nclientPortAddress=%s\n", s.dir, s.client, s.host)
-	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=20\nsyncLimit=4\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds())
+	limit := 4
+	if s.links != nil && s.links.SyncLimit > 0 {
+		limit = s.links.SyncLimit
+	}
+	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=20\nsyncLimit=%d\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds(), limit)
 	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\n")
 	if !s.standalone {
 		for _, o := range all {
-			fmt.Fprintf(&b, "server.%d=%s:%d:%d\n", o.id, o.host, o.quorum, o.election)
+			quorum := net.JoinHostPort(o.host, strconv.Itoa(o.quorum))
+			election := net.JoinHostPort(o.host, strconv.Itoa(o.election))
+			if s.links != nil && o != s {
+				quorum, election = s.links.Peer(s.id-1, o.id-1, quorum, false), s.links.Peer(s.id-1, o.id-1, election, true)
+			}
+			_, port, _ := net.SplitHostPort(election)
+			fmt.Fprintf(&b, "server.%d=%s:%s\n", o.id, quorum, port) // on one host
 		}
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, "zoo.cfg"), []byte(b.String()), 0o640); err != nil {
@@ -197,7 +231,7 @@ func (s *ZooKeeperServer) waitReady() error {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		if s.mode() != "" {
+		if s.Mode() != "" {
 			return nil
 		}
 		select {
@@ -236,9 +270,9 @@ func (s *ZooKeeperServer) command(word string) (string, error) {
 	return string(answer), err
 }
 
-// mode is "leader", "follower", "standalone", or empty while the server is not
+// Mode is "leader", "follower", "standalone", or empty while the server is not
 // part of a quorum.
-func (s *ZooKeeperServer) mode() string {
+func (s *ZooKeeperServer) Mode() string {
 	answer, err := s.command("srvr")
 	if err != nil {
 		return ""
@@ -321,7 +355,7 @@ func (z *ZooKeeper) Leader(t testing.TB) (leader *ZooKeeperServer, others []*Zoo
 	for ctx.Err() == nil {
 		leader, others = nil, nil
 		for _, s := range z.servers {
-			if m := s.mode(); m == "leader" || m == "standalone" {
+			if m := s.Mode(); m == "leader" || m == "standalone" {
 				leader = s
 			} else {
 				others = append(others, s)

@@ -108,7 +108,7 @@ func body(n int, seed byte) []byte {
 
 func (s *objects) putAndGet() {
 	for i, n := range []int{1, 100, 3<<20 + 7} {
-		name := []string{"a", "image-00000000000000000017", "deep/er/name.tmp"}[i]
+		name := []string{"a", "image-00000000000000000017", "a.name_.tmp"}[i]
 		s.put(name, body(n, byte(i)))
 		s.content(name, body(n, byte(i)))
 	}
@@ -231,10 +231,9 @@ func (s *objects) wantList(prefix, after string, limit int, want ...string) {
 	}
 }
 
-// sorted are names whose order is easily got wrong where a slash becomes
-// something else.
+// sorted are names whose order is easily got wrong.
 func sorted() []string {
-	return []string{"a-", "a-b", "a.b", "a/b", "a/b-c", "a/c/d", "a0", "a_b", "b/" + strings.Repeat("x/", 95) + "x", "image-1", "image-2"}
+	return []string{"a-", "a-b", "a.b", "a0", "a_b", "aa", "image-1", "image-10", "image-2", strings.Repeat("x", 200)}
 }
 
 func (s *objects) list() {
@@ -244,15 +243,16 @@ func (s *objects) list() {
 	}
 	s.wantList("", "", 100, names...)
 	s.wantList("", "", 3, names[:3]...)
-	s.wantList("", "a/b", 100, names[4:]...)
-	s.wantList("a/", "", 100, names[3:6]...)
-	s.wantList("a/", "a/b", 1, names[4])
-	s.wantList("image-", "", 100, "image-1", "image-2")
+	s.wantList("", "a.b", 100, names[3:]...)
+	s.wantList("", "a.c", 100, names[3:]...)
+	s.wantList("a-", "", 100, names[:2]...)
+	s.wantList("a", "a-b", 1, names[2])
+	s.wantList("image-", "", 100, "image-1", "image-10", "image-2")
 	s.wantList("image-", "image-2", 100)
-	s.wantList("image-", "a", 100, "image-1", "image-2")
+	s.wantList("image-", "a", 100, "image-1", "image-10", "image-2")
 	s.wantList("c", "", 100)
 	s.wantList("", "", 0)
-	for _, bad := range []string{"A", "../", "a//b"} {
+	for _, bad := range []string{"A", "..", "a/"} {
 		if _, err := s.one.ListNamed(s.Context(), bad, "", 10); !errors.Is(err, fserror.InvalidArgument) {
 			s.Errorf("prefix %q: %v, want InvalidArgument", bad, err)
 		}
@@ -289,14 +289,14 @@ func (s *objects) listPages() {
 }
 
 func (s *objects) deleteNames() {
-	for _, name := range []string{"a", "b/c", "d"} {
+	for _, name := range []string{"a", "b.c", "d"} {
 		s.put(name, body(100, 1))
 	}
-	if err := s.another.DeleteNamed(s.Context(), "a", "never-was", "b/c"); err != nil {
+	if err := s.another.DeleteNamed(s.Context(), "a", "never-was", "b.c"); err != nil {
 		s.Fatal(err)
 	}
 	s.content("a", nil)
-	s.content("b/c", nil)
+	s.content("b.c", nil)
 	s.content("d", body(100, 1))
 	s.wantList("", "", 10, "d")
 	// A bad name among them: nothing goes.
@@ -309,7 +309,7 @@ func (s *objects) deleteNames() {
 }
 
 func (s *objects) names() {
-	for _, name := range []string{"", "/a", "a/", "a//b", "../x", "x/..", ".", "A", "a b", "a+b", "a%2fb", strings.Repeat("a", 201)} {
+	for _, name := range []string{"", "/a", "a/", "a/b", "../x", "x/..", ".", "A", "a b", "a+b", "a%2fb", strings.Repeat("a", 201)} {
 		_, gerr := s.one.GetNamed(s.Context(), name, 0, -1)
 		_, _, serr := s.one.StatNamed(s.Context(), name)
 		for what, err := range map[string]error{"put": s.try(s.one, name, []byte("x")), "get": gerr, "stat": serr, "delete": s.one.DeleteNamed(s.Context(), name)} {

@@ -16,13 +16,8 @@ import (
 	"github.com/leasefs/leasefs/vfs"
 )
 
-// namedFolder holds the named objects of a namespace, each a file. A slash in a
-// name is a plus sign there, which no name has: of the same length, so that each
-// name fits.
-const (
-	namedFolder = "named"
-	namedSlash  = "+"
-)
+// namedFolder holds the named objects of a namespace, each a file of its name.
+const namedFolder = "named"
 
 var _ blockstore.Objects = (*Store)(nil)
 
@@ -30,9 +25,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (s *Store) namedFile(op, name string) (string, error) {
 	if !blockstore.ValidNamed(name) {
-		return "", fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (a-z, 0-9, dot, hyphen, underscore, single slashes)", name)
+		return "", fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (at most 200 of a-z, 0-9, dot, hyphen, underscore)", name)
 	}
-	return filepath.Join(s.root, namedFolder, strings.ReplaceAll(name, "/", namedSlash)), nil
+	return filepath.Join(s.root, namedFolder, name), nil
 }
 
 func namedError(op, name string, err error) error {
@@ -192,7 +187,7 @@ func (s *Store) StatNamed(ctx context.Context, name string) (blockstore.NamedInf
 // ListNamed implements blockstore.Objects.
 func (s *Store) ListNamed(_ context.Context, prefix, after string, limit int) ([]blockstore.NamedInfo, error) {
 	for _, part := range []string{prefix, after} {
-		if part = strings.TrimSuffix(part, "/"); part != "" && !blockstore.ValidNamed(part) {
+		if part != "" && !blockstore.ValidNamed(part) {
 			return nil, fserror.New(fserror.InvalidArgument, "list", "", "%.250q begins no name of an object", part)
 		}
 	}
@@ -207,13 +202,12 @@ func (s *Store) ListNamed(_ context.Context, prefix, after string, limit int) ([
 		return nil, namedError("list", prefix, err)
 	}
 	var names []string
-	for _, file := range files {
-		name := strings.ReplaceAll(file, namedSlash, "/")
+	for _, name := range files {
 		if blockstore.ValidNamed(name) && strings.HasPrefix(name, prefix) && name > after {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names) // the files' order is another
+	slices.Sort(names)
 	var out []blockstore.NamedInfo
 	for _, name := range names {
 		if len(out) >= limit {

@@ -56,7 +56,7 @@ func namedWorkload(disk vfs.FS) (h named, err error) {
 		return h, err
 	}
 	ctx := context.Background() //nolint:usetesting // no test at hand
-	for i, name := range []string{"namespace", "image-1", "image-2", "a/b", "image-3"} {
+	for i, name := range []string{"namespace", "image-1", "image-2", "a.b", "image-3"} {
 		h.tried[name] = i
 		if err := putNamed(s, name, namedBody(name, i)); err != nil {
 			return h, err

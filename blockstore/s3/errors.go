@@ -87,9 +87,15 @@ var statusKinds = map[int]fserror.Kind{
 	http.StatusMethodNotAllowed:             fserror.Unsupported,
 }
 
-// explain turns an error of a call into one that says what to do. what is the
-// object or the bucket.
+// explain turns an error of a call into one that says what to do, and counts it.
+// what is the object or the bucket.
 func (s *Store) explain(ctx context.Context, op, what string, err error) *fserror.Error {
+	e := s.explained(ctx, op, what, err)
+	s.line.counts.failed(e.Kind)
+	return e
+}
+
+func (s *Store) explained(ctx context.Context, op, what string, err error) *fserror.Error {
 	a := answerOf(err)
 	e := func(kind fserror.Kind, format string, args ...any) *fserror.Error {
 		return &fserror.Error{Op: op, Kind: kind, Message: what + ": " + fmt.Sprintf(format, args...), Err: &a}

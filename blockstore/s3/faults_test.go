@@ -126,6 +126,9 @@ func lostReply(t *testing.T, s *s3.Store, p *s3env.Proxy) {
 	if n := p.Count(http.MethodPut); n != 2 {
 		t.Errorf("%d PUTs, want 2", n)
 	}
+	if st := s.Stats(); st.Retries != 1 || st.Requests[s3.OutcomeNone] != 1 || st.Requests[s3.OutcomeOK] != 1 || st.Requests[s3.OutcomeRefused] != 1 || st.Errors[fserror.Exists] != 1 {
+		t.Errorf("counted %+v", st) // a lost reply, a 412, a look
+	}
 	requireContent(t, s, sealed)
 	// All replies may be lost.
 	if err := s.Delete(t.Context(), block); err != nil {

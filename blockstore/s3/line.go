@@ -23,6 +23,7 @@ type line struct {
 	timeout time.Duration
 	clock   clock.Clock
 	skew    atomic.Int64 // nanoseconds that the store's clock is ahead, as last seen
+	counts  counters
 }
 
 func newLine(carrier http.RoundTripper, timeout time.Duration, c clock.Clock) *line {
@@ -64,6 +65,7 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 	resp, err := l.client.Do(req.WithContext(ctx))
 	t, _ := req.Context().Value(triesKey{}).(*tries)
 	if err != nil {
+		l.counts.request(req, 0)
 		if t != nil {
 			t.unsure = true
 		}
@@ -73,6 +75,7 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	timer.Stop()
+	l.counts.request(req, resp.StatusCode)
 	if t != nil && resp.StatusCode >= 500 {
 		t.unsure = true
 	}

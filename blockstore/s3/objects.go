@@ -3,7 +3,6 @@ package s3
 import (
 	"context"
 	"io"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -30,7 +29,7 @@ func validNamed(name string) bool { return blockstore.ValidNamed(name) }
 
 func (s *Store) named(op, name string) (object, error) {
 	if !validNamed(name) {
-		return object{}, fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (a-z, 0-9, dot, hyphen, underscore, single slashes)", name)
+		return object{}, fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (at most 200 of a-z, 0-9, dot, hyphen, underscore)", name)
 	}
 	return object{s.root + namedFolder + name, "object " + name}, nil
 }
@@ -74,7 +73,7 @@ func (s *Store) StatNamed(ctx context.Context, name string) (NamedInfo, uint32, 
 // ListNamed implements Objects.
 func (s *Store) ListNamed(ctx context.Context, prefix, after string, limit int) ([]NamedInfo, error) {
 	for _, part := range []string{prefix, after} {
-		if part = strings.TrimSuffix(part, "/"); part != "" && !validNamed(part) {
+		if part != "" && !validNamed(part) {
 			return nil, fserror.New(fserror.InvalidArgument, "list", "", "%.250q begins no name of an object", part)
 		}
 	}

@@ -146,7 +146,7 @@ func (w *world) renew(c *client) {
 	}
 	c.acks = nil
 	sent := c.cache.Now()
-	c.cache.Extend(sent, w.t.Renew(c.id))
+	c.cache.Extend(sent, c.stream.Renew())
 }
 
 // apply makes a change that nobody is waited for any more.
@@ -291,7 +291,7 @@ func TestModel(t *testing.T) {
 			},
 			"renewTaken": func(t *rapid.T) {
 				if c := some(t); len(c.sent) > 0 {
-					c.terms = append(c.terms, answer{c.sent[0], w.t.Renew(c.id)})
+					c.terms = append(c.terms, answer{c.sent[0], c.stream.Renew()})
 					c.sent = c.sent[1:]
 				}
 			},

@@ -51,6 +51,7 @@ func (p *program) commands() []*cli.Command {
 		p.mkdirCommand(), p.mvCommand(), p.rmCommand(), p.touchCommand(), p.truncateCommand(), p.concatCommand(),
 		p.chmodCommand(), p.chownCommand(), p.lnCommand(),
 		p.leaseCommand(), p.lockCommand(), p.watchCommand(),
+		p.mountCommand(),
 		p.statusCommand(), p.adminCommand(),
 		p.benchCommand(), p.completionCommand(),
 	}

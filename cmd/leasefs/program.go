@@ -29,6 +29,7 @@ func (p *program) run(argv []string) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
 	app := p.app()
+	argv = asMount(app, os.Args[0], argv)
 	p.json = saysJSON(argv)
 	arranged, err := arrange(app, argv)
 	if err == nil {

@@ -1,6 +1,9 @@
 package cachelease
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // check looks for what must not be. Nothing else may run.
 func (t *Table) check() (wrong []string) {
@@ -61,4 +64,15 @@ func (t *Table) check() (wrong []string) {
 		say("%d slots of %d sessions", free, len(t.dir))
 	}
 	return wrong
+}
+
+// renewOn renews on the session's stream.
+func renewOn(t *Table, id SessionID) time.Duration {
+	s := t.lookup(id)
+	if s == nil {
+		return 0
+	}
+	st := s.stream
+	s.mu.Unlock()
+	return st.Renew()
 }

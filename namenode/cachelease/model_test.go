@@ -170,7 +170,7 @@ func (w *world) renew(h *modelHolder) {
 		w.t.Ack(h.id, a)
 	}
 	h.acks = nil
-	if term := w.t.Renew(h.id); term > 0 {
+	if term := h.stream.Renew(); term > 0 {
 		h.ends = max(h.ends, h.now+term)
 	}
 }
@@ -327,7 +327,7 @@ func TestModel(t *testing.T) {
 			},
 			"renewTaken": func(t *rapid.T) {
 				if h := holder(t); len(h.sent) > 0 {
-					h.terms = append(h.terms, modelTerm{h.sent[0], w.t.Renew(h.id)})
+					h.terms = append(h.terms, modelTerm{h.sent[0], h.stream.Renew()})
 					h.sent = h.sent[1:]
 				}
 			},

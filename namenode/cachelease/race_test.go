@@ -55,7 +55,7 @@ func TestConcurrent(t *testing.T) {
 						clear(has)
 					}
 				case 2, 3:
-					tab.Renew(id)
+					renewOn(tab, id)
 				case 4, 5, 6, 7, 8:
 					mu.Lock()
 					told := queue
@@ -175,7 +175,7 @@ func TestConcurrentTime(t *testing.T) {
 				case 1:
 					st.Disconnect()
 				case 2, 3:
-					tab.Renew(id)
+					renewOn(tab, id)
 				case 4, 5:
 					tab.Ack(id, last.Load())
 				case 6:

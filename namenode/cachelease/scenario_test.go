@@ -56,7 +56,7 @@ func join(t testing.TB, tab *Table, n byte) *peer {
 	t.Helper()
 	p := &peer{t: tab, id: SessionID{n}}
 	p.connect()
-	if term := tab.Renew(p.id); term != tab.cfg.Term {
+	if term := renewOn(tab, p.id); term != tab.cfg.Term {
 		t.Fatalf("session %d: a term of %v", n, term)
 	}
 	return p
@@ -99,7 +99,7 @@ func TestNobodyCaches(t *testing.T) {
 		t.Error("a change of a table that nobody uses has something to do")
 	}
 	c.Done()
-	if tab.Grant(SessionID{1}, []Key{attrs}) || tab.Renew(SessionID{1}) != 0 || tab.Gone(9) != nil || !tab.Forget(SessionID{1}) {
+	if tab.Grant(SessionID{1}, []Key{attrs}) || renewOn(tab, SessionID{1}) != 0 || tab.Gone(9) != nil || !tab.Forget(SessionID{1}) {
 		t.Error("an unknown session got something")
 	}
 	tab.Ack(SessionID{1}, 1)
@@ -118,14 +118,14 @@ func TestScenario55(t *testing.T) {
 	if len(a.told) != 1 || len(b.told) != 1 || len(b.told[0].Keys) != 2 {
 		t.Errorf("told %v and %v", a.told, b.told)
 	}
-	if tab.Renew(b.id) != 0 || tab.Renew(a.id) != 0 {
+	if renewOn(tab, b.id) != 0 || renewOn(tab, a.id) != 0 {
 		t.Error("renewed with a revocation unacknowledged")
 	}
 	b.ackAll()
 	wantPending(t, c, true)
 	a.ackAll()
 	wantPending(t, c, false)
-	if tab.Renew(b.id) == 0 {
+	if renewOn(tab, b.id) == 0 {
 		t.Error("not renewed after the acknowledgement")
 	}
 	// Not cachable before it is durable, and then it is.
@@ -166,7 +166,7 @@ func TestScenario56(t *testing.T) {
 	c.Advance(1)
 	wantPending(t, second, false)
 	second.Done()
-	tab.Renew(b.id)
+	renewOn(tab, b.id)
 	wantGrant(t, b, true, attrs)
 	wantGrant(t, a, false, attrs) // it has lost its lease
 	if st := tab.Stats(); st.Lost != 1 || st.Holdings != 1 {
@@ -202,7 +202,7 @@ func TestReconnect(t *testing.T) {
 	wantPending(t, c, false)
 	c.Done()
 	old.Disconnect()
-	if tab.Renew(a.id) == 0 {
+	if renewOn(tab, a.id) == 0 {
 		t.Error("the old stream's end took the new one's term")
 	}
 	wantGrant(t, a, true, attrs)
@@ -224,7 +224,7 @@ func TestReconnect(t *testing.T) {
 	}
 	a.st.Disconnect()
 	wantGrant(t, a, false, name)
-	if tab.Renew(a.id) != 0 {
+	if renewOn(tab, a.id) != 0 {
 		t.Error("renewed without a stream")
 	}
 	wantPending(t, tab.Revoke([]Key{attrs}), true)
@@ -241,24 +241,24 @@ func TestPenalty(t *testing.T) {
 	if len(a.told) != 2 || !a.told[1].All || tab.Stats().Holdings != 0 {
 		t.Fatalf("told %v, %+v", a.told, tab.Stats())
 	}
-	if tab.Renew(a.id) != 0 {
+	if renewOn(tab, a.id) != 0 {
 		t.Error("renewed before it has dropped everything")
 	}
 	c.Advance(DefaultPenalty)
-	if tab.Renew(a.id) != 0 {
+	if renewOn(tab, a.id) != 0 {
 		t.Error("the penalty began before it was heard of")
 	}
 	a.ackAll()
 	c.Advance(DefaultPenalty - 1)
-	if tab.Renew(a.id) != 0 {
+	if renewOn(tab, a.id) != 0 {
 		t.Error("renewed in the penalty")
 	}
 	a.connect() // helps nothing
-	if tab.Renew(a.id) != 0 {
+	if renewOn(tab, a.id) != 0 {
 		t.Error("renewed in the penalty")
 	}
 	c.Advance(1)
-	if tab.Renew(a.id) == 0 {
+	if renewOn(tab, a.id) == 0 {
 		t.Error("not renewed after the penalty")
 	}
 
@@ -273,11 +273,11 @@ func TestPenalty(t *testing.T) {
 	}
 	a.connect()
 	c.Advance(DefaultPenalty - 1)
-	if tab.Renew(a.id) != 0 || tab.Stats().Lost != 2 {
+	if renewOn(tab, a.id) != 0 || tab.Stats().Lost != 2 {
 		t.Errorf("renewed in the penalty, or %+v", tab.Stats())
 	}
 	c.Advance(1)
-	if tab.Renew(a.id) == 0 {
+	if renewOn(tab, a.id) == 0 {
 		t.Error("not renewed after the penalty")
 	}
 }
@@ -292,11 +292,11 @@ func TestLapsed(t *testing.T) {
 	ch := tab.Revoke([]Key{attrs})
 	wantPending(t, ch, false)
 	ch.Done()
-	if len(a.told) != 1 || tab.Renew(a.id) != 0 {
+	if len(a.told) != 1 || renewOn(tab, a.id) != 0 {
 		t.Errorf("told %v, or renewed", a.told)
 	}
 	a.ackAll()
-	if tab.Renew(a.id) == 0 || tab.Stats().Lost != 0 || tab.Stats().Holdings != 1 {
+	if renewOn(tab, a.id) == 0 || tab.Stats().Lost != 0 || tab.Stats().Holdings != 1 {
 		t.Errorf("%+v", tab.Stats())
 	}
 	wantPending(t, tab.Revoke([]Key{name}), true)
@@ -453,7 +453,7 @@ func TestWait(t *testing.T) {
 		{"refused", func(t *testing.T, a, b *peer, _ func()) {
 			for range 20 {
 				pass(time.Second / 2)
-				if a.t.Renew(a.id)+b.t.Renew(b.id) != 0 {
+				if renewOn(a.t, a.id)+renewOn(b.t, b.id) != 0 {
 					t.Error("renewed")
 				}
 			}

@@ -173,7 +173,6 @@ func (t *Table) Connect(id SessionID, number uint64, push func(Revocation)) *Str
 		t.connected.Add(1)
 	}
 	s.stream = &Stream{t: t, s: s, push: push}
-	t.recovered(id)
 	return s.stream
 }
 
@@ -194,17 +193,24 @@ func (st *Stream) Disconnect() {
 
 // Renew extends the session's term and returns what the holder may count from
 // the moment before it sent its renewal. It returns 0, and extends nothing,
-// while a revocation is unacknowledged, in the penalty, and without a stream.
-func (t *Table) Renew(id SessionID) time.Duration {
-	defer t.sweep()
-	s := t.lookup(id)
-	if s == nil {
+// while a revocation is unacknowledged, in the penalty, and on a stream that is
+// not the session's any more. The first renewal shows that the client has the
+// stream: what a former reign granted it is surely dropped.
+func (st *Stream) Renew() time.Duration {
+	if st == nil {
 		return 0
 	}
+	t, s := st.t, st.s
+	defer t.sweep()
+	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.gone || s.stream != st {
+		return 0
+	}
+	t.recovered(s.id)
 	now := t.now()
 	t.settle(s, now)
-	if s.stream == nil || len(s.pending) > 0 || now < s.penalty {
+	if len(s.pending) > 0 || now < s.penalty {
 		return 0
 	}
 	s.until = now + t.grantorsTerm()

@@ -6003,7 +6003,7 @@ func (x *StatusRequest) GetCaller() *Caller {
 type StatusResponse struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Address         string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Role            string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"` // "active", "standby", "starting"
+	Role            string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"` // "active", "standby", "starting", "isolated"
 	Term            uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	Txid            uint64                 `protobuf:"varint,4,opt,name=txid,proto3" json:"txid,omitempty"`
 	DurableTxid     uint64                 `protobuf:"varint,5,opt,name=durable_txid,json=durableTxid,proto3" json:"durable_txid,omitempty"`

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/fuse"
+)
+
+func (p *program) mountCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "mount",
+		Usage:     "mount the namespace as a folder of this machine",
+		UsageText: "leasefs mount [options] MOUNTPOINT\n\nExample:\n  leasefs mount --allow-other --subdir /logs /mnt/logs",
+		Description: "Mounts the namespace, prints a line \"ready\" with the mount point, and serves it until it is\n" +
+			"unmounted (fusermount3 -u MOUNTPOINT) or SIGTERM comes: then files are flushed and it is\n" +
+			"unmounted, after ten seconds also from under processes that use it. A file that is open for\n" +
+			"write is held: other hosts get EBUSY (or wait). What programs can rely on: docs/POSIX.md.\n" +
+			"In /etc/fstab the device is HOST:PORT[,HOST:PORT][/PATH] and the type fuse.leasefs.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "allow-other", Usage: "let other users of this machine in, too"},
+			&cli.StringFlag{Name: "busy", Usage: "opening for write what another host holds: `error|wait`; a signal ends waiting", Value: "error"},
+			&cli.StringFlag{Name: "subdir", Usage: "mount only what is below `PATH`", Value: "/"},
+			&cli.BoolFlag{Name: "daemon", Usage: "go on in the background once it is mounted"},
+			&cli.StringFlag{Name: "options", Aliases: []string{"o"}, Usage: "`OPTIONS` as of mount(8), with commas between; the flags can be given so, too"},
+		},
+		Action: p.action(operands{min: 1, max: 1, names: "MOUNTPOINT", local: true}, mount),
+	}
+}
+
+// unmountGrace is how long after a signal it is waited for processes that use
+// the mount.
+const unmountGrace = 10 * time.Second
+
+func mount(e *env) error {
+	o, err := e.mountOptions()
+	if err != nil {
+		return err
+	}
+	cfg, err := e.clientConfig()
+	if err != nil {
+		return err
+	}
+	if !e.flags.IsSet("timeout") {
+		cfg.Timeout = client.MaxTimeout // programs cannot try again
+	}
+	if e.flags.Bool("daemon") && !isDaemon() {
+		return e.daemonize()
+	}
+	if cfg.Logger, err = e.mountLogger(); err != nil {
+		return e.fail(err, "")
+	}
+	dir := e.args[0]
+	m, err := fuse.Mount(e.ctx, cfg, dir, o)
+	if err != nil {
+		if e.ctx.Err() != nil {
+			return context.Cause(e.ctx)
+		}
+		return e.fail(err, dir)
+	}
+	if err := e.mounted(dir); err != nil {
+		return errors.Join(err, e.unmount(m))
+	}
+	select {
+	case <-e.ctx.Done(): // asked to end: that is success
+		return e.fail(e.unmount(m), dir)
+	case <-m.Ended():
+		return e.fail(m.Wait(), dir)
+	}
+}
+
+func (e *env) unmount(m *fuse.Mounted) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), unmountGrace)
+	defer cancel()
+	return m.Unmount(ctx)
+}
+
+// mounted tells that the mount can be used.
+func (e *env) mounted(dir string) error {
+	if isDaemon() {
+		return becomeDaemon()
+	}
+	if e.json {
+		if err := e.printJSON(map[string]any{"ready": true, "mountpoint": dir}); err != nil {
+			return err
+		}
+	} else {
+		e.printf("ready %s\n", dir)
+	}
+	return e.flush()
+}
+
+func (e *env) mountOptions() (fuse.Options, error) {
+	o := fuse.Options{AllowOther: e.flags.Bool("allow-other"), Source: mountSource(e.flags.String("namenode"), e.flags.String("subdir"))}
+	switch e.flags.String("busy") {
+	case "error":
+	case "wait":
+		o.Wait = true
+	default:
+		return o, usagef(e.op, "--busy is error or wait, not %q", e.flags.String("busy"))
+	}
+	var err error
+	if o.Root, err = fspath.Clean(e.flags.String("subdir")); err != nil {
+		return o, usagef(e.op, "--subdir: %s", err)
+	}
+	for _, word := range optionWords(e.flags.String("options")) {
+		switch {
+		case word == "ro":
+			o.ReadOnly = true
+		case kernelOption[word]:
+			o.KernelOptions = append(o.KernelOptions, word)
+		case !meaningless(word):
+			return o, usagef(e.op, "-o: unknown option %q", word)
+		}
+	}
+	return o, nil
+}
+
+// mountLogger logs on standard error, or to the system's log as a daemon.
+func (e *env) mountLogger() (*slog.Logger, error) {
+	options := &slog.HandlerOptions{Level: slog.LevelWarn}
+	if isDaemon() {
+		return daemonLogger(options), nil
+	}
+	if e.stderr == nil {
+		return nil, fserror.New(fserror.Internal, e.op, "", "there is no standard error")
+	}
+	return slog.New(slog.NewTextHandler(e.stderr, options)), nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// optionFlags are the words of -o that stand for flags. Those of the library's
+// configuration are there for /etc/fstab, which has room for nothing else.
+var optionFlags = map[string]string{
+	"allow_other": "allow-other", "busy": "busy", "subdir": "subdir",
+	"as": "user", "client": "client", "timeout": "timeout", "config": "config",
+	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name",
+}
+
+// kernelOption are the words that the kernel is told.
+var kernelOption = map[string]bool{"nosuid": true, "suid": true, "nodev": true, "dev": true, "noexec": true, "exec": true}
+
+// plain are words that are for mount(8) itself, or say what is so anyway.
+var plain = map[string]bool{
+	"rw": true, "defaults": true, "auto": true, "noauto": true, "user": true, "users": true, "nouser": true, "owner": true, "nofail": true,
+	"_netdev": true, "default_permissions": true, "atime": true, "noatime": true, "relatime": true, "norelatime": true,
+	"strictatime": true, "nostrictatime": true, "lazytime": true, "nolazytime": true, "diratime": true, "nodiratime": true,
+	"async": true, "sync": true, "dirsync": true, "mand": true, "nomand": true, "iversion": true, "noiversion": true, "silent": true, "loud": true,
+}
+
+// meaningless tells whether a word of -o changes nothing here.
+func meaningless(word string) bool {
+	return plain[word] || strings.HasPrefix(word, "x-") || strings.HasPrefix(word, "comment=") ||
+		strings.HasPrefix(word, "fsname=") || strings.HasPrefix(word, "subtype=")
+}
+
+func optionWords(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+// mountSource is what df shows as the device.
+func mountSource(namenodes, subdir string) string {
+	if subdir == "/" {
+		return namenodes
+	}
+	return namenodes + subdir
+}
+
+// asMount makes a command line of mount of what mount(8) and its helpers call
+// this program with: SOURCE MOUNTPOINT -o OPTIONS, in which OPTIONS has what else
+// are flags. A command line of mount itself gets the flags out of -o, too.
+func asMount(app *cli.App, program string, argv []string) []string {
+	helper := strings.HasPrefix(filepath.Base(program), "mount.")
+	if !helper && len(argv) >= 2 && filepath.IsAbs(argv[1]) && !isCommand(app, argv[0]) && !strings.HasPrefix(argv[0], "-") {
+		helper = true
+	}
+	if !helper && (len(argv) == 0 || !hasMount(app, argv)) {
+		return argv
+	}
+	var out, kernel []string
+	operands := 0
+	if helper {
+		out = append(out, "mount", "--daemon")
+	}
+	for len(argv) > 0 {
+		arg := argv[0]
+		argv = argv[1:]
+		value, ok := "", false
+		switch {
+		case (arg == "-o" || arg == "--options") && len(argv) > 0:
+			value, ok = argv[0], true
+			argv = argv[1:]
+		case strings.HasPrefix(arg, "-o") && len(arg) > 2:
+			value, ok = arg[2:], true
+		case strings.HasPrefix(arg, "--options="):
+			value, ok = strings.TrimPrefix(arg, "--options="), true
+		}
+		switch {
+		case ok:
+			flags, rest := splitOptions(value)
+			out, kernel = append(out, flags...), append(kernel, rest...)
+		case helper && arg == "-t" && len(argv) > 0: // the type, which is known
+			argv = argv[1:]
+		case helper && (arg == "-n" || arg == "-s" || arg == "-v" || arg == "-f"): // of mount(8)
+		case helper && operands == 0 && !strings.HasPrefix(arg, "-"):
+			operands++
+			out = append(out, sourceFlags(arg)...)
+		default:
+			out = append(out, arg)
+		}
+	}
+	if len(kernel) > 0 {
+		out = append(out, "--options="+strings.Join(kernel, ","))
+	}
+	return out
+}
+
+// splitOptions takes the flags out of the words of -o.
+func splitOptions(value string) (flags, rest []string) {
+	for _, word := range optionWords(value) {
+		name, v, has := strings.Cut(word, "=")
+		switch flag, ok := optionFlags[name]; {
+		case !ok:
+			rest = append(rest, word)
+		case has:
+			flags = append(flags, "--"+flag+"="+v)
+		default:
+			flags = append(flags, "--"+flag)
+		}
+	}
+	return flags, rest
+}
+
+// sourceFlags says what a device such as nn1:8020,nn2:8020/logs means.
+func sourceFlags(source string) []string {
+	source = strings.TrimPrefix(source, "leasefs#")
+	hosts, path, below := strings.Cut(source, "/")
+	var flags []string
+	if hosts != "" && hosts != "none" && hosts != "leasefs" {
+		flags = append(flags, "--namenode="+hosts)
+	}
+	if below {
+		flags = append(flags, "--subdir=/"+path)
+	}
+	return flags
+}
+
+func isCommand(app *cli.App, word string) bool {
+	for _, c := range app.Commands {
+		if c.HasName(word) {
+			return true
+		}
+	}
+	return word == "help"
+}
+
+// hasMount tells whether mount is the first word of a command line that is a
+// command.
+func hasMount(app *cli.App, argv []string) bool {
+	for _, a := range argv {
+		if a == "--" {
+			return false
+		}
+		if isCommand(app, a) {
+			return a == "mount"
+		}
+	}
+	return false
+}

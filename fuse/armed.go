@@ -1,0 +1,143 @@
+package fuse
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+// armed knows of which inodes the kernel may have attributes or pages that it
+// uses without asking.
+type armed struct {
+	mu sync.Mutex
+	of map[uint64]*arm
+	// all is how often everything was revoked.
+	all uint64
+}
+
+type arm struct {
+	n       *node
+	revoked uint64 // how often
+	attrs   bool   // the kernel may use attributes
+	pages   bool   // it may have pages
+}
+
+// begin is called before a node is asked for attributes that the kernel may
+// keep, and returns what good compares with.
+func (a *armed) begin(n *node) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.get(n).revoked + a.all
+}
+
+// get: the caller holds mu.
+func (a *armed) get(n *node) *arm {
+	e := a.of[n.ino]
+	if e == nil {
+		e = &arm{}
+		a.of[n.ino] = e
+	}
+	e.n = n
+	return e
+}
+
+// good notes that the kernel gets attributes to keep, unless there was a
+// revocation since begin. One that comes later is notified.
+func (a *armed) good(n *node, seen uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := a.get(n)
+	if e.revoked+a.all != seen {
+		return false
+	}
+	e.attrs = true
+	return true
+}
+
+// opened notes that the file is read through pages from now on, and tells
+// whether those that the kernel has are good.
+func (a *armed) opened(n *node, seen uint64) (keep bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := a.get(n)
+	if e.revoked+a.all != seen {
+		return false
+	}
+	keep = e.pages
+	e.pages = true
+	return keep
+}
+
+func (a *armed) forget(n *node) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e := a.of[n.ino]; e != nil && e.n == n {
+		delete(a.of, n.ino)
+	}
+}
+
+// revoked returns which nodes the kernel has to be told of.
+func (a *armed) revoked(r client.Revocation) (tell []*node) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	take := func(e *arm) {
+		if e.attrs || e.pages {
+			tell = append(tell, e.n)
+		}
+		e.attrs, e.pages = false, false
+	}
+	if r.All {
+		a.all++
+		for _, e := range a.of {
+			take(e)
+		}
+		return tell
+	}
+	for _, ino := range r.Inodes {
+		if e := a.of[ino]; e != nil {
+			e.revoked++
+			take(e)
+		}
+	}
+	return tell
+}
+
+// notifiers is how many notifications are under way at once.
+const notifiers = 8
+
+// revoked drops what this mount, and the kernel, made of what is revoked. The
+// library acknowledges the revocation when it returns: when the kernel has
+// dropped it, or at the end of the term, after which it asks again anyway.
+func (m *Mounted) revoked(r client.Revocation) {
+	m.names.revoked(r)
+	m.stale(r)
+	tell := m.armed.revoked(r)
+	if len(tell) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	if !m.goRun(func() {
+		defer close(done)
+		var g errgroup.Group
+		g.SetLimit(notifiers)
+		for _, n := range tell {
+			g.Go(func() error {
+				// It may be gone (ENOENT), or the mount (ENODEV): so is what it had.
+				_ = n.NotifyContent(0, 0)
+				return nil
+			})
+		}
+		_ = g.Wait() // none fails
+	}) {
+		return
+	}
+	over := time.NewTimer(m.term())
+	defer over.Stop()
+	select {
+	case <-done:
+	case <-over.C:
+	}
+}

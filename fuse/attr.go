@@ -1,0 +1,66 @@
+package fuse
+
+import (
+	"io/fs"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+// maxAttrTime is the longest that the kernel may keep attributes.
+const maxAttrTime = time.Second
+
+// blockSize is what stat(2) gives as the size for I/O.
+const blockSize = 4096
+
+// typeOf is the type of a file as in st_mode.
+func typeOf(m fs.FileMode) uint32 {
+	switch {
+	case m.IsDir():
+		return syscall.S_IFDIR
+	case m&fs.ModeSymlink != 0:
+		return syscall.S_IFLNK
+	}
+	return syscall.S_IFREG
+}
+
+func modeBits(m fs.FileMode) uint32 {
+	bits := uint32(m.Perm())
+	if m&fs.ModeSticky != 0 {
+		bits |= syscall.S_ISVTX
+	}
+	return bits
+}
+
+// modeOf is a mode of the kernel's. Set-id bits mean nothing here.
+func modeOf(bits uint32) fs.FileMode {
+	m := fs.FileMode(bits & 0o777)
+	if bits&syscall.S_ISVTX != 0 {
+		m |= fs.ModeSticky
+	}
+	return m
+}
+
+// fill makes attributes for the kernel of those of the namespace. All times are
+// the modification time.
+func (m *Mounted) fill(out *fuse.Attr, i *client.FileInfo) {
+	out.Ino = i.Inode
+	out.Mode = typeOf(i.Mode()) | modeBits(i.Mode())
+	out.Nlink = 1
+	out.Owner = fuse.Owner{Uid: m.ids.uid(i.User), Gid: m.ids.gid(i.Group)}
+	setSize(out, i.Length)
+	if i.IsDir() {
+		setSize(out, blockSize)
+	}
+	out.Blksize = blockSize
+	t := i.ModTime()
+	out.SetTimes(&t, &t, &t)
+}
+
+func setSize(out *fuse.Attr, n int64) {
+	out.Size = uint64(max(n, 0))
+	out.Blocks = (out.Size + 511) / 512
+}

@@ -1,0 +1,366 @@
+package fuse
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// Create makes a file and opens it.
+func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
+	raw := ctx
+	ctx, end := n.m.op(ctx)
+	defer end()
+	p, e := n.at(ctx, name)
+	if e != 0 {
+		return nil, nil, 0, e
+	}
+	var w *client.Writer
+	var ino uint64
+	var err error
+	if writes(flags) {
+		if w, err = n.m.fs.Create(ctx, p, client.WithMode(modeOf(mode))); err == nil {
+			ino = w.Inode()
+		}
+	} else {
+		ino, err = n.m.fs.CreateClosed(ctx, p, client.WithMode(modeOf(mode)))
+	}
+	if errors.Is(err, fserror.Exists) && flags&syscall.O_EXCL == 0 {
+		// Somebody made it since the look-up. The kernel looks again, and opens it.
+		err = syscall.ESTALE
+	}
+	if err != nil {
+		return nil, nil, 0, errno(err)
+	}
+	n.m.giveTo(ctx, raw, p)
+	i := n.NewInode(ctx, &node{m: n.m, ino: ino}, gofs.StableAttr{Mode: syscall.S_IFREG, Ino: ino})
+	child, ok := i.Operations().(*node)
+	if !ok {
+		return nil, nil, 0, syscall.EIO
+	}
+	f := n.m.file(ino)
+	h := child.newHandle(raw, f, flags)
+	f.mu.Lock()
+	if w != nil {
+		f.hold(w, nil)
+		f.gen++
+	}
+	f.mu.Unlock()
+	f.add(h)
+	n.created(raw, out, ino, mode&0o1777|syscall.S_IFREG)
+	if w == nil {
+		return i, h, fuse.FOPEN_NOFLUSH, 0
+	}
+	return i, h, fuse.FOPEN_DIRECT_IO, 0
+}
+
+// created fills in what is known of a new file without asking; the kernel asks
+// when it wants to know, since there is no time-out.
+func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode uint32) {
+	out.Ino, out.Mode, out.Nlink, out.Blksize = ino, mode, 1, blockSize
+	out.Owner = fuse.Owner{Uid: n.m.ids.uid(n.m.fs.User()), Gid: nobody}
+	if c, ok := fuse.FromContext(ctx); ok {
+		out.Owner = c.Owner
+	}
+	now := time.Now()
+	out.SetTimes(&now, &now, &now)
+}
+
+// giveTo makes who asked the owner of what was made for him, where the mount's
+// user may do that.
+func (m *Mounted) giveTo(ctx, raw context.Context, p string) {
+	c, ok := fuse.FromContext(raw)
+	if !ok || m.keepsOwner.Load() {
+		return
+	}
+	user := m.ids.user(c.Uid)
+	if user == m.fs.User() {
+		return
+	}
+	err := m.fs.SetAttr(ctx, p, client.AttrChange{User: user, Group: m.ids.groupName(c.Gid)})
+	if errors.Is(err, fserror.Permission) {
+		m.keepsOwner.Store(true) // it is no superuser
+	}
+}
+
+// made looks at what was just made, and returns its inode.
+func (n *node) made(ctx, raw context.Context, p string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	n.m.giveTo(ctx, raw, p)
+	i, _, err := n.m.fs.LstatKept(ctx, p)
+	if err != nil {
+		return nil, errno(err)
+	}
+	return n.child(ctx, i, out), 0
+}
+
+// Mkdir makes a directory.
+func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	raw := ctx
+	ctx, end := n.m.op(ctx)
+	defer end()
+	p, e := n.at(ctx, name)
+	if e != 0 {
+		return nil, e
+	}
+	if err := n.m.fs.Mkdir(ctx, p, modeOf(mode)); err != nil {
+		return nil, errno(err)
+	}
+	return n.made(ctx, raw, p, out)
+}
+
+// Mknod makes an empty file; there are no devices, pipes and sockets.
+func (n *node) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	if t := mode & syscall.S_IFMT; t != 0 && t != syscall.S_IFREG {
+		return nil, syscall.EPERM
+	}
+	raw := ctx
+	ctx, end := n.m.op(ctx)
+	defer end()
+	p, e := n.at(ctx, name)
+	if e != 0 {
+		return nil, e
+	}
+	if _, err := n.m.fs.CreateClosed(ctx, p, client.WithMode(modeOf(mode))); err != nil {
+		return nil, errno(err)
+	}
+	return n.made(ctx, raw, p, out)
+}
+
+// Symlink makes a symbolic link.
+func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	raw := ctx
+	ctx, end := n.m.op(ctx)
+	defer end()
+	p, e := n.at(ctx, name)
+	if e != 0 {
+		return nil, e
+	}
+	if err := n.m.fs.Symlink(ctx, target, p); err != nil {
+		return nil, errno(err)
+	}
+	return n.made(ctx, raw, p, out)
+}
+
+// Link refuses: a file of the namespace has one name.
+func (n *node) Link(context.Context, gofs.InodeEmbedder, string, *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	return nil, syscall.EPERM
+}
+
+// known is what the mount has of the file that the kernel knows by a name, if
+// it is open; put has to follow if it is not nil.
+func (n *node) known(name string) (*node, *file) {
+	i := n.GetChild(name)
+	if i == nil || i.Mode() != syscall.S_IFREG {
+		return nil, nil
+	}
+	child, ok := i.Operations().(*node)
+	if !ok {
+		return nil, nil
+	}
+	f := n.m.file(child.ino)
+	f.mu.Lock()
+	open := len(f.handles) > 0
+	f.mu.Unlock()
+	if !open {
+		f.put()
+		return child, nil
+	}
+	return child, f
+}
+
+// Unlink removes a file. One that is open here gets a hidden name, so that it
+// goes on; with its last handle, or with this mount, it is gone.
+func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
+	ctx, end := n.m.op(ctx)
+	defer end()
+	p, e := n.at(ctx, name)
+	if e != 0 {
+		return e
+	}
+	if _, f := n.known(name); f != nil {
+		defer f.put()
+		if i, _, err := n.m.fs.LstatKept(ctx, p); err == nil && i.Inode == f.ino {
+			err := f.hide(ctx, p)
+			if !errors.Is(err, fserror.Permission) {
+				return errno(err)
+			}
+		}
+	}
+	return errno(n.m.fs.RemoveFile(ctx, p))
+}
+
+// Rmdir removes an empty directory. Files that this mount hid in it go up.
+func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
+	ctx, end := n.m.op(ctx)
+	defer end()
+	p, e := n.at(ctx, name)
+	if e != 0 {
+		return e
+	}
+	err := n.m.fs.RemoveDir(ctx, p)
+	if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p) {
+		err = n.m.fs.RemoveDir(ctx, p)
+	}
+	return errno(err)
+}
+
+// Rename gives a file or directory another name.
+func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+	to, ok := newParent.(*node)
+	if !ok || flags&^unix.RENAME_NOREPLACE != 0 {
+		return syscall.EINVAL
+	}
+	ctx, end := n.m.op(ctx)
+	defer end()
+	p1, e := n.at(ctx, name)
+	if e != 0 {
+		return e
+	}
+	p2, e := to.at(ctx, newName)
+	if e != 0 {
+		return e
+	}
+	overwrite := flags&unix.RENAME_NOREPLACE == 0
+	_, f := to.known(newName)
+	if f == nil || !overwrite {
+		if f != nil {
+			f.put()
+		}
+		err := n.m.fs.Rename(ctx, p1, p2, overwrite)
+		if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p2) {
+			err = n.m.fs.Rename(ctx, p1, p2, overwrite)
+		}
+		return errno(err)
+	}
+	defer f.put()
+	return errno(f.replace(ctx, p1, p2))
+}
+
+// replace renames p1 to p2, which is where f, open here, is.
+func (f *file) replace(ctx context.Context, p1, p2 string) error {
+	src, _, err := f.m.fs.LstatKept(ctx, p1)
+	if err != nil {
+		return err
+	}
+	dst, _, err := f.m.fs.LstatKept(ctx, p2)
+	if err != nil || dst.Inode != f.ino || src.Inode == f.ino || src.IsDir() {
+		return f.m.fs.Rename(ctx, p1, p2, true)
+	}
+	if f.isWritten() {
+		// It goes on under a hidden name. For a moment there is nothing at p2.
+		if err := f.hide(ctx, p2); err != nil {
+			return err
+		}
+		err := f.m.fs.Rename(ctx, p1, p2, true)
+		if err != nil {
+			f.unhide(ctx, p2)
+		}
+		return err
+	}
+	// Those who read it read on what is known of it now.
+	if _, e := f.view(ctx); e != 0 && e != syscall.EACCES {
+		return e
+	}
+	f.remember(dst)
+	if err := f.m.fs.Rename(ctx, p1, p2, true); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.gone = true
+	f.mu.Unlock()
+	return nil
+}
+
+// isWritten tells whether a handle may still write.
+func (f *file) isWritten() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if h.write && h.gen == f.gen {
+			return true
+		}
+	}
+	return false
+}
+
+// hide renames the file to a hidden name that is deleted with this mount.
+func (f *file) hide(ctx context.Context, p string) error {
+	id, err := f.m.lease.get(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.m.fs.Attach(ctx, id, p); err != nil {
+		return err
+	}
+	dir, name := fspath.Split(p)
+	hidden := fspath.Join(dir, fspath.TempName(name))
+	if err := f.m.fs.Rename(ctx, p, hidden, false); err != nil {
+		_ = f.m.fs.Detach(ctx, p) // else it is deleted later, as was asked for
+		return err
+	}
+	f.m.hidden.add(base(hidden))
+	f.mu.Lock()
+	f.hidden = hidden
+	f.mu.Unlock()
+	return nil
+}
+
+// unhide takes hide back.
+func (f *file) unhide(ctx context.Context, p string) {
+	f.mu.Lock()
+	hidden := f.hidden
+	f.hidden = ""
+	f.mu.Unlock()
+	if err := f.m.fs.Publish(ctx, hidden, p, false); err != nil {
+		f.m.log.Warn("leasefs: a file that was about to be replaced could not be named as before", "path", p, "now", hidden, "err", err)
+	}
+}
+
+// removeHidden removes a file that was hidden, wherever it is now.
+func (m *Mounted) removeHidden(p string, ino uint64) {
+	err := m.fs.RemoveFile(m.ctx, p)
+	if errors.Is(err, fserror.NotFound) {
+		if p, err = m.fs.PathOf(m.ctx, ino); err == nil {
+			err = m.fs.RemoveFile(m.ctx, p)
+		}
+	}
+	if err == nil || errors.Is(err, fserror.NotFound) {
+		m.hidden.remove(base(p))
+	} // else it ends with the lease
+}
+
+// hiddenUp moves files that this mount hid in a directory to the one above; true
+// if it then is empty.
+func (m *Mounted) hiddenUp(ctx context.Context, dir string) bool {
+	entries, more, err := m.fs.List(ctx, dir, "", 100)
+	if err != nil || more {
+		return false
+	}
+	for _, i := range entries {
+		if !m.hidden.has(i.Name()) {
+			return false
+		}
+	}
+	up, _ := fspath.Split(dir)
+	for _, i := range entries {
+		to := fspath.Join(up, i.Name())
+		if err := m.fs.Rename(ctx, i.Path, to, false); err != nil {
+			return false
+		}
+		if f := m.opened(i.Inode); f != nil {
+			f.mu.Lock()
+			f.hidden = to
+			f.mu.Unlock()
+		}
+	}
+	return true
+}

@@ -1,0 +1,66 @@
+// Package fuse mounts a namespace as a folder of this machine: go-fuse nodes
+// over package client.
+//
+//	m, err := fuse.Mount(ctx, client.Config{Namenodes: …}, "/mnt/logs", fuse.Options{})
+//	err = m.Wait() // until somebody unmounts it
+//
+// What a program can rely on through the kernel, and what it cannot, is in
+// docs/POSIX.md. This is how it is done.
+//
+// # Who knows what
+//
+// A [node] is an inode of the namespace that the kernel knows; go-fuse keeps
+// the tree of them. It has no state of a file but its number. Look-ups go by the
+// path of the parent and the name, through the library's leased cache; that the
+// parent is still at its path is checked first ([node.dirPath]), and the answer
+// is ESTALE if it is not: the kernel then walks the path anew from the root.
+//
+// A [file] is what this mount has of an inode while it is open: the handles,
+// the one Writer that they all share, the Reader, flocks. It is found by number
+// ([Mounted.file]) and gone with the last handle.
+//
+// # What the kernel may remember
+//
+// Names: nothing (entry time-outs are zero), so no notification is ever about a
+// name, and none takes the lock of a directory. Attributes: only in answers to
+// GETATTR, for at most what remains of the cache lease. Not in those to LOOKUP:
+// a notification that overtakes one finds no inode, and the kernel would then
+// believe what it should have forgotten; while a GETATTR is under way the inode
+// is there, and its version tells. Pages: of files that nobody has open for
+// write. The kernel asks for attributes before it reads from a page, and drops
+// all pages when size or time are others.
+//
+// # Revocations
+//
+// Before the library acknowledges that it has given something up, it calls
+// [Mounted.revoked], in a goroutine of its own, which tells the kernel to drop
+// attributes and pages and waits for that. The kernel waits for READs of the
+// pages that are under way. So a READ must never wait for a change by this
+// mount of the same inode: it flushes a Writer at the most, and what is open for
+// write is cached by nobody. Nothing is notified from a handler.
+//
+// # Writers
+//
+// Opening for write opens the Writer, or joins the one that is there. A handle
+// has the generation of the file's hold on its lease; when the lease is lost,
+// or was given back and is not got again as it was, the generation changes and
+// all older handles get ESTALE. Files open for write are read and written with
+// direct I/O: the offsets of appends that the kernel computed from a stale size
+// would end up in its pages.
+//
+// FLUSH comes at each close(2), also of a duplicate, and by a child that a
+// holder starts and that closes what it inherited. Giving the lease up with
+// every one of them would let it go while its holder has the file open; with
+// RELEASE it would be late for the next opener. So at FLUSH it is looked up in
+// /proc whether the process that closes, or the one that opened, still has a
+// descriptor of that file ([Mounted.holds]). If neither has, the lease is given
+// back within FLUSH. Should a descriptor be left elsewhere after all, its next
+// write takes the lease again, if the file is as it was.
+//
+// # Interrupts
+//
+// Signals reach handlers as a closed channel, for any signal that the process
+// handles (Go programs get many). A call that is under way is given a second to
+// be answered ([opContext]): it is, unless the namenode is away. Waiting for a
+// lease or a lock ends at once.
+package fuse

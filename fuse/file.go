@@ -1,0 +1,395 @@
+package fuse
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// file is what the mount has of an inode that is open here.
+type file struct {
+	m   *Mounted
+	ino uint64
+	// uses is how many handles and requests have it; by Mounted.mu.
+	uses int
+
+	// one is held over changes of the hold on the lease and over writes, which
+	// may take long; it is a channel so that waiting for it can be interrupted.
+	one chan struct{}
+	// reading is held while the Reader is opened or refreshed; likewise.
+	reading chan struct{}
+	reader  *client.Reader // by reading
+	leased  bool           // by reading: nothing was revoked when its view was got
+	stale   atomic.Bool    // something was revoked since
+
+	mu      sync.Mutex // over what follows
+	handles map[*handle]struct{}
+	flocks  map[*handle]bool // exclusive?
+	unlock  chan struct{}    // closed when a flock ends
+	// writer is set while this mount holds the lease.
+	writer *client.Writer
+	// gen counts the holds that are not the same: a handle of an older one gets
+	// ESTALE. length is that of the file when the lease was given back.
+	gen    uint64
+	length int64
+	// mtime is what the writer's close will set; zero: its time.
+	mtime time.Time
+	wrote bool // by this writer
+	// hidden is the name that the file got when it was unlinked.
+	hidden string
+	// gone: the name was given to another file, by this mount.
+	gone bool
+	info *client.FileInfo // as last seen
+}
+
+// file returns what the mount has of an inode; put has to follow.
+func (m *Mounted) file(ino uint64) *file {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.files[ino]
+	if f == nil {
+		f = &file{
+			m: m, ino: ino, one: make(chan struct{}, 1), reading: make(chan struct{}, 1),
+			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}),
+		}
+		m.files[ino] = f
+	}
+	f.uses++
+	return f
+}
+
+// opened is file if the inode has handles, else nil. put must not follow.
+func (m *Mounted) opened(ino uint64) *file {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.files[ino]
+}
+
+// put ends a use. With the last one goes the Reader, and the name that the file
+// was hidden under.
+func (f *file) put() {
+	f.m.mu.Lock()
+	f.uses--
+	last := f.uses == 0
+	if last {
+		delete(f.m.files, f.ino)
+	}
+	f.m.mu.Unlock()
+	if !last {
+		return
+	}
+	if f.reader != nil {
+		_ = f.reader.Close() // there is nothing to lose
+	}
+	if f.hidden != "" {
+		f.m.removeHidden(f.hidden, f.ino)
+	}
+}
+
+// stale marks the readers of what was revoked.
+func (m *Mounted) stale(r client.Revocation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.All {
+		for _, f := range m.files {
+			f.stale.Store(true)
+		}
+		return
+	}
+	for _, ino := range r.Inodes {
+		if f := m.files[ino]; f != nil {
+			f.stale.Store(true)
+		}
+	}
+}
+
+// lock takes a channel that is used as a lock.
+func lock(ctx context.Context, l chan struct{}) syscall.Errno {
+	select {
+	case l <- struct{}{}:
+		return 0
+	default:
+	}
+	select {
+	case l <- struct{}{}:
+		return 0
+	case <-ctx.Done():
+		return syscall.EINTR
+	}
+}
+
+// live is the writer if the lease is held. One whose lease was lost is let go
+// of here. The caller holds mu.
+func (f *file) live() *client.Writer {
+	if f.writer != nil && f.writer.Context().Err() != nil {
+		f.drop()
+	}
+	return f.writer
+}
+
+// drop ends a hold for good: its handles get ESTALE. The caller holds mu.
+func (f *file) drop() {
+	if w := f.writer; w != nil {
+		f.m.goRun(func() { _ = w.Detach() }) // it is lost, or closed already
+	}
+	f.writer, f.wrote = nil, false
+	f.gen++
+}
+
+// current is live for callers that do not hold mu.
+func (f *file) current() *client.Writer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.live()
+}
+
+// acquire is take, waiting if the mount does so.
+func (f *file) acquire(ctx, raw context.Context, n *node) syscall.Errno {
+	return f.take(ctx, raw, n, f.m.wait)
+}
+
+// take sees to it that the lease is held. The hold goes on if nobody changed
+// the file since it was given back; else it is a new one. The caller holds one.
+func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno {
+	if f.current() != nil {
+		return 0
+	}
+	p, i, e := n.place(ctx)
+	if e != 0 {
+		return e
+	}
+	w, err := f.m.appendTo(ctx, raw, p, wait)
+	if err != nil {
+		return errno(err)
+	}
+	if w.Inode() != f.ino {
+		_ = w.Close() // nothing was written to it
+		return syscall.ESTALE
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	same := len(f.handles) > 0 && f.gen > 0 && w.Length() == f.length
+	f.hold(w, i)
+	if !same {
+		f.gen++
+	}
+	return 0
+}
+
+// regain takes the lease again for a handle that writes after it was given
+// back: only if the file is as it was then. The caller holds one.
+func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, syscall.Errno) {
+	f.mu.Lock()
+	w := f.live()
+	old, length := h.gen != f.gen, f.length
+	f.mu.Unlock()
+	switch {
+	case old:
+		return nil, syscall.ESTALE
+	case w != nil:
+		return w, 0
+	}
+	p, i, e := n.place(ctx)
+	if e != 0 {
+		return nil, e
+	}
+	w, err := f.m.fs.Append(ctx, p, client.WithExpectedLength(length))
+	if err == nil && w.Inode() != f.ino {
+		_ = w.Close() // nothing was written to it
+		err = fserror.New(fserror.NotFound, "write", p, "it is another file by now")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err == nil:
+		f.hold(w, i)
+		return w, 0
+	case errors.Is(err, fserror.Held), errors.Is(err, fserror.NotAtEnd), errors.Is(err, fserror.NotFound):
+		f.drop()
+		return nil, syscall.ESTALE
+	}
+	return nil, errno(err)
+}
+
+// hold notes a new Writer; i is what was seen of the file before it. The
+// caller holds mu.
+func (f *file) hold(w *client.Writer, i *client.FileInfo) {
+	f.writer, f.wrote, f.mtime = w, false, time.Time{}
+	if i != nil && i.Open == nil && i.Length == w.Length() {
+		f.mtime = i.ModTime() // stays if nothing is written
+	}
+}
+
+// release gives the lease back if no handle needs it. The caller holds one.
+func (f *file) release(ctx context.Context) syscall.Errno {
+	f.mu.Lock()
+	w := f.live()
+	needed := len(f.flocks) > 0
+	for h := range f.handles {
+		needed = needed || h.write && !h.closed && h.gen == f.gen
+	}
+	f.mu.Unlock()
+	if w == nil || needed {
+		return 0
+	}
+	return f.giveBack(ctx)
+}
+
+// giveBack closes the Writer. The caller holds one.
+func (f *file) giveBack(ctx context.Context) syscall.Errno {
+	f.mu.Lock()
+	w := f.writer
+	mtime := f.mtime
+	f.mu.Unlock()
+	w.SetModTime(mtime)
+	err := w.CloseContext(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.drop()
+		return errno(err)
+	}
+	f.writer, f.wrote, f.length = nil, false, w.Length()
+	return 0
+}
+
+// write appends for a handle. off below 0 is the end, wherever that is. The
+// caller holds one.
+func (f *file) write(ctx context.Context, n *node, h *handle, data [][]byte, off int64) (done int, e syscall.Errno) {
+	w, e := f.regain(ctx, n, h)
+	if e != 0 {
+		return 0, e
+	}
+	if off >= 0 && off != w.Length() {
+		return 0, syscall.EOPNOTSUPP
+	}
+	f.mu.Lock()
+	h.closed = false
+	now := time.Now().Truncate(time.Millisecond)
+	if now.After(f.mtime) {
+		f.mtime = now
+	}
+	f.wrote = true
+	f.mu.Unlock()
+	for _, p := range data {
+		k, err := w.WriteContext(ctx, p)
+		done += k
+		if err != nil {
+			if done > 0 && !errors.Is(err, fserror.LeaseLost) {
+				return done, 0 // the next one gets the error, if it lasts
+			}
+			return 0, errno(err)
+		}
+	}
+	return done, 0
+}
+
+// sync makes durable what was written.
+func (f *file) sync(ctx context.Context, h *handle) syscall.Errno {
+	f.mu.Lock()
+	w := f.live()
+	old := h != nil && h.write && h.gen != f.gen
+	f.mu.Unlock()
+	switch {
+	case old:
+		return syscall.ESTALE
+	case w == nil:
+		return 0
+	}
+	return errno(w.Flush(ctx))
+}
+
+// amend puts into attributes what this mount knows better.
+func (f *file) amend(out *fuse.Attr) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w := f.live(); w != nil {
+		setSize(out, w.Length())
+		if t := f.mtime; f.wrote && !t.IsZero() {
+			out.SetTimes(&t, &t, &t)
+		}
+	}
+	if f.hidden != "" || f.gone {
+		out.Nlink = 0
+	}
+}
+
+// remember notes what was last seen of the file.
+func (f *file) remember(i *client.FileInfo) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.info = i
+}
+
+// last is what was last seen of a file whose name this mount gave to another;
+// nil if it was deleted by somebody else.
+func (f *file) last() *client.FileInfo {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.gone {
+		return nil
+	}
+	return f.info
+}
+
+func (f *file) setModTime(t time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t.IsZero() {
+		t = time.Now()
+	}
+	f.mtime = t.Truncate(time.Millisecond)
+}
+
+// view is the Reader, as fresh as the file is.
+func (f *file) view(ctx context.Context) (*client.Reader, syscall.Errno) {
+	if w := f.current(); w != nil && w.Durable() < w.Length() {
+		if err := w.Flush(ctx); err != nil {
+			return nil, errno(err)
+		}
+	}
+	if e := lock(ctx, f.reading); e != 0 {
+		return nil, e
+	}
+	defer func() { <-f.reading }()
+	if f.reader != nil && f.leased && !f.stale.Load() && f.m.fs.CacheRemaining() > 0 {
+		return f.reader, 0
+	}
+	f.stale.Store(false)
+	var kept bool
+	var err error
+	if f.reader == nil {
+		f.reader, kept, err = f.m.fs.OpenInode(ctx, f.ino, f.name())
+		if err != nil {
+			f.reader = nil
+		}
+	} else {
+		kept, err = f.reader.RefreshKept(ctx)
+	}
+	f.leased = kept
+	if err == nil {
+		return f.reader, 0
+	}
+	if errors.Is(err, fserror.NotFound) && f.reader != nil && f.isGone() {
+		return f.reader, 0 // as it was when its name was given to another
+	}
+	return nil, inodeErrno(err)
+}
+
+func (f *file) isGone() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gone
+}
+
+// name is for errors.
+func (f *file) name() string { return "inode " + strconv.FormatUint(f.ino, 10) }

@@ -1,0 +1,377 @@
+package fuse
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// handle is one opening of a file: what descriptors of open(2), its duplicates
+// and those of children share.
+type handle struct {
+	n     *node
+	f     *file
+	write bool
+	sync  bool // O_SYNC or O_DSYNC
+	pid   uint32
+
+	gen    uint64 // of the hold on the lease; by file.mu
+	closed bool   // flushed for good, as far as it is known; by file.mu
+
+	end atomic.Int64 // where the last read ended
+}
+
+var (
+	_ gofs.FileReader   = (*handle)(nil)
+	_ gofs.FileWritever = (*handle)(nil)
+	_ gofs.FileFlusher  = (*handle)(nil)
+	_ gofs.FileFsyncer  = (*handle)(nil)
+	_ gofs.FileReleaser = (*handle)(nil)
+	_ gofs.FileSetlker  = (*handle)(nil)
+	_ gofs.FileSetlkwer = (*handle)(nil)
+)
+
+func writes(flags uint32) bool { return flags&syscall.O_ACCMODE != syscall.O_RDONLY }
+
+// Open opens a file. For write it takes the lease, or shares the one that the
+// mount has.
+func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32, syscall.Errno) {
+	raw := ctx
+	ctx, end := n.m.op(ctx)
+	defer end()
+	f := n.m.file(n.ino)
+	h := n.newHandle(raw, f, flags)
+	if writes(flags) {
+		if e := n.openWriter(ctx, raw, h, flags&syscall.O_TRUNC != 0); e != 0 {
+			f.put()
+			return nil, 0, e
+		}
+		return h, fuse.FOPEN_DIRECT_IO, 0
+	}
+	how, e := n.openReader(ctx, raw, h, flags&syscall.O_TRUNC != 0)
+	if e != 0 {
+		f.put()
+		return nil, 0, e
+	}
+	return h, how | fuse.FOPEN_NOFLUSH, 0
+}
+
+func (n *node) newHandle(ctx context.Context, f *file, flags uint32) *handle {
+	h := &handle{n: n, f: f, write: writes(flags), sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
+	if c, ok := fuse.FromContext(ctx); ok {
+		h.pid = c.Pid
+	}
+	return h
+}
+
+// add makes the handle one of the file's.
+func (f *file) add(h *handle) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h.gen = f.gen
+	f.handles[h] = struct{}{}
+}
+
+func (n *node) openWriter(ctx, raw context.Context, h *handle, truncate bool) syscall.Errno {
+	f := h.f
+	wait, stop := n.m.impatient(raw)
+	defer stop()
+	if e := lock(wait, f.one); e != 0 {
+		return e
+	}
+	defer func() { <-f.one }()
+	var e syscall.Errno
+	if truncate {
+		e = f.cut(ctx, raw, n, 0, true)
+	} else {
+		e = f.acquire(ctx, raw, n)
+	}
+	if e == 0 {
+		f.add(h)
+	}
+	return e
+}
+
+// openReader opens for reading: through pages, unless somebody writes.
+func (n *node) openReader(ctx, raw context.Context, h *handle, truncate bool) (uint32, syscall.Errno) {
+	if truncate {
+		if e := n.truncate(ctx, raw, nil, 0); e != 0 {
+			return 0, e
+		}
+	}
+	seen := n.m.armed.begin(n)
+	i, kept, err := n.look(ctx)
+	if err != nil && h.f.last() == nil {
+		return 0, inodeErrno(err)
+	}
+	h.f.add(h)
+	switch {
+	case err != nil || i.Open != nil || h.f.current() != nil:
+		return fuse.FOPEN_DIRECT_IO, 0
+	case kept && n.m.armed.opened(n, seen):
+		return fuse.FOPEN_KEEP_CACHE, 0
+	}
+	return 0, 0
+}
+
+// truncate cuts the file.
+func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscall.Errno {
+	if n.Mode() != syscall.S_IFREG {
+		return syscall.EISDIR
+	}
+	if size > math.MaxInt64 {
+		return syscall.EFBIG
+	}
+	f := n.m.file(n.ino)
+	defer f.put()
+	wait, stop := n.m.impatient(raw)
+	defer stop()
+	if e := lock(wait, f.one); e != 0 {
+		return e
+	}
+	defer func() { <-f.one }()
+	if h != nil && h.write {
+		if _, e := f.regain(ctx, n, h); e != 0 {
+			return e
+		}
+		f.mu.Lock()
+		h.closed = false
+		f.mu.Unlock()
+	}
+	e := f.cut(ctx, raw, n, int64(size), false)
+	if re := f.release(ctx); e == 0 {
+		e = re
+	}
+	return e
+}
+
+// aheadWindow is how far from the end of the last read another may begin, and
+// still be one of a sequence: the kernel sends several at once.
+const aheadWindow = 8 << 20
+
+// Read reads from the file as it is now, what this mount has written included.
+func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	ctx, end := h.n.m.op(ctx)
+	defer end()
+	r, e := h.f.view(ctx)
+	if e != 0 {
+		return nil, e
+	}
+	last := h.end.Load()
+	ahead := off > 0 && off-last <= aheadWindow && last-off <= aheadWindow
+	n, err := r.ReadAtContext(ctx, dest, off, ahead)
+	h.end.Store(off + int64(n))
+	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns io.EOF itself
+		return nil, inodeErrno(err)
+	}
+	return fuse.ReadResultData(dest[:n]), 0
+}
+
+// Writev appends. An offset of appendAt is the end, wherever that is.
+func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, syscall.Errno) {
+	ctx, end := h.n.m.op(ctx)
+	defer end()
+	if !h.write {
+		return 0, syscall.EBADF
+	}
+	if e := lock(ctx, h.f.one); e != 0 {
+		return 0, e
+	}
+	defer func() { <-h.f.one }()
+	if off == appendAt {
+		off = -1
+	}
+	n, e := h.f.write(ctx, h.n, h, data, off)
+	if e == 0 && h.sync {
+		e = h.f.sync(ctx, h)
+	}
+	if e != 0 {
+		return 0, e
+	}
+	return uint32(n), 0 //nolint:gosec // at most what the kernel sent
+}
+
+// Flush is each close of a descriptor: what was written is durable then, and
+// the lease given back if no descriptor is left.
+func (h *handle) Flush(ctx context.Context) syscall.Errno {
+	if !h.write {
+		return 0
+	}
+	pid := uint32(0)
+	if c, ok := fuse.FromContext(ctx); ok {
+		pid = c.Pid
+	}
+	ctx, end := h.n.m.op(ctx)
+	defer end()
+	f := h.f
+	f.mu.Lock()
+	lost, w := h.gen != f.gen, f.live()
+	lost = lost || h.gen != f.gen // live may have found out
+	f.mu.Unlock()
+	switch {
+	case lost:
+		return syscall.ESTALE
+	case w == nil:
+		return 0 // given back, and nothing written since
+	}
+	if e := lock(ctx, f.one); e != 0 {
+		return e
+	}
+	defer func() { <-f.one }()
+	f.mayClose(pid)
+	if e := f.release(ctx); e != 0 {
+		return e
+	}
+	return f.sync(ctx, h)
+}
+
+// mayClose marks the handles of which no process that is known has a descriptor
+// any more.
+func (f *file) mayClose(pid uint32) {
+	holds := make(map[uint32]bool)
+	look := func(pid uint32) bool {
+		if _, ok := holds[pid]; !ok {
+			holds[pid] = f.m.holds(pid, f.ino)
+		}
+		return holds[pid]
+	}
+	f.mu.Lock()
+	open := make([]*handle, 0, len(f.handles))
+	for h := range f.handles {
+		if h.write && !h.closed {
+			open = append(open, h)
+		}
+	}
+	f.mu.Unlock()
+	closed := make([]*handle, 0, len(open))
+	for _, h := range open {
+		if !look(pid) && !look(h.pid) {
+			closed = append(closed, h)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, h := range closed {
+		h.closed = true
+	}
+}
+
+// Fsync makes durable what was written, through whatever handle.
+func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
+	ctx, end := h.n.m.op(ctx)
+	defer end()
+	return h.f.sync(ctx, h)
+}
+
+// Release is the end of the last descriptor. Its errors reach nobody.
+func (h *handle) Release(context.Context) syscall.Errno {
+	ctx := h.n.m.ctx
+	f := h.f
+	f.mu.Lock()
+	delete(f.handles, h)
+	_, locked := f.flocks[h]
+	f.unflock(h)
+	f.mu.Unlock()
+	if (h.write || locked) && lock(ctx, f.one) == 0 {
+		if e := f.release(ctx); e != 0 {
+			h.n.m.log.Warn("leasefs: closing a file failed after its last descriptor was gone", "inode", f.ino, "err", e)
+		}
+		<-f.one
+	}
+	f.put()
+	return 0
+}
+
+// cut truncates the file to size. With keep the lease is held afterwards, else
+// only if it was before, or had to be waited for. The caller holds one.
+func (f *file) cut(ctx, raw context.Context, n *node, size int64, keep bool) syscall.Errno {
+	if f.current() == nil {
+		err := f.cutClosed(ctx, n, size)
+		switch wait := f.m.wait && errors.Is(err, fserror.Held); {
+		case err != nil && !wait:
+			return errno(err)
+		case err == nil && !keep:
+			return 0
+		}
+		if e := f.acquire(ctx, raw, n); e != 0 {
+			return e
+		}
+	}
+	for range cutTries {
+		switch w := f.current(); {
+		case w == nil:
+			return syscall.ESTALE
+		case w.Length() == size:
+			return 0
+		case w.Length() < size:
+			return syscall.EOPNOTSUPP // a file does not grow but by writing
+		}
+		if e := f.cutHeld(ctx, n, size); e != 0 {
+			return e
+		}
+	}
+	return syscall.EBUSY // others write to it each time
+}
+
+// cutTries is how often a file that others write to meanwhile is cut.
+const cutTries = 8
+
+// cutClosed cuts a file that this mount does not hold.
+func (f *file) cutClosed(ctx context.Context, n *node, size int64) error {
+	p, i, e := n.place(ctx)
+	if e != 0 {
+		return e
+	}
+	if i.Open != nil || i.Length != size {
+		if err := f.m.fs.Truncate(ctx, p, size); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	f.length = size
+	f.mu.Unlock()
+	return nil
+}
+
+// cutHeld cuts a file whose lease is held: it is given back for that, and taken
+// again if the file is as it was left.
+func (f *file) cutHeld(ctx context.Context, n *node, size int64) syscall.Errno {
+	p, _, e := n.place(ctx)
+	if e != 0 {
+		return e
+	}
+	if e := f.giveBack(ctx); e != 0 {
+		return e
+	}
+	err := f.m.fs.Truncate(ctx, p, size)
+	var w *client.Writer
+	if err == nil {
+		w, err = f.m.fs.Append(ctx, p, client.WithExpectedLength(size))
+	}
+	if err == nil && w.Inode() != f.ino {
+		_ = w.Close() // nothing was written to it
+		err = syscall.ESTALE
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.drop()
+		if errors.Is(err, fserror.NotAtEnd) {
+			return syscall.EBUSY // another was quicker
+		}
+		return errno(err)
+	}
+	f.hold(w, nil)
+	f.mtime, f.wrote = time.Now().Truncate(time.Millisecond), true
+	return 0
+}

@@ -1,0 +1,349 @@
+package fuse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// Options say how a namespace is mounted. The zero value mounts all of it for
+// the user who mounts it.
+type Options struct {
+	// Root is the directory of the namespace that becomes the mount's root;
+	// empty: "/".
+	Root string
+	// AllowOther lets other users of this machine in. What each may do is said by
+	// the modes of files (the kernel checks them), and by what the user of the
+	// client may.
+	AllowOther bool
+	// Wait makes opening for write wait for a holder of the lease, until a signal
+	// comes; else it is EBUSY.
+	Wait bool
+	// ReadOnly mounts so.
+	ReadOnly bool
+	// KernelOptions are added to those of the mount: nosuid, noexec, …
+	KernelOptions []string
+	// Source is what df and mount show as device; empty: "leasefs".
+	Source string
+}
+
+// Mounted is a mounted namespace. It is safe for concurrent use.
+type Mounted struct {
+	fs     *client.FS
+	log    *slog.Logger
+	root   string // of the namespace
+	dir    string // where it is mounted; absolute
+	within string // with a slash
+	wait   bool
+	server *fuse.Server
+
+	ctx    context.Context // ends with the mount
+	cancel context.CancelCauseFunc
+	ended  chan struct{} // closed when nothing of the mount is left
+	err    error         // valid then
+
+	ids        ids
+	status     statusCache
+	armed      armed
+	names      *names
+	hidden     nameSet
+	lease      scratchLease
+	keepsOwner atomic.Bool // the client's user cannot give files away
+
+	mu     sync.Mutex
+	files  map[uint64]*file
+	closed bool
+	wg     sync.WaitGroup // of goRun
+}
+
+// maxIO is the size of the kernel's largest reads and writes.
+const maxIO = 1 << 20
+
+// Mount connects to a namespace and mounts it on dir, an existing folder. The
+// configuration's Cache and OnRevoke are the mount's. The context governs
+// Mount alone. NotFound, NotDirectory: Root is not a directory of the
+// namespace; Internal: the kernel, or fusermount3, refused.
+func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Mounted, error) {
+	const op = "mount"
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fserror.Wrap(fserror.InvalidArgument, op, dir, err)
+	}
+	m := &Mounted{
+		log: cfg.Logger, root: "/", dir: dir, within: strings.TrimSuffix(dir, "/") + "/", wait: o.Wait,
+		ended: make(chan struct{}), files: make(map[uint64]*file), names: newNames(nil),
+		armed: armed{of: make(map[uint64]*arm)},
+	}
+	if o.Root != "" {
+		m.root = o.Root
+	}
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	cfg.Cache, cfg.OnRevoke = true, m.revoked
+	if m.fs, err = client.New(ctx, cfg); err != nil {
+		return nil, err
+	}
+	m.lease = scratchLease{m: m}
+	if err := m.mount(ctx, o); err != nil {
+		m.shut()
+		_ = m.fs.Close() // err says more
+		return nil, fserror.With(err, op, dir)
+	}
+	go m.finish()
+	return m, nil
+}
+
+func (m *Mounted) mount(ctx context.Context, o Options) error {
+	ino, err := m.findRoot(ctx)
+	if err != nil {
+		return err
+	}
+	if st, err := os.Stat(m.dir); err != nil || !st.IsDir() {
+		return fserror.New(fserror.NotDirectory, "", "", "the mount point is not a folder; make it first (mkdir -p %s)", m.dir)
+	}
+	source := o.Source
+	if source == "" {
+		source = "leasefs"
+	}
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	kernel := append([]string{"default_permissions"}, o.KernelOptions...)
+	if o.ReadOnly {
+		flags |= unix.MS_RDONLY
+	}
+	direct := os.Geteuid() == 0
+	if o.ReadOnly && !direct {
+		kernel = append(kernel, "ro")
+	}
+	logger := slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)
+	options := gofs.Options{
+		NullPermissions: true,
+		RootStableAttr:  &gofs.StableAttr{Ino: ino},
+		Logger:          logger,
+		MountOptions: fuse.MountOptions{
+			AllowOther: o.AllowOther, Options: kernel, FsName: source, Name: "leasefs",
+			DirectMount: direct, DirectMountFlags: flags, MaxWrite: maxIO, MaxBackground: 64, Logger: logger,
+			// O_TRUNC comes with OPEN, so that it is one with taking the lease; flock
+			// comes, record locks do not; there are no set-id bits to be taken away.
+			ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_FLOCK_LOCKS | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_HANDLE_KILLPRIV_V2,
+		},
+	}
+	root := &node{m: m, ino: ino}
+	m.server, err = fuse.NewServer(appends{gofs.NewNodeFS(root, &options)}, m.dir, &options.MountOptions)
+	if err != nil {
+		return fserror.Wrap(fserror.Internal, "", "", fmt.Errorf("mounting was refused: %w", err))
+	}
+	go m.server.Serve()
+	if err := m.server.WaitMount(); err != nil {
+		_ = m.detach()
+		return fserror.Wrap(fserror.Internal, "", "", err)
+	}
+	m.readAhead()
+	return nil
+}
+
+// findRoot looks at the mount's root and at the names that lead to it.
+func (m *Mounted) findRoot(ctx context.Context) (uint64, error) {
+	root, err := fspath.Clean(m.root)
+	if err != nil {
+		return 0, err
+	}
+	m.root = root
+	i, err := m.fs.Lstat(ctx, root)
+	if err != nil {
+		return 0, err
+	}
+	if !i.IsDir() {
+		return 0, fserror.New(fserror.NotDirectory, "", root, "it is not a directory")
+	}
+	var top []client.RevokedName
+	for p := root; p != "/"; {
+		dir, name := fspath.Split(p)
+		d, err := m.fs.Lstat(ctx, dir)
+		if err != nil {
+			return 0, err
+		}
+		top = append(top, client.RevokedName{Dir: d.Inode, Name: name})
+		p = dir
+	}
+	m.names = newNames(top)
+	return i.Inode, nil
+}
+
+// appends is a file system that gets appends as such: whatever offset the
+// kernel computed from the size that it believes in.
+type appends struct{ fuse.RawFileSystem }
+
+// appendAt is the offset that stands for the end of a file.
+const appendAt = math.MaxInt64
+
+// Writev implements fuse.RawFileSystem.
+func (a appends) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
+	if in.Flags&syscall.O_APPEND != 0 {
+		in.Offset = appendAt
+	}
+	return a.RawFileSystem.Writev(cancel, in, data)
+}
+
+// appendTo opens a file for write, waiting for a holder if that is wanted.
+func (m *Mounted) appendTo(ctx, raw context.Context, p string, wait bool) (*client.Writer, error) {
+	if !wait {
+		return m.fs.Append(ctx, p)
+	}
+	w, err := m.fs.Append(ctx, p)
+	if !errors.Is(err, fserror.Held) {
+		return w, err
+	}
+	patient, stop := m.impatient(raw)
+	defer stop()
+	return m.fs.Append(patient, p, client.WithWait(math.MaxInt32*time.Second))
+}
+
+// goRun runs fn while the mount lives; false if that is over.
+func (m *Mounted) goRun(fn func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.wg.Go(fn)
+	return true
+}
+
+// shut ends goRun and waits for what runs.
+func (m *Mounted) shut() {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	m.cancel(fserror.New(fserror.Closed, "", "", "the mount ends"))
+	m.wg.Wait()
+}
+
+// term is for how long at the most the kernel believes what it has.
+func (m *Mounted) term() time.Duration { return max(m.fs.CacheRemaining(), maxAttrTime) }
+
+// FS is the client of the mount.
+func (m *Mounted) FS() *client.FS { return m.fs }
+
+// finish ends what is left when the kernel has let go of the mount, by whoever
+// unmounted it.
+func (m *Mounted) finish() {
+	m.server.Wait()
+	m.lease.end()
+	m.shut()
+	m.err = m.fs.Close()
+	close(m.ended)
+}
+
+// Wait waits until the mount has ended and nothing of it is left. The error is
+// that of files that could not be closed.
+func (m *Mounted) Wait() error {
+	<-m.ended
+	return m.err
+}
+
+// Ended is closed when Wait would return.
+func (m *Mounted) Ended() <-chan struct{} { return m.ended }
+
+// Unmount flushes all files and unmounts. While files are in use it tries
+// again, until the context ends; then the mount is taken away from under them:
+// what they wrote before is durable. It returns when nothing is left.
+func (m *Mounted) Unmount(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	first := m.flushAll(ctx)
+	for {
+		err := m.unmount(false)
+		if err == nil {
+			break
+		}
+		select {
+		case <-m.ended: // somebody else was quicker
+			return errors.Join(first, m.err)
+		case <-tick.C:
+			continue
+		case <-ctx.Done():
+		}
+		first = m.flushAll(context.WithoutCancel(ctx))
+		if err := m.detach(); err != nil {
+			return fserror.Wrap(fserror.Internal, "unmount", m.dir, err)
+		}
+		break
+	}
+	return errors.Join(first, m.Wait())
+}
+
+// flushAll makes durable what all files have.
+func (m *Mounted) flushAll(ctx context.Context) error {
+	m.mu.Lock()
+	files := make([]*file, 0, len(m.files))
+	for _, f := range m.files {
+		files = append(files, f)
+	}
+	m.mu.Unlock()
+	var errs []error
+	for _, f := range files {
+		if w := f.current(); w != nil {
+			errs = append(errs, w.Flush(ctx))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// detach takes the mount away whoever uses it.
+func (m *Mounted) detach() error { return m.unmount(true) }
+
+func (m *Mounted) unmount(lazy bool) error {
+	if os.Geteuid() == 0 {
+		flags := unix.UMOUNT_NOFOLLOW
+		if lazy {
+			flags |= unix.MNT_DETACH | unix.MNT_FORCE // the second ends the connection
+		}
+		return unix.Unmount(m.dir, flags)
+	}
+	argv := []string{"-u", "-q"}
+	if lazy {
+		argv = append(argv, "-z")
+	}
+	return exec.Command("fusermount3", append(argv, "--", m.dir)...).Run() //nolint:gosec // the mount's own folder
+}
+
+// readAhead lets the kernel read ahead as far as one request goes, where it may
+// be told so.
+func (m *Mounted) readAhead() {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(info)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && unescape(f[4]) == m.dir {
+			// Only root may; it is about speed only.
+			_ = os.WriteFile("/sys/class/bdi/"+f[2]+"/read_ahead_kb", []byte("1024"), 0o600)
+		}
+	}
+}
+
+// unescape undoes how mountinfo writes blanks and the like.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

@@ -1,0 +1,128 @@
+package fuse_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rig is a namenode with mounts in this process.
+type rig struct {
+	*testenv.Namenode
+	t testing.TB
+}
+
+func newRig(t testing.TB, mods ...func(*namenode.Config)) *rig {
+	t.Helper()
+	return &rig{testenv.Start(t, mods...), t}
+}
+
+// mounted is one of them, and where.
+type mounted struct {
+	*fuse.Mounted
+	dir string
+	t   testing.TB
+}
+
+func (r *rig) mount(o fuse.Options, mods ...func(*client.Config)) *mounted {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	cfg := client.Config{Namenodes: []string{r.Config().Listen}, User: "root", Timeout: 20 * time.Second}
+	for _, mod := range mods {
+		mod(&cfg)
+	}
+	m, err := fuse.Mount(r.t.Context(), cfg, dir, o)
+	must(r.t, err)
+	r.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) //nolint:usetesting // the test's is over
+		defer cancel()
+		if err := m.Unmount(ctx); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return &mounted{m, dir, r.t}
+}
+
+func (m *mounted) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *mounted) write(name, text string) {
+	m.t.Helper()
+	must(m.t, os.WriteFile(m.path(name), []byte(text), 0o644)) //nolint:gosec // a usual mode
+}
+
+func (m *mounted) reads(name, want string) {
+	m.t.Helper()
+	got, err := os.ReadFile(m.path(name))
+	must(m.t, err)
+	if string(got) != want {
+		m.t.Fatalf("%s has %q, want %q", name, got, want)
+	}
+}
+
+func (m *mounted) open(name string, flags int) *os.File {
+	m.t.Helper()
+	f, err := os.OpenFile(m.path(name), flags, 0o644) //nolint:gosec // a usual mode
+	must(m.t, err)
+	m.t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func is(t testing.TB, err error, want syscall.Errno) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+}
+
+func say(t testing.TB, w io.Writer, text string) {
+	t.Helper()
+	n, err := io.WriteString(w, text)
+	if err != nil || n != len(text) {
+		t.Fatalf("write: %d, %v", n, err)
+	}
+}
+
+func TestBasics(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	m.write("a", "hello\n")
+	m.reads("a", "hello\n")
+	f := m.open("a", os.O_WRONLY|os.O_APPEND)
+	say(t, f, "world\n")
+	m.reads("a", "hello\nworld\n")
+	must(t, f.Close())
+	m.reads("a", "hello\nworld\n")
+	must(t, os.Mkdir(m.path("d"), 0o755))
+	m.write("d/b", "")
+	entries, err := os.ReadDir(m.dir)
+	must(t, err)
+	if len(entries) != 2 || entries[0].Name() != "a" || !entries[1].IsDir() {
+		t.Fatal(entries)
+	}
+	is(t, os.Remove(m.path("d")), syscall.ENOTEMPTY)
+	must(t, os.Remove(m.path("d/b")))
+	must(t, os.Remove(m.path("d")))
+	must(t, os.Remove(m.path("a")))
+	_, err = os.Stat(m.path("a"))
+	is(t, err, syscall.ENOENT)
+}

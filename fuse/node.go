@@ -1,0 +1,360 @@
+package fuse
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+)
+
+// node is an inode of the namespace that the kernel knows.
+type node struct {
+	gofs.Inode
+	m   *Mounted
+	ino uint64
+	// verified is the generation of names in which a directory was found at its
+	// path; 0: none.
+	verified atomic.Uint64
+}
+
+var (
+	_ gofs.NodeLookuper       = (*node)(nil)
+	_ gofs.NodeGetattrer      = (*node)(nil)
+	_ gofs.NodeSetattrer      = (*node)(nil)
+	_ gofs.NodeReadlinker     = (*node)(nil)
+	_ gofs.NodeStatfser       = (*node)(nil)
+	_ gofs.NodeGetxattrer     = (*node)(nil)
+	_ gofs.NodeSetxattrer     = (*node)(nil)
+	_ gofs.NodeRemovexattrer  = (*node)(nil)
+	_ gofs.NodeListxattrer    = (*node)(nil)
+	_ gofs.NodeOnForgetter    = (*node)(nil)
+	_ gofs.NodeOpener         = (*node)(nil)
+	_ gofs.NodeCreater        = (*node)(nil)
+	_ gofs.NodeMkdirer        = (*node)(nil)
+	_ gofs.NodeMknoder        = (*node)(nil)
+	_ gofs.NodeSymlinker      = (*node)(nil)
+	_ gofs.NodeLinker         = (*node)(nil)
+	_ gofs.NodeUnlinker       = (*node)(nil)
+	_ gofs.NodeRmdirer        = (*node)(nil)
+	_ gofs.NodeRenamer        = (*node)(nil)
+	_ gofs.NodeOpendirHandler = (*node)(nil)
+)
+
+// treePath is where the kernel believes the node is; false: nowhere.
+func (n *node) treePath() (string, bool) {
+	var names []string
+	for at := n.EmbeddedInode(); !at.IsRoot(); {
+		name, parent := at.Parent()
+		if parent == nil {
+			return "", false
+		}
+		names = append(names, name)
+		at = parent
+	}
+	p := n.m.root
+	for i := len(names) - 1; i >= 0; i-- {
+		p = fspath.Join(p, names[i])
+	}
+	return p, true
+}
+
+// dirPath is the path of a directory, which was found there. ESTALE if it is
+// not at the place where the kernel believes it is: somebody renamed it, or one
+// above, and the kernel has to walk anew.
+func (n *node) dirPath(ctx context.Context) (string, syscall.Errno) {
+	p, ok := n.treePath()
+	if !ok {
+		return "", syscall.ESTALE
+	}
+	gen := n.m.names.current()
+	if n.verified.Load() == gen && n.m.fs.CacheRemaining() > 0 {
+		return p, 0
+	}
+	// What it depends on is noted first, so that no revocation is missed.
+	n.m.names.dependsOn(n.EmbeddedInode())
+	i, kept, err := n.m.fs.LstatKept(ctx, p)
+	switch {
+	case errors.Is(err, fserror.NotFound), errors.Is(err, fserror.NotDirectory), err == nil && i.Inode != n.ino:
+		return "", syscall.ESTALE
+	case err != nil:
+		return "", errno(err)
+	case kept:
+		n.verified.Store(gen)
+	}
+	return p, 0
+}
+
+// look describes the node, and tells whether that is kept. It looks by path,
+// since that answer is there from the look-up as a rule, else by number.
+func (n *node) look(ctx context.Context) (i *client.FileInfo, kept bool, err error) {
+	if p, ok := n.treePath(); ok {
+		i, kept, err = n.m.fs.LstatKept(ctx, p)
+		if err == nil && i.Inode == n.ino {
+			return i, kept, nil
+		}
+	}
+	return n.m.fs.StatInode(ctx, n.ino)
+}
+
+// place is where the node is now: where the kernel believes, or wherever it
+// was moved if it is a file. ESTALE if it is gone.
+func (n *node) place(ctx context.Context) (string, *client.FileInfo, syscall.Errno) {
+	if p, ok := n.treePath(); ok {
+		i, _, err := n.m.fs.LstatKept(ctx, p)
+		if err == nil && i.Inode == n.ino {
+			return p, i, 0
+		}
+		if err != nil && !errors.Is(err, fserror.NotFound) && !errors.Is(err, fserror.NotDirectory) {
+			return "", nil, errno(err)
+		}
+	}
+	if n.Mode() != syscall.S_IFREG {
+		return "", nil, syscall.ESTALE
+	}
+	p, err := n.m.fs.PathOf(ctx, n.ino)
+	if err != nil {
+		return "", nil, inodeErrno(err)
+	}
+	i, _, err := n.m.fs.StatInode(ctx, n.ino)
+	return p, i, inodeErrno(err)
+}
+
+// Lookup finds a name in a directory.
+func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	ctx, end := n.m.op(ctx)
+	defer end()
+	dir, e := n.dirPath(ctx)
+	if e != 0 {
+		return nil, e
+	}
+	i, _, err := n.m.fs.LstatKept(ctx, fspath.Join(dir, name))
+	if errors.Is(err, fserror.InvalidPath) {
+		return nil, syscall.ENOENT // nothing can have such a name; making it says more
+	}
+	if err != nil {
+		return nil, errno(err)
+	}
+	return n.child(ctx, i, out), 0
+}
+
+// child is the inode of an entry of the directory n, with its attributes. They
+// have no time-out, see the package comment.
+func (n *node) child(ctx context.Context, i *client.FileInfo, out *fuse.EntryOut) *gofs.Inode {
+	n.m.fill(&out.Attr, i)
+	if f := n.m.opened(i.Inode); f != nil {
+		f.amend(&out.Attr)
+	}
+	return n.NewInode(ctx, &node{m: n.m, ino: i.Inode}, gofs.StableAttr{Mode: typeOf(i.Mode()), Ino: i.Inode})
+}
+
+// Getattr describes the node.
+func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	ctx, end := n.m.op(ctx)
+	defer end()
+	return n.getattr(ctx, out)
+}
+
+func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
+	seen := n.m.armed.begin(n)
+	i, kept, err := n.look(ctx)
+	f := n.m.opened(n.ino)
+	if f != nil && errors.Is(err, fserror.NotFound) {
+		i = f.last()
+	}
+	if i == nil {
+		return inodeErrno(err)
+	}
+	n.m.fill(&out.Attr, i)
+	if f != nil {
+		f.amend(&out.Attr)
+		f.remember(i)
+	}
+	if kept && i.Open == nil {
+		if left := min(n.m.fs.CacheRemaining(), maxAttrTime); n.m.armed.good(n, seen) {
+			out.SetTimeout(left)
+		}
+	}
+	return 0
+}
+
+// Setattr is chmod, chown, truncate and utimes.
+func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	raw := ctx
+	ctx, end := n.m.op(ctx)
+	defer end()
+	if size, ok := in.GetSize(); ok {
+		h, _ := fh.(*handle)
+		if e := n.truncate(ctx, raw, h, size); e != 0 {
+			return e
+		}
+	}
+	var c client.AttrChange
+	if mode, ok := in.GetMode(); ok {
+		c.SetMode, c.Mode = true, modeOf(mode)
+	}
+	if uid, ok := in.GetUID(); ok {
+		c.User = n.m.ids.user(uid)
+	}
+	if gid, ok := in.GetGID(); ok {
+		c.Group = n.m.ids.groupName(gid)
+	}
+	c.SetMTime, c.MTime = mtimeOf(in)
+	if c.SetMode || c.User != "" || c.Group != "" || c.SetMTime {
+		p, _, e := n.place(ctx)
+		if e != 0 {
+			return e
+		}
+		if err := n.m.fs.SetAttr(ctx, p, c); err != nil {
+			return errno(err)
+		}
+		if c.SetMTime {
+			if f := n.m.opened(n.ino); f != nil {
+				f.setModTime(c.MTime)
+			}
+		}
+	}
+	return n.getattr(ctx, out)
+}
+
+// mtimeOf is the modification time that is to be set; the zero time is now.
+func mtimeOf(in *fuse.SetAttrIn) (bool, time.Time) {
+	switch {
+	case in.Valid&fuse.FATTR_MTIME == 0:
+		return false, time.Time{}
+	case in.Valid&fuse.FATTR_MTIME_NOW != 0:
+		return true, time.Time{}
+	}
+	t := time.Unix(int64(in.Mtime), int64(in.Mtimensec)) //nolint:gosec // as the kernel means it
+	if t.UnixMilli() == 0 {
+		t = t.Add(time.Millisecond) // on the wire 0 means now
+	}
+	return true, t
+}
+
+// Readlink is what a symbolic link points to.
+func (n *node) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
+	ctx, end := n.m.op(ctx)
+	defer end()
+	i, _, err := n.look(ctx)
+	if err != nil {
+		return nil, inodeErrno(err)
+	}
+	return []byte(i.LinkTarget), 0
+}
+
+// Statfs tells how much room there is.
+func (n *node) Statfs(ctx context.Context, out *fuse.StatfsOut) syscall.Errno {
+	ctx, end := n.m.op(ctx)
+	defer end()
+	s, err := n.m.status.get(ctx, n.m.fs)
+	if err != nil {
+		return errno(err)
+	}
+	const unit = 4096
+	out.Bsize, out.Frsize, out.NameLen = unit, unit, fspath.MaxName
+	out.Blocks = uint64(max(s.DiskTotal, 0)) / unit
+	out.Bfree = uint64(max(s.DiskFree, 0)) / unit
+	out.Bavail = out.Bfree
+	out.Files = s.Inodes + freeInodes
+	out.Ffree = freeInodes
+	return 0
+}
+
+// freeInodes is how many more files there can be, as far as statfs says:
+// memory is the limit.
+const freeInodes = 1 << 32
+
+// The extended attributes. There are no others.
+const (
+	xattrPrefix = "leasefs."
+	xattrHolder = xattrPrefix + "holder"
+	xattrEpoch  = xattrPrefix + "epoch"
+	xattrLease  = xattrPrefix + "lease"
+)
+
+// Getxattr gives what is said of the lease on the file.
+func (n *node) Getxattr(ctx context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
+	if !strings.HasPrefix(attr, xattrPrefix) {
+		if strings.HasPrefix(attr, "security.") {
+			return 0, syscall.ENODATA
+		}
+		return 0, syscall.ENOTSUP
+	}
+	ctx, end := n.m.op(ctx)
+	defer end()
+	i, _, err := n.look(ctx)
+	if err != nil {
+		return 0, inodeErrno(err)
+	}
+	value := ""
+	switch {
+	case attr == xattrLease && i.Lease != 0:
+		value = i.Lease.String()
+	case i.Open == nil:
+	case attr == xattrHolder:
+		value = i.Open.Holder.Client
+	case attr == xattrEpoch:
+		value = strconv.FormatUint(i.Open.Epoch, 10)
+	case attr == xattrLease:
+		value = i.Open.Session
+	}
+	switch {
+	case value == "":
+		return 0, syscall.ENODATA
+	case len(value) > len(dest):
+		return uint32(len(value)), syscall.ERANGE
+	}
+	return uint32(copy(dest, value)), 0
+}
+
+// Setxattr refuses: the namespace has no extended attributes.
+func (n *node) Setxattr(_ context.Context, attr string, _ []byte, _ uint32) syscall.Errno {
+	return noXattr(attr)
+}
+
+// Removexattr refuses.
+func (n *node) Removexattr(_ context.Context, attr string) syscall.Errno { return noXattr(attr) }
+
+func noXattr(attr string) syscall.Errno {
+	if strings.HasPrefix(attr, xattrPrefix) {
+		return syscall.EPERM
+	}
+	return syscall.ENOTSUP
+}
+
+// Listxattr lists nothing: what can only be read would make cp -a and rsync -X
+// fail where they copy it to.
+func (n *node) Listxattr(context.Context, []byte) (uint32, syscall.Errno) { return 0, 0 }
+
+// OnForget is called when the kernel does not know the inode any more.
+func (n *node) OnForget() {
+	if n.m != nil {
+		n.m.armed.forget(n)
+	}
+}
+
+// at is the path of a name in a directory.
+func (n *node) at(ctx context.Context, name string) (string, syscall.Errno) {
+	dir, e := n.dirPath(ctx)
+	if e != 0 {
+		return "", e
+	}
+	if err := fspath.CheckName(name); err != nil {
+		return "", errno(err)
+	}
+	return fspath.Join(dir, name), 0
+}
+
+// base is the last component of a path.
+func base(p string) string { return path.Base(p) }
