@@ -13,10 +13,13 @@ const (
 	seekPause = 100 * time.Millisecond
 	seekFor   = 10 * time.Second
 	// suspectAfter is how long an attempt may be without an answer before the
-	// client looks whether its namenode still lives; then twice as long, and so
-	// on, up to suspectMost.
+	// client looks whether its namenode still lives. If it does it looks again
+	// after twice as long, and so on, up to suspectMost; if it says nothing, after
+	// suspectAgain, half as long again, and so on.
 	suspectAfter = time.Second
 	suspectMost  = 10 * time.Second
+	suspectAgain = 200 * time.Millisecond
+	suspectSoon  = 100 * time.Millisecond // from then on the others are asked too
 )
 
 // seekBackoff is the pause before the n-th repetition of what waits, for so long
@@ -36,8 +39,8 @@ type search struct {
 }
 
 type found struct {
-	done  chan struct{}
-	moved bool
+	done         chan struct{}
+	moved, lives bool
 }
 
 // suspect ends an attempt at a call, by cancel, if another namenode is active
@@ -52,12 +55,20 @@ func (f *FS) suspect(ctx context.Context, cancel context.CancelFunc, ep *endpoin
 	done := make(chan struct{})
 	t := time.AfterFunc(suspectAfter, func() {
 		defer close(done)
-		for pause := suspectAfter; ctx.Err() == nil; pause = min(2*pause, suspectMost) {
-			if f.anotherServes(ctx, ep) {
+		well, ill := suspectAfter, suspectAgain
+		for ctx.Err() == nil {
+			moved, lives := f.anotherServes(ctx, ep)
+			switch {
+			case moved:
 				cancel()
 				return
+			case lives:
+				sleep(ctx, f.ctx, well)
+				well, ill = min(2*well, suspectMost), suspectAgain
+			default:
+				sleep(ctx, f.ctx, ill)
+				ill = min(ill*3/2, suspectMost)
 			}
-			sleep(ctx, f.ctx, pause)
 		}
 	})
 	return func() {
@@ -68,14 +79,14 @@ func (f *FS) suspect(ctx context.Context, cancel context.CancelFunc, ep *endpoin
 }
 
 // anotherServes reports whether ep does not say that it is active, and another
-// namenode does; that one is asked from then on.
-func (f *FS) anotherServes(ctx context.Context, ep *endpoint) bool {
+// namenode does, which is asked from then on; else, whether ep says so.
+func (f *FS) anotherServes(ctx context.Context, ep *endpoint) (moved, lives bool) {
 	f.search.mu.Lock()
 	s := f.search.under
 	if s == nil {
 		s = &found{done: make(chan struct{})}
 		look := func() {
-			s.moved = f.look(ep)
+			s.moved, s.lives = f.look(ep)
 			f.search.mu.Lock()
 			f.search.under = nil
 			f.search.mu.Unlock()
@@ -83,38 +94,74 @@ func (f *FS) anotherServes(ctx context.Context, ep *endpoint) bool {
 		}
 		if !f.goRun(look) { // the FS is being closed
 			f.search.mu.Unlock()
-			return false
+			return false, true
 		}
 		f.search.under = s
 	}
 	f.search.mu.Unlock()
 	select {
 	case <-s.done:
-		return s.moved && f.eps.current.Load() != ep
+		return s.moved && f.eps.current.Load() != ep, s.lives
 	case <-ctx.Done():
-		return false
+		return false, true
 	}
 }
 
-func (f *FS) look(ep *endpoint) (moved bool) {
-	const active = "active"
-	// Of two that say so at once one is wrong, and its answers are refused.
-	if own := askStatus(f.ctx, ep, f.caller, suspectAfter); own.Err == nil && own.Role == active {
-		return false
-	}
+// look asks ep and, if it does not answer at once, the others too. A namenode
+// says that it is active only while it knows that it is.
+func (f *FS) look(ep *endpoint) (moved, lives bool) {
+	ctx, cancel := context.WithTimeout(f.ctx, suspectAfter)
+	defer cancel()
 	others := f.eps.others(ep)
-	all, err := statusOfAll(f.ctx, others, f.caller, suspectAfter)
-	if err != nil {
-		return false
+	type answer struct {
+		of     *endpoint
+		active bool
 	}
-	for i := range all {
-		if all[i].Err == nil && all[i].Role == active {
-			f.eps.current.CompareAndSwap(ep, others[i])
-			f.kickSession(ep)
-			return true
+	answers := make(chan answer, 1+len(others))
+	under := 0
+	ask := func(e *endpoint) {
+		under++
+		go func() {
+			s := askStatus(ctx, e, f.caller, suspectAfter)
+			answers <- answer{e, s.Err == nil && s.Role == "active"}
+		}()
+	}
+	defer func() { // none of them outlives this
+		cancel()
+		for ; under > 0; under-- {
+			<-answers
+		}
+	}()
+	ask(ep)
+	soon := time.NewTimer(suspectSoon)
+	defer soon.Stop()
+	var at *endpoint
+	silent := true // ep is
+	for at == nil && under+len(others) > 0 {
+		all := others
+		select {
+		case a := <-answers:
+			under--
+			silent = silent && a.of != ep
+			if a.active {
+				at, all = a.of, nil
+			}
+		case <-soon.C:
+		}
+		for _, e := range all {
+			ask(e)
+		}
+		others = nil
+		if silent && under == 1 {
+			break // all others have said that they are not
 		}
 	}
-	return false
+	if at == nil || at == ep {
+		return false, at == ep
+	}
+	f.eps.current.CompareAndSwap(ep, at)
+	f.kickSession(ep)
+	return true, false
 }
 
 // several reports whether there is another namenode to ask.

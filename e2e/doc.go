@@ -26,5 +26,10 @@
 //	                 by one under load, everything lost but the store
 //	s3_faults_test.go   a bad line to the store: no byte changes, no orphan stays
 //	demo_test.go     scripts/demo
+//	ha_scenario_test.go, ha_stale_test.go   several namenodes over ZooKeeper: the
+//	                 scenarios, and that nobody reads what is old
+//	ha_stress_test.go   32 writers, and namenodes that are killed, stopped, cut off
+//	ha_figures_test.go  how long writers wait for the next namenode
+//	ha_fleet_test.go    several namenodes, ZooKeeper and links that can be cut
 //	process_test.go, namenode_test.go   what all of them use
 package e2e

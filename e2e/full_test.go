@@ -117,8 +117,8 @@ func TestFullDisk(t *testing.T) {
 	if got := n.run(ctx, "find", "/", "--open"); got != "" {
 		t.Errorf("open: %s", got)
 	}
-	n.run(ctx, "mv", "/tree", "/moved")
-	n.run(ctx, "rm", "-r", "/moved/cgi", "/moved/cookiejar", "/moved/exactly a block", "/moved/empty")
+	n.fails(ctx, 6, "", "mv", "/tree", "/moved")
+	n.run(ctx, "rm", "-r", "/tree/cgi", "/tree/cookiejar", "/tree/exactly a block", "/tree/empty")
 	n.crash(ctx) // and it comes up on a full disk
 	check()
 	n.fails(ctx, 6, "x", "create", "/no")
@@ -143,13 +143,15 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 	for range 10 {
 		n.write(ctx, strings.Repeat("kept", 1000), "create", "--overwrite", "/kept")
 	}
+	const cut = 1000
+	n.write(ctx, strings.Repeat("x", cut), "create", "/cut")
 	disk.fill(0)
 	w.wait(ctx)
 	<-done
 	// Some records still fit in the journal's last page. The first that does
 	// not ends it.
-	for i := 0; !n.ended(); i++ {
-		n.try(ctx, "", "--timeout", "100ms", "chmod", fmt.Sprintf("%04o", 0o400|i%256), "/kept")
+	for left := cut - 1; left >= 0 && !n.ended(); left-- {
+		n.try(ctx, "", "--timeout", "100ms", "truncate", "-s", fmt.Sprint(left), "/cut")
 	}
 	n.ends(ctx, 1)
 	all := lines(n.err.String())

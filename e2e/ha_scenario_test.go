@@ -368,7 +368,7 @@ func TestScenario43ZooKeeperDown(t *testing.T) {
 		}
 	}
 	say()
-	leader, others := zk.Leader(t)
+	leader, _ := zk.Leader(t)
 	leader.Kill(t)
 	say()
 	e.write(ctx, "without the leader\n", "append", "/f")
@@ -376,7 +376,7 @@ func TestScenario43ZooKeeperDown(t *testing.T) {
 	leader.WaitReady(t)
 	say()
 
-	leader, others = zk.Leader(t)
+	leader, others := zk.Leader(t)
 	leader.Kill(t)
 	others[0].Kill(t)
 	eventually(ctx, t, "nobody answers", func() bool { return !strings.Contains(e.roles(ctx), "active") })

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,6 +177,7 @@ func haImages(ctx context.Context, t *testing.T, e *ensemble, server *s3env.Serv
 	}
 	names(t, third.page(ctx, "metrics"), "leasefs_ready 0", "leasefs_standby 1", "leasefs_txid ", "leasefs_durable_txid ", "leasefs_s3_requests_total")
 	names(t, e.active(ctx).page(ctx, "metrics"), "leasefs_ready 1", "leasefs_standby 0", "leasefs_zookeeper_journal_bytes ")
+	alertsAreOfMetrics(t, third.page(ctx, "metrics")+e.active(ctx).page(ctx, "metrics"))
 	for _, n := range e.all[:2] {
 		n.kill()
 	}
@@ -206,6 +209,20 @@ func haImages(ctx context.Context, t *testing.T, e *ensemble, server *s3env.Serv
 	fourth.start(ctx)
 	e.fsck(ctx)
 	t.Logf("images: %v", names)
+}
+
+// alertsAreOfMetrics: a rule about a metric that nobody has would never fire.
+func alertsAreOfMetrics(t *testing.T, pages string) {
+	t.Helper()
+	rules, err := os.ReadFile("../deploy/prometheus-alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`leasefs_[a-z0-9_]+`).FindAllString(string(rules), -1) {
+		if !strings.Contains(pages, "\n"+name+" ") && !strings.Contains(pages, "\n"+name+"{") {
+			t.Errorf("deploy/prometheus-alerts.yml: no namenode has %s", name)
+		}
+	}
 }
 
 // haFiles: what one namenode has taken the next one gives.

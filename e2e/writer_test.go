@@ -49,7 +49,8 @@ func TestKeepOpenAndClose(t *testing.T) {
 	// Left open again, the same name also goes on writing, wherever it was.
 	n.write(ctx, " and", "--client", "job-7", "append", "--keep-open", "/part")
 	n.crash(ctx)
-	n.write(ctx, " half", "--client", "job-7", "append", "--at", "8", "/part")
+	// A namenode that has just started waits a moment for the holder to come back.
+	n.write(ctx, " half", "--client", "job-7", "append", "--wait", "30s", "--at", "8", "/part")
 	if got := n.run(ctx, "cat", "/part"); got != "half and half" {
 		t.Errorf("%q", got)
 	}

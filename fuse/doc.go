@@ -51,11 +51,12 @@
 // FLUSH comes at each close(2), also of a duplicate, and by a child that a
 // holder starts and that closes what it inherited. Giving the lease up with
 // every one of them would let it go while its holder has the file open; with
-// RELEASE it would be late for the next opener. So at FLUSH it is looked up in
-// /proc whether the process that closes, or the one that opened, still has a
-// descriptor of that file ([Mounted.holds]). If neither has, the lease is given
-// back within FLUSH. Should a descriptor be left elsewhere after all, its next
-// write takes the lease again, if the file is as it was.
+// RELEASE it would be late for the next opener. So a FLUSH by another process
+// than the one that opened makes durable only; one by that process gives the
+// lease back, unless /proc shows another descriptor of the file there
+// ([file.mayClose]). Should one be left elsewhere after all, its next write takes
+// the lease again, if the file is as it was. /proc must not be waited for: in
+// exec the kernel sends FLUSH under a lock that reading /proc takes.
 //
 // # Interrupts
 //

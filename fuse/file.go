@@ -264,16 +264,16 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 
 // write appends for a handle. off below 0 is the end, wherever that is. The
 // caller holds one.
-func (f *file) write(ctx context.Context, n *node, h *handle, data [][]byte, off int64) (done int, e syscall.Errno) {
-	w, e := f.regain(ctx, n, h)
+func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byte, off int64) (done int, e syscall.Errno) {
+	w, e := f.regain(ctx, h.n, h)
 	if e != 0 {
 		return 0, e
 	}
 	if off >= 0 && off != w.Length() {
 		return 0, syscall.EOPNOTSUPP
 	}
+	f.used(h, thread)
 	f.mu.Lock()
-	h.closed = false
 	now := time.Now().Truncate(time.Millisecond)
 	if now.After(f.mtime) {
 		f.mtime = now
@@ -291,6 +291,21 @@ func (f *file) write(ctx context.Context, n *node, h *handle, data [][]byte, off
 		}
 	}
 	return done, 0
+}
+
+// used notes that a handle is in use: should its owner have closed it, whoever
+// uses it is its owner from now on.
+func (f *file) used(h *handle, thread uint32) {
+	f.mu.Lock()
+	closed := h.closed
+	f.mu.Unlock()
+	if !closed {
+		return
+	}
+	owner := process(thread)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h.closed, h.owner = false, owner
 }
 
 // sync makes durable what was written.

@@ -23,10 +23,10 @@ type handle struct {
 	f     *file
 	write bool
 	sync  bool // O_SYNC or O_DSYNC
-	pid   uint32
 
 	gen    uint64 // of the hold on the lease; by file.mu
-	closed bool   // flushed for good, as far as it is known; by file.mu
+	owner  uint32 // the process that opened it, or wrote when that had closed it; by file.mu
+	closed bool   // the owner has no descriptor of it any more; by file.mu
 
 	end atomic.Int64 // where the last read ended
 }
@@ -68,10 +68,18 @@ func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 
 func (n *node) newHandle(ctx context.Context, f *file, flags uint32) *handle {
 	h := &handle{n: n, f: f, write: writes(flags), sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
-	if c, ok := fuse.FromContext(ctx); ok {
-		h.pid = c.Pid
+	if h.write {
+		h.owner = process(threadOf(ctx))
 	}
 	return h
+}
+
+// threadOf is the thread that makes a request; 0 if it cannot be seen.
+func threadOf(ctx context.Context) uint32 {
+	if c, ok := fuse.FromContext(ctx); ok {
+		return c.Pid
+	}
+	return 0
 }
 
 // add makes the handle one of the file's.
@@ -144,9 +152,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 		if _, e := f.regain(ctx, n, h); e != 0 {
 			return e
 		}
-		f.mu.Lock()
-		h.closed = false
-		f.mu.Unlock()
+		f.used(h, threadOf(raw))
 	}
 	e := f.cut(ctx, raw, n, int64(size), false)
 	if re := f.release(ctx); e == 0 {
@@ -179,6 +185,7 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 
 // Writev appends. An offset of appendAt is the end, wherever that is.
 func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, syscall.Errno) {
+	thread := threadOf(ctx)
 	ctx, end := h.n.m.op(ctx)
 	defer end()
 	if !h.write {
@@ -191,7 +198,7 @@ func (h *handle) Writev(ctx context.Context, data [][]byte, off int64) (uint32, 
 	if off == appendAt {
 		off = -1
 	}
-	n, e := h.f.write(ctx, h.n, h, data, off)
+	n, e := h.f.write(ctx, h, thread, data, off)
 	if e == 0 && h.sync {
 		e = h.f.sync(ctx, h)
 	}
@@ -207,10 +214,7 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	if !h.write {
 		return 0
 	}
-	pid := uint32(0)
-	if c, ok := fuse.FromContext(ctx); ok {
-		pid = c.Pid
-	}
+	thread := threadOf(ctx)
 	ctx, end := h.n.m.op(ctx)
 	defer end()
 	f := h.f
@@ -228,41 +232,29 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 		return e
 	}
 	defer func() { <-f.one }()
-	f.mayClose(pid)
+	f.mayClose(h, thread)
 	if e := f.release(ctx); e != 0 {
 		return e
 	}
 	return f.sync(ctx, h)
 }
 
-// mayClose marks the handles of which no process that is known has a descriptor
-// any more.
-func (f *file) mayClose(pid uint32) {
-	holds := make(map[uint32]bool)
-	look := func(pid uint32) bool {
-		if _, ok := holds[pid]; !ok {
-			holds[pid] = f.m.holds(pid, f.ino)
-		}
-		return holds[pid]
-	}
+// mayClose notes that a descriptor of the handle is being closed by a thread,
+// which may be the last: not if another process opened it (that has it still),
+// nor if the same one has another descriptor of the file.
+func (f *file) mayClose(h *handle, thread uint32) {
 	f.mu.Lock()
-	open := make([]*handle, 0, len(f.handles))
-	for h := range f.handles {
-		if h.write && !h.closed {
-			open = append(open, h)
-		}
-	}
+	owner := h.owner
 	f.mu.Unlock()
-	closed := make([]*handle, 0, len(open))
-	for _, h := range open {
-		if !look(pid) && !look(h.pid) {
-			closed = append(closed, h)
-		}
+	if !inProcess(owner, thread) || f.m.holds(thread, f.ino) {
+		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, h := range closed {
-		h.closed = true
+	for other := range f.handles {
+		if other == h || other.owner == owner && owner != 0 {
+			other.closed = true
+		}
 	}
 }
 

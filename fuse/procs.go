@@ -6,22 +6,74 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// maxDescriptors is how many descriptors of a process are looked at. One with
-// more gives its lease back at the first FLUSH.
-const maxDescriptors = 4096
+const (
+	// maxDescriptors is how many descriptors of a process are looked at.
+	maxDescriptors = 4096
+	// procPatience is how long a look at a process's descriptors may take. In
+	// exec the kernel closes descriptors, with FLUSH, under a lock that such a
+	// look waits for, so it must not be waited for.
+	procPatience = 10 * time.Millisecond
+)
+
+func procOf(pid uint32) string { return "/proc/" + strconv.FormatUint(uint64(pid), 10) }
+
+// process is the process that a thread is of; 0 if that cannot be seen, as from
+// another pid namespace. It must not be asked of one that may be in exec.
+func process(thread uint32) uint32 {
+	if thread == 0 {
+		return 0
+	}
+	f, err := os.Open(procOf(thread) + "/status")
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // only read
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if value, ok := strings.CutPrefix(s.Text(), "Tgid:"); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
+			if err == nil {
+				return uint32(n)
+			}
+		}
+	}
+	return 0
+}
+
+// inProcess tells whether a thread is of a process, also if one is not known.
+func inProcess(process, thread uint32) bool {
+	if process == 0 || thread == 0 || process == thread {
+		return true // the thread that is in exec has the process's own number
+	}
+	_, err := os.Lstat(procOf(process) + "/task/" + strconv.FormatUint(uint64(thread), 10))
+	return err == nil
+}
 
 // holds tells whether a process has a descriptor of that inode of this mount,
-// open for write. While a descriptor is being closed it is not in the list any
-// more. False if that cannot be seen: another user's process, or one in a pid
-// namespace that this one does not see.
+// open for write. One that is being closed is not in the list any more. False
+// if that cannot be seen: it is another user's process, or in exec.
 func (m *Mounted) holds(pid uint32, inode uint64) bool {
 	if pid == 0 {
 		return false
 	}
-	proc := "/proc/" + strconv.FormatUint(uint64(pid), 10)
-	dir, err := os.Open(proc + "/fd")
+	found := make(chan bool, 1)
+	if !m.goRun(func() { found <- m.look(procOf(pid), inode) }) {
+		return false
+	}
+	late := time.NewTimer(procPatience)
+	defer late.Stop()
+	select {
+	case is := <-found:
+		return is
+	case <-late.C:
+		return false
+	}
+}
+
+func (m *Mounted) look(proc string, inode uint64) bool {
+	dir, err := os.Open(proc + "/fd") //nolint:gosec // of /proc
 	if err != nil {
 		return false
 	}

@@ -1,0 +1,447 @@
+package namenode_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/zkconn/zkproxy"
+)
+
+// haSession is the shortest that ZooKeeper grants with a tickTime of 500 ms.
+const haSession = time.Second
+
+// pair is namenodes of one namespace in this process, over one ZooKeeper server,
+// each with a way of its own to it.
+type pair struct {
+	t      *testing.T
+	blocks string
+	zk     *testenv.ZooKeeper
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	return &pair{t: t, blocks: t.TempDir(), zk: testenv.StartZooKeeper(t, 1)}
+}
+
+// config is that of one more namenode.
+func (p *pair) config(mods ...func(*namenode.Config)) (namenode.Config, *zkproxy.Proxy) {
+	p.t.Helper()
+	way, err := zkproxy.New(p.zk.Server(0).Addr())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = way.Close() })
+	cfg := namenode.Config{
+		Data: p.t.TempDir(), Listen: p.port(), HTTP: p.port(), Superuser: "root", Supergroup: "supergroup",
+		Groups: func(string) []string { return nil }, Reserve: 1 << 20, Blocks: "file://" + p.blocks, CheckpointEvery: time.Hour,
+		HA: &namenode.HA{ZooKeeper: []string{way.Addr()}, Name: "pair", SessionTimeout: haSession}, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, mod := range mods {
+		mod(&cfg)
+	}
+	return cfg, way
+}
+
+// port is one that a namenode finds free again when it starts anew.
+func (p *pair) port() string {
+	p.t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.1:0", 200+os.Getpid()%50, os.Getpid()/50%250))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func (p *pair) start(cfg namenode.Config) *namenode.Server {
+	p.t.Helper()
+	s, err := namenode.Start(p.t.Context(), cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return s
+}
+
+func (p *pair) becomes(s *namenode.Server, role string) {
+	p.t.Helper()
+	p.eventually("a namenode is "+role, func() bool { return s.Role() == role })
+}
+
+func (p *pair) eventually(what string, ok func() bool) {
+	p.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(time.Minute)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-over:
+			p.t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func (p *pair) client(addrs ...string) *client.FS {
+	p.t.Helper()
+	f, err := client.New(p.t.Context(), client.Config{Namenodes: addrs, User: "root", BlockSize: 64 << 10})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// A hand-over ends the reign with an error after which the namenode is started
+// anew, whatever is being done at that moment, by clients or by itself; and
+// nothing that was acknowledged is lost.
+func TestHandOverUnderLoad(t *testing.T) {
+	p := newPair(t)
+	busy := func(c *namenode.Config) {
+		c.AgesEvery, c.SealAfter, c.CollectEvery = time.Millisecond, time.Millisecond, 5*time.Millisecond
+	}
+	var cfgs [2]namenode.Config
+	var all [2]*namenode.Server
+	for i := range cfgs {
+		cfgs[i], _ = p.config(busy)
+		all[i] = p.start(cfgs[i])
+	}
+	f := p.client(cfgs[0].Listen, cfgs[1].Listen)
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var made [4]int
+	for w := range made {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := f.WriteFile(t.Context(), fmt.Sprintf("/%d-%d", w, made[w]), make([]byte, 70<<10)); err != nil {
+					t.Error(err)
+					return
+				}
+				made[w]++
+			}
+		})
+	}
+	for round := range 12 {
+		var at int
+		p.eventually("one is active and the other a standby", func() bool {
+			for i := range all {
+				if all[i].Role() == "active" && all[1-i].Role() == "standby" {
+					at = i
+					return true
+				}
+			}
+			return false
+		})
+		s := all[at]
+		if round%3 == 2 {
+			if err := s.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		} else {
+			if _, err := f.Admin().Failover(t.Context()); err != nil {
+				t.Errorf("failover: %v", err)
+			}
+			<-s.Done()
+			if err := s.Err(); !namenode.Restartable(err) {
+				t.Errorf("the reign ended with %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		}
+		all[at] = p.start(cfgs[at])
+	}
+	stop()
+	wg.Wait()
+	for w, n := range made {
+		for i := range n {
+			if st, err := f.Stat(t.Context(), fmt.Sprintf("/%d-%d", w, i)); err != nil || st.Length != 70<<10 {
+				t.Errorf("/%d-%d: %v, %v", w, i, st, err)
+			}
+		}
+	}
+	for _, s := range all {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What a namenode does by itself between the end of its reign and its leaving
+// the election is no failure of the journal.
+func TestOwnWorkAfterAHandOver(t *testing.T) {
+	p := newPair(t)
+	cfg, way := p.config(func(c *namenode.Config) { c.MinLeaseTTL = 100 * time.Millisecond })
+	bcfg, _ := p.config()
+	a := p.start(cfg)
+	p.becomes(a, "active")
+	b := p.start(bcfg)
+	f := p.client(cfg.Listen, bcfg.Listen)
+	for i := range 200 { // some end at any moment
+		if _, err := f.Grant(t.Context(), time.Duration(100+20*i)*time.Millisecond, client.LeaseID(i+1)); err != nil { //nolint:gosec // small
+			t.Fatal(err)
+		}
+	}
+	p.eventually("the first ones have ended", func() bool {
+		_, err := f.LeaseTimeToLive(t.Context(), 1, false)
+		return errors.Is(err, fserror.NotFound)
+	})
+	const closeSession = -11
+	way.Decide(func(op int32, _ []byte) zkproxy.Action {
+		if op == closeSession {
+			hold := time.NewTimer(400 * time.Millisecond)
+			<-hold.C
+		}
+		return zkproxy.Forward
+	})
+	if _, err := f.Admin().Failover(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-a.Done()
+	if err := a.Err(); !namenode.Restartable(err) {
+		t.Errorf("the reign ended with %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	p.becomes(b, "active")
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// While ZooKeeper is away a namenode that starts says that it is starting, sends
+// clients on, and ends when it is told to.
+func TestStartWithoutZooKeeper(t *testing.T) {
+	p := newPair(t)
+	cfg, way := p.config()
+	way.Down()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		s, err := namenode.Start(ctx, cfg)
+		if err == nil {
+			_ = s.Close()
+		}
+		ended <- err
+	}()
+	r := testenv.RawAt(t, cfg.Listen, "a")
+	st, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
+	if err != nil || st.GetRole() != "starting" {
+		t.Errorf("status: %v, %v", st, err)
+	}
+	for what, call := range map[string]func() error{
+		"stat":   func() error { _, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"}); return err },
+		"renew":  func() error { _, err := r.NN.RenewLease(t.Context(), &pb.RenewLeaseRequest{Caller: r.Who}); return err },
+		"create": func() error { _, err := r.NN.Create(t.Context(), &pb.CreateRequest{}); return err },
+		"session": func() error {
+			s, err := r.NN.Session(t.Context())
+			if err == nil {
+				_, err = s.Recv()
+			}
+			return err
+		},
+	} {
+		if err := call(); err == nil || what != "session" && !errors.Is(err, fserror.NotActive) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("started without ZooKeeper")
+	}
+}
+
+// A namenode that has lost sight of ZooKeeper says so, answers nothing, collects
+// nothing, and ends its reign after a while so as to start anew, also when
+// nobody wants to write.
+func TestIsolated(t *testing.T) {
+	p := newPair(t)
+	cfg, way := p.config(func(c *namenode.Config) { c.URLLife, c.CollectEvery = time.Second, 10*time.Millisecond })
+	a := p.start(cfg)
+	p.becomes(a, "active")
+	f := p.client(cfg.Listen)
+	if err := f.WriteFile(t.Context(), "/f", make([]byte, 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	blocks := func() (n int) {
+		_ = filepath.WalkDir(p.blocks, func(path string, _ fs.DirEntry, _ error) error {
+			if strings.HasSuffix(path, ".blk") {
+				n++
+			}
+			return nil
+		})
+		return n
+	}
+	had := blocks()
+	if had == 0 {
+		t.Fatal("the file has no block")
+	}
+	r := testenv.RawAt(t, cfg.Listen, "a")
+	if err := f.Remove(t.Context(), "/f"); err != nil { // garbage, as soon as its URLs are over
+		t.Fatal(err)
+	}
+	way.Down()
+	p.becomes(a, "isolated")
+	began := time.Now()
+	_, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"})
+	if !errors.Is(err, fserror.NotActive) {
+		t.Errorf("stat: %v", err)
+	}
+	<-a.Done()
+	if err := a.Err(); !namenode.Restartable(err) {
+		t.Errorf("the reign ended with %v", err)
+	}
+	if passed := time.Since(began); passed < 2*haSession {
+		t.Errorf("it ended after %s already", passed)
+	}
+	if got := blocks(); got != had {
+		t.Errorf("%d of %d blocks are left", got, had)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	way.Up()
+	a = p.start(cfg)
+	p.becomes(a, "active")
+	p.eventually("the garbage is collected", func() bool { return blocks() == 0 })
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// holdImage is a disk on which an image gets its name only when it is let.
+type holdImage struct {
+	vfs.FS
+	reached, release chan struct{}
+	once             *sync.Once
+}
+
+func (h holdImage) Rename(from, to string) error {
+	if strings.HasSuffix(to, ".img") {
+		h.once.Do(func() { close(h.reached); <-h.release })
+	}
+	return h.FS.Rename(from, to)
+}
+
+// A deposed namenode that had an image ready publishes nothing and removes
+// nothing.
+func TestDeposedWithAnImage(t *testing.T) {
+	p := newPair(t)
+	hold := holdImage{vfs.OS(), make(chan struct{}), make(chan struct{}), new(sync.Once)}
+	cfg, way := p.config(func(c *namenode.Config) { c.FS = hold })
+	a := p.start(cfg)
+	p.becomes(a, "active")
+	bcfg, _ := p.config()
+	b := p.start(bcfg)
+	ra := testenv.RawAt(t, cfg.Listen, "a")
+	ra.Create("/a")
+	said := make(chan error, 1)
+	go func() {
+		_, err := ra.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: ra.Who})
+		said <- err
+	}()
+	<-hold.reached
+	way.Down()
+	p.becomes(b, "active")
+	rb := testenv.RawAt(t, bcfg.Listen, "b")
+	var published []uint64
+	for i := range 3 {
+		rb.Create(fmt.Sprint("/b", i))
+		out, err := rb.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: rb.Who})
+		if err != nil {
+			t.Fatal(err)
+		}
+		published = append(published, out.GetTxid())
+	}
+	images := func() (names []string) {
+		_ = filepath.WalkDir(p.blocks, func(path string, _ fs.DirEntry, _ error) error {
+			if base := filepath.Base(path); strings.HasPrefix(base, "image-") {
+				names = append(names, base)
+			}
+			return nil
+		})
+		return names
+	}
+	before := rb.TxID()
+	way.Up()
+	close(hold.release)
+	if err := <-said; err == nil {
+		t.Error("the deposed namenode has published an image")
+	}
+	<-a.Done()
+	if err := a.Err(); !namenode.Restartable(err) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, want := range published[1:] {
+		found := false
+		for _, name := range images() {
+			found = found || strings.Contains(name, fmt.Sprintf("%020d", want))
+		}
+		if !found {
+			t.Errorf("the image of %d is gone: %v", want, images())
+		}
+	}
+	if st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who}); err != nil || st.GetImageTxid() != published[2] || rb.TxID() != before {
+		t.Errorf("status: %v, %v", st, err)
+	}
+	// What it left is no trap for those who start.
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	ccfg, _ := p.config()
+	c := p.start(ccfg)
+	p.becomes(c, "active")
+	rc := testenv.RawAt(t, ccfg.Listen, "c")
+	for _, path := range []string{"/a", "/b0", "/b1", "/b2"} {
+		rc.File(path)
+	}
+	if _, err := rc.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: rc.Who}); err != nil {
+		t.Fatal(err)
+	}
+	if got := images(); len(got) != 2 {
+		t.Errorf("images: %v", got)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A namenode that is told to end in the middle of taking over ends, and the next
+// one begins.
+func TestCloseWhileTakingOver(t *testing.T) {
+	p := newPair(t)
+	acfg, _ := p.config()
+	bcfg, _ := p.config()
+	for i := range 12 {
+		a := p.start(acfg)
+		p.becomes(a, "active")
+		b := p.start(bcfg)
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		rest := time.NewTimer(time.Duration(i) * 8 * time.Millisecond)
+		<-rest.C
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
