@@ -381,7 +381,7 @@ func everything(b *bad) {
 		}
 		later := func(what []byte) {
 			late.Go(func() {
-				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) // a line's delay
+				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) //nolint:forbidigo // the delay of a line
 				send(what)
 			})
 		}

@@ -157,14 +157,14 @@ func (n *node) Link(context.Context, gofs.InodeEmbedder, string, *fuse.EntryOut)
 
 // known is what the mount has of the file that the kernel knows by a name, if
 // it is open; put has to follow if it is not nil.
-func (n *node) known(name string) (*node, *file) {
+func (n *node) known(name string) *file {
 	i := n.GetChild(name)
 	if i == nil || i.Mode() != syscall.S_IFREG {
-		return nil, nil
+		return nil
 	}
 	child, ok := i.Operations().(*node)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	f := n.m.file(child.ino)
 	f.mu.Lock()
@@ -172,9 +172,9 @@ func (n *node) known(name string) (*node, *file) {
 	f.mu.Unlock()
 	if !open {
 		f.put()
-		return child, nil
+		return nil
 	}
-	return child, f
+	return f
 }
 
 // Unlink removes a file. One that is open here gets a hidden name, so that it
@@ -186,7 +186,7 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	if _, f := n.known(name); f != nil {
+	if f := n.known(name); f != nil {
 		defer f.put()
 		if i, _, err := n.m.fs.LstatKept(ctx, p); err == nil && i.Inode == f.ino {
 			err := f.hide(ctx, p)
@@ -230,7 +230,7 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		return e
 	}
 	overwrite := flags&unix.RENAME_NOREPLACE == 0
-	_, f := to.known(newName)
+	f := to.known(newName)
 	if f == nil || !overwrite {
 		if f != nil {
 			f.put()

@@ -408,14 +408,14 @@ func (s *Server) followUntilElected(ctx context.Context) error {
 	select {
 	case err := <-tailed:
 		stop()
-		_ = <-elected // it was told to stop
+		<-elected // it was told to stop
 		if errors.Is(err, journal.ErrPurged) {
 			return errDeposed // too far behind: start from an image
 		}
 		return err
 	case err := <-elected:
 		stop()
-		_ = <-tailed // as above
+		<-tailed // as above
 		return err
 	}
 }

@@ -17,10 +17,11 @@ const MaxNamed = 5 << 30
 
 const namedFolder = "named/"
 
-// NamedInfo and Objects are blockstore's.
 type (
+	// NamedInfo is blockstore's.
 	NamedInfo = blockstore.NamedInfo
-	Objects   = blockstore.Objects
+	// Objects is blockstore's.
+	Objects = blockstore.Objects
 )
 
 var _ Objects = (*Store)(nil)
