@@ -28,7 +28,7 @@ build: ## build bin/leasefs
 	@scripts/setup build
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/leasefs ./cmd/leasefs
 
-demo: build ## build, then show writer leases at work on this machine (20 s)
+demo: build ## build, then show writer leases at work on this machine (10 s)
 	@scripts/demo
 
 test: ## run all tests (go vet is part of lint)

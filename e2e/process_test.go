@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,6 +27,11 @@ var full = os.Getenv("LEASEFS_E2E") == "full"
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	// Started under nohup, what the tests start would ignore SIGHUP too; with a
+	// handler here it does not.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	// Beside the work tree, where scripts/setup looks for room: /tmp may be
 	// memory, and small.
 	temp, err := filepath.Abs("../.cache/tmp")

@@ -308,7 +308,30 @@ func (f *file) used(h *handle, thread uint32) {
 	h.closed, h.owner = false, owner
 }
 
-// sync makes durable what was written.
+// flush makes durable what was written. The caller does not hold one: should
+// the Writer be closed meanwhile, that is waited for, since it is durable then.
+func (f *file) flush(ctx context.Context) syscall.Errno {
+	for {
+		w := f.current()
+		if w == nil || w.Durable() == w.Length() {
+			return 0
+		}
+		err := w.Flush(ctx)
+		if !errors.Is(err, fserror.Closed) {
+			return errno(err)
+		}
+		if e := lock(ctx, f.one); e != 0 {
+			return e
+		}
+		same := f.current() == w
+		<-f.one
+		if same {
+			return syscall.EIO // the client is closed
+		}
+	}
+}
+
+// sync makes durable what was written. The caller holds one.
 func (f *file) sync(ctx context.Context, h *handle) syscall.Errno {
 	f.mu.Lock()
 	w := f.live()
@@ -367,10 +390,8 @@ func (f *file) setModTime(t time.Time) {
 
 // view is the Reader, as fresh as the file is.
 func (f *file) view(ctx context.Context) (*client.Reader, syscall.Errno) {
-	if w := f.current(); w != nil && w.Durable() < w.Length() {
-		if err := w.Flush(ctx); err != nil {
-			return nil, errno(err)
-		}
+	if e := f.flush(ctx); e != 0 {
+		return nil, e
 	}
 	if e := lock(ctx, f.reading); e != 0 {
 		return nil, e

@@ -262,7 +262,16 @@ func (f *file) mayClose(h *handle, thread uint32) {
 func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 	ctx, end := h.n.m.op(ctx)
 	defer end()
-	return h.f.sync(ctx, h)
+	if e := h.f.flush(ctx); e != 0 {
+		return e
+	}
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	h.f.live()
+	if h.write && h.gen != h.f.gen {
+		return syscall.ESTALE
+	}
+	return 0
 }
 
 // Release is the end of the last descriptor. Its errors reach nobody.

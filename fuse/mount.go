@@ -302,8 +302,8 @@ func (m *Mounted) flushAll(ctx context.Context) error {
 	m.mu.Unlock()
 	var errs []error
 	for _, f := range files {
-		if w := f.current(); w != nil {
-			errs = append(errs, w.Flush(ctx))
+		if e := f.flush(ctx); e != 0 {
+			errs = append(errs, fserror.Wrap(fserror.Internal, "unmount", f.name(), e))
 		}
 	}
 	return errors.Join(errs...)

@@ -408,14 +408,14 @@ func (s *Server) followUntilElected(ctx context.Context) error {
 	select {
 	case err := <-tailed:
 		stop()
-		<-elected // it was told to stop
+		s.log.Debug("left the queue", "cause", <-elected)
 		if errors.Is(err, journal.ErrPurged) {
 			return errDeposed // too far behind: start from an image
 		}
 		return err
 	case err := <-elected:
 		stop()
-		<-tailed // as above
+		s.log.Debug("ended following", "cause", <-tailed)
 		return err
 	}
 }

@@ -1,0 +1,409 @@
+package fuse_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fuse"
+)
+
+// TestAppendsInTurn: an append goes to the true end, whatever size this kernel
+// believes the file to have.
+func TestAppendsInTurn(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	a.write("log", "")
+	want := ""
+	for i := range 100 {
+		for _, m := range []*mounted{a, b} {
+			line := fmt.Sprintf("%d of %s\n", i, m.dir)
+			f := m.open("log", os.O_WRONLY|os.O_APPEND)
+			say(t, f, line)
+			must(t, f.Sync())
+			must(t, f.Close())
+			want += line
+		}
+	}
+	a.reads("log", want)
+	b.reads("log", want)
+}
+
+func TestOneWriterOfTwoMounts(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	f := a.open("f", os.O_CREATE|os.O_WRONLY)
+	_, err := os.OpenFile(b.path("f"), os.O_WRONLY, 0)
+	is(t, err, syscall.EBUSY)
+	is(t, os.Truncate(b.path("f"), 0), syscall.EBUSY)
+	// A second descriptor of the same mount shares it, and so does a duplicate.
+	g := a.open("f", os.O_WRONLY|os.O_APPEND)
+	say(t, f, "one ")
+	say(t, g, "two ")
+	must(t, f.Close())
+	d, err := syscall.Dup(int(g.Fd()))
+	must(t, err)
+	must(t, g.Close())
+	_, err = os.OpenFile(b.path("f"), os.O_WRONLY, 0)
+	is(t, err, syscall.EBUSY)
+	n, err := syscall.Write(d, []byte("three"))
+	if n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
+	must(t, syscall.Close(d))
+	// Close has given it back when it returns.
+	h := b.open("f", os.O_WRONLY|os.O_APPEND)
+	say(t, h, "!")
+	must(t, h.Close())
+	a.reads("f", "one two three!")
+}
+
+// TestWait: a mount that waits gets the file when it is free.
+func TestWait(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{Wait: true})
+	f := a.open("f", os.O_CREATE|os.O_WRONLY)
+	say(t, f, "first\n")
+	got := make(chan error, 2)
+	for _, flags := range []int{0, os.O_TRUNC} {
+		go func() {
+			g, err := os.OpenFile(b.path("f"), os.O_WRONLY|os.O_APPEND|flags, 0)
+			if err == nil {
+				_, err = io.WriteString(g, "second\n")
+				if cerr := g.Close(); err == nil {
+					err = cerr
+				}
+			}
+			got <- err
+		}()
+	}
+	r.waiting(a.FS(), "/f")
+	must(t, f.Close())
+	must(t, <-got)
+	must(t, <-got)
+	// In which order they came is open.
+	data, err := os.ReadFile(a.path("f"))
+	must(t, err)
+	if s := string(data); s != "second\n" && s != "second\nsecond\n" {
+		t.Fatalf("%q", s)
+	}
+}
+
+// waiting waits until somebody waits for a file.
+func (r *rig) waiting(fs *client.FS, path string) {
+	r.t.Helper()
+	for {
+		for l, err := range fs.Leases(r.t.Context(), client.LeaseFilter{Path: path}) {
+			must(r.t, err)
+			if l.Waiting > 0 {
+				return
+			}
+		}
+		if r.t.Context().Err() != nil {
+			r.t.Fatal("nobody ever waited")
+		}
+	}
+}
+
+func TestWhatFilesCannotDo(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	m.write("f", "0123456789")
+	f := m.open("f", os.O_RDWR)
+	_, err := f.WriteAt([]byte("x"), 3)
+	is(t, err, syscall.EOPNOTSUPP)
+	_, err = f.WriteAt([]byte("x"), 11)
+	is(t, err, syscall.EOPNOTSUPP)
+	is(t, f.Truncate(11), syscall.EOPNOTSUPP)
+	is(t, syscall.Fallocate(int(f.Fd()), 0, 0, 100), syscall.EOPNOTSUPP)
+	must(t, f.Close())
+	is(t, os.Truncate(m.path("f"), 11), syscall.EOPNOTSUPP)
+	m.reads("f", "0123456789")
+	is(t, os.Link(m.path("f"), m.path("g")), syscall.EPERM)
+	is(t, unix.Mknod(m.path("p"), unix.S_IFIFO|0o600, 0), syscall.EPERM)
+	is(t, unix.Mknod(m.path("s"), unix.S_IFSOCK|0o600, 0), syscall.EPERM)
+	must(t, unix.Mknod(m.path("r"), unix.S_IFREG|0o600, 0))
+	m.reads("r", "")
+	is(t, unix.Setxattr(m.path("f"), "user.a", []byte("b"), 0), syscall.ENOTSUP)
+	_, err = os.OpenFile(m.path("f"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	is(t, err, syscall.EEXIST)
+	_, err = os.Create(m.path("bad\xff"))
+	is(t, err, syscall.EINVAL)
+	_, err = os.Create(m.path(strings.Repeat("n", 256)))
+	is(t, err, syscall.ENAMETOOLONG)
+}
+
+func TestTruncate(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	m.write("f", "0123456789")
+	must(t, os.Truncate(m.path("f"), 8))
+	m.reads("f", "01234567")
+	f := m.open("f", os.O_RDWR)
+	g := m.open("f", os.O_WRONLY|os.O_APPEND)
+	must(t, f.Truncate(4))
+	say(t, g, "xy")
+	m.reads("f", "0123xy")
+	must(t, f.Truncate(5)) // of bytes that may not be flushed
+	say(t, g, "z")
+	m.reads("f", "0123xz")
+	h := m.open("f", os.O_WRONLY|os.O_TRUNC)
+	say(t, h, "new")
+	say(t, g, "er")
+	must(t, f.Close())
+	must(t, g.Close())
+	must(t, h.Close())
+	m.reads("f", "newer")
+	m.write("f", "again")
+	m.reads("f", "again")
+}
+
+// TestLostLease: who was fenced gets ESTALE from then on, and not a byte gets in.
+func TestLostLease(t *testing.T) {
+	r := newRig(t)
+	m := r.mount(fuse.Options{})
+	f := m.open("f", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	say(t, f, "mine\n")
+	must(t, f.Sync())
+	say(t, f, "not flushed\n")
+	other := r.Client(t)
+	_, err := other.Recover(t.Context(), "/f", true)
+	must(t, err)
+	w, err := other.Append(t.Context(), "/f")
+	must(t, err)
+	_, err = io.WriteString(w, "theirs\n")
+	must(t, err)
+	must(t, w.Close())
+	is(t, f.Sync(), syscall.ESTALE)
+	_, err = io.WriteString(f, "late\n")
+	is(t, err, syscall.ESTALE)
+	is(t, f.Truncate(0), syscall.ESTALE)
+	// A new opening is a new holder; the old one stays as it is.
+	g := m.open("f", os.O_WRONLY|os.O_APPEND)
+	say(t, g, "mine again\n")
+	_, err = io.WriteString(f, "late\n")
+	is(t, err, syscall.ESTALE)
+	is(t, f.Close(), syscall.ESTALE)
+	must(t, g.Close())
+	m.reads("f", "mine\ntheirs\nmine again\n")
+}
+
+// TestDeletedElsewhere: a file that another host removed or replaced is gone.
+func TestDeletedElsewhere(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	f := a.open("f", os.O_CREATE|os.O_RDWR)
+	say(t, f, "text")
+	must(t, f.Sync())
+	must(t, os.Remove(b.path("f")))
+	_, _ = io.WriteString(f, "more") // it may not be known yet
+	is(t, f.Sync(), syscall.ESTALE)
+	_, err := io.WriteString(f, "more")
+	is(t, err, syscall.ESTALE)
+	_, err = f.ReadAt(make([]byte, 4), 0)
+	is(t, err, syscall.ESTALE)
+	_, err = f.Stat()
+	is(t, err, syscall.ESTALE)
+}
+
+// TestDuplicateWritesOn: a duplicate in another process than the opener's, which
+// cannot be known of, goes on if nobody had the file meanwhile.
+func TestDuplicateWritesOn(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	for _, taken := range []bool{false, true} {
+		name := fmt.Sprint("f", taken)
+		f := a.open(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+		say(t, f, "one\n")
+		sockets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		must(t, err)
+		must(t, unix.Sendmsg(sockets[0], []byte("x"), unix.UnixRights(int(f.Fd())), nil, 0))
+		must(t, f.Close()) // the only one left is in the socket
+		if taken {
+			g := b.open(name, os.O_WRONLY|os.O_APPEND)
+			say(t, g, "theirs\n")
+			must(t, g.Close())
+		}
+		oob := make([]byte, 64)
+		_, n, _, _, err := unix.Recvmsg(sockets[1], make([]byte, 1), oob, 0)
+		must(t, err)
+		msgs, err := unix.ParseSocketControlMessage(oob[:n])
+		must(t, err)
+		fds, err := unix.ParseUnixRights(&msgs[0])
+		must(t, err)
+		_, err = unix.Write(fds[0], []byte("two\n"))
+		if taken {
+			is(t, err, syscall.ESTALE)
+		} else {
+			must(t, err)
+			_, err := os.OpenFile(b.path(name), os.O_WRONLY, 0)
+			is(t, err, syscall.EBUSY)
+		}
+		_ = unix.Close(fds[0])
+		if want := map[bool]string{false: "one\ntwo\n", true: "one\ntheirs\n"}[taken]; true {
+			b.reads(name, want)
+		}
+		must(t, unix.Close(sockets[0]))
+		must(t, unix.Close(sockets[1]))
+	}
+}
+
+func TestModTime(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	old := time.Date(2001, 2, 3, 4, 5, 6, 7e6, time.UTC)
+	mtime := func() time.Time {
+		t.Helper()
+		i, err := os.Stat(m.path("f"))
+		must(t, err)
+		return i.ModTime()
+	}
+	f := m.open("f", os.O_CREATE|os.O_WRONLY)
+	say(t, f, "text")
+	must(t, unix.Futimes(int(f.Fd()), []unix.Timeval{unix.NsecToTimeval(old.UnixNano()), unix.NsecToTimeval(old.UnixNano())}))
+	if !mtime().Equal(old) {
+		t.Fatalf("open: %v", mtime())
+	}
+	must(t, f.Close())
+	if !mtime().Equal(old) {
+		t.Fatalf("closed: %v", mtime())
+	}
+	f = m.open("f", os.O_WRONLY|os.O_APPEND)
+	must(t, f.Close())
+	if !mtime().Equal(old) {
+		t.Fatalf("opened and closed: %v", mtime())
+	}
+	f = m.open("f", os.O_WRONLY|os.O_APPEND)
+	say(t, f, "more")
+	i, err := f.Stat()
+	must(t, err)
+	must(t, f.Close())
+	if at := mtime(); at.Equal(old) || !at.Equal(i.ModTime()) {
+		t.Fatalf("written: %v, while open %v", at, i.ModTime())
+	}
+}
+
+func TestUnlinkWhileOpen(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	must(t, os.Mkdir(a.path("d"), 0o755))
+	f := a.open("d/f", os.O_CREATE|os.O_RDWR|os.O_APPEND)
+	say(t, f, "one ")
+	must(t, os.Remove(a.path("d/f")))
+	_, err := os.Stat(b.path("d/f"))
+	is(t, err, syscall.ENOENT)
+	a.write("d/f", "another")
+	say(t, f, "two")
+	must(t, f.Sync())
+	got := make([]byte, 7)
+	_, err = f.ReadAt(got, 0)
+	must(t, err)
+	i, err := f.Stat()
+	must(t, err)
+	if string(got) != "one two" || i.Size() != 7 || i.Sys().(*syscall.Stat_t).Nlink != 0 {
+		t.Fatalf("%q, %d bytes", got, i.Size())
+	}
+	must(t, f.Truncate(3))
+	entries, err := os.ReadDir(a.path("d"))
+	must(t, err)
+	if len(entries) != 1 {
+		t.Fatal(entries)
+	}
+	must(t, os.Remove(a.path("d/f")))
+	must(t, os.Remove(a.path("d"))) // the hidden one goes up
+	say(t, f, "!!!!")
+	must(t, f.Close())
+	eventually(t, "the hidden file is gone", func() bool {
+		list, err := b.FS().ReadDir(t.Context(), "/")
+		must(t, err)
+		return len(list) == 0
+	})
+}
+
+// eventually looks until ok.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	over := time.NewTimer(30 * time.Second)
+	defer over.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-over.C:
+			t.Fatal("never came true: " + what)
+		}
+	}
+}
+
+func TestRename(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	a.write("new", "new")
+	a.write("old", "old")
+	must(t, os.Mkdir(a.path("d"), 0o755))
+	is(t, unix.Renameat2(unix.AT_FDCWD, a.path("new"), unix.AT_FDCWD, a.path("old"), unix.RENAME_NOREPLACE), syscall.EEXIST)
+	is(t, unix.Renameat2(unix.AT_FDCWD, a.path("new"), unix.AT_FDCWD, a.path("old"), unix.RENAME_EXCHANGE), syscall.EINVAL)
+	is(t, os.Rename(a.path("new"), a.path("d")), syscall.EEXIST) // Go's own: a folder is there
+	is(t, unix.Rename(a.path("new"), a.path("d")), syscall.EISDIR)
+	is(t, unix.Rename(a.path("d"), a.path("new")), syscall.ENOTDIR)
+	is(t, unix.Rename(a.path("d"), a.path("d/e")), syscall.EINVAL)
+	reader := a.open("old", os.O_RDONLY)
+	must(t, os.Rename(a.path("new"), a.path("old")))
+	b.reads("old", "new")
+	got, err := io.ReadAll(reader)
+	must(t, err)
+	if string(got) != "old" {
+		t.Fatalf("the one that was replaced reads %q", got)
+	}
+	writer := a.open("old", os.O_RDWR|os.O_APPEND)
+	a.write("newest", "newest")
+	must(t, os.Rename(a.path("newest"), a.path("old")))
+	say(t, writer, "!")
+	must(t, writer.Sync())
+	got = make([]byte, 4)
+	_, err = writer.ReadAt(got, 0)
+	must(t, err)
+	if string(got) != "new!" {
+		t.Fatalf("the one that was replaced reads %q", got)
+	}
+	must(t, writer.Close())
+	b.reads("old", "newest")
+	// A file goes on under its new name, logrotate's way.
+	log := a.open("log", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	say(t, log, "1\n")
+	must(t, os.Rename(a.path("log"), a.path("d/log.1")))
+	say(t, log, "2\n")
+	must(t, log.Close())
+	b.reads("d/log.1", "1\n2\n")
+}
+
+func TestFlock(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	a.write("lock", "")
+	f, g, h := a.open("lock", os.O_RDONLY), b.open("lock", os.O_RDONLY), b.open("lock", os.O_RDONLY)
+	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+	is(t, syscall.Flock(int(g.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	is(t, syscall.Flock(int(g.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	got := make(chan error)
+	go func() { got <- syscall.Flock(int(g.Fd()), syscall.LOCK_EX) }()
+	r.waiting(a.FS(), "/lock")
+	must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_UN))
+	must(t, <-got)
+	// Within a mount.
+	is(t, syscall.Flock(int(h.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
+	must(t, syscall.Flock(int(g.Fd()), syscall.LOCK_SH))
+	must(t, syscall.Flock(int(h.Fd()), syscall.LOCK_SH|syscall.LOCK_NB))
+	go func() { got <- syscall.Flock(int(h.Fd()), syscall.LOCK_EX) }()
+	must(t, g.Close())
+	must(t, <-got)
+	must(t, h.Close())
+	eventually(t, "the lock is free", func() bool {
+		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	})
+}
