@@ -31,5 +31,6 @@
 //	ha_stress_test.go   32 writers, and namenodes that are killed, stopped, cut off
 //	ha_figures_test.go  how long writers wait for the next namenode
 //	ha_fleet_test.go    several namenodes, ZooKeeper and links that can be cut
+//	mount_test.go, mount_tools_test.go   mounts on /dev/fuse, in turn and at once, stopped and killed; tools on them
 //	process_test.go, namenode_test.go   what all of them use
 package e2e

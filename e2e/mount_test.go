@@ -158,6 +158,46 @@ func TestMountsAtOnce(t *testing.T) {
 	}
 }
 
+// TestMountHolders: the lease stays with the process that opened the file, over
+// children that close what they inherited, duplicates, and the kernel's closing
+// in exec, which waits for the mount under a lock that /proc needs.
+func TestMountHolders(t *testing.T) {
+	ctx := deadline(t, time.Minute)
+	n := startNamenode(ctx, t)
+	a, b := n.mount(ctx), n.mount(ctx)
+	held := func(want bool) {
+		t.Helper()
+		err := b.add("f", "")
+		if want && !errors.Is(err, syscall.EBUSY) || !want && err != nil {
+			t.Fatalf("held %v: %v", want, err)
+		}
+	}
+	f := a.open("f", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	sh(ctx, t, t.TempDir(), "true") // closed in exec
+	held(true)
+	child := exec.CommandContext(ctx, "sh", "-c", "echo child >&3; /bin/echo grandchild >&3")
+	child.ExtraFiles = []*os.File{f}
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	held(true)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	held(false)
+	b.is("f", "child\ngrandchild\n")
+	// A process that closes its own in exec, and a shell that opened it for all
+	// that it runs.
+	for _, argv := range [][]string{
+		{"perl", "-e", `open(F, ">>", $ARGV[0]) or die $!; print F "perl\n"; F->flush; exec "true"`, a.path("f")},
+		{"bash", "-c", `exec 3>>$0; echo one >&3; /bin/echo two >&3; if echo no >>$1; then exit 1; fi; exec 3>&-; echo yes >>$1`, a.path("f"), b.path("f")},
+	} {
+		start(ctx, t, spec{argv: argv}).ends(ctx, 0)
+		held(false)
+	}
+	a.is("f", "child\ngrandchild\nperl\none\ntwo\nyes\n")
+}
+
 // TestMountStopped: a mount is stopped, its file taken over, and it goes on:
 // its write is an error, and no byte changes. Nor does it show what is old.
 func TestMountStopped(t *testing.T) {

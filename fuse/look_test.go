@@ -19,7 +19,7 @@ import (
 	"github.com/leasefs/leasefs/namenode"
 )
 
-// TestNeverStale: what A has closed B sees, by path and through a descriptor
+// TestNeverStale: what A has flushed B sees, by path and through a descriptor
 // that it has open, whose pages its kernel keeps.
 func TestNeverStale(t *testing.T) {
 	r := newRig(t)
@@ -27,7 +27,7 @@ func TestNeverStale(t *testing.T) {
 	a.write("f", "")
 	kept := b.open("f", os.O_RDONLY)
 	var mu sync.Mutex
-	closed := 0 // as A knows
+	flushed := 0 // as A knows
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	poll := func(look func() (int, error)) {
@@ -39,11 +39,11 @@ func TestNeverStale(t *testing.T) {
 				default:
 				}
 				mu.Lock()
-				least := closed
+				least := flushed
 				mu.Unlock()
 				n, err := look()
 				if err != nil || n < least {
-					t.Errorf("B sees %d bytes, A had closed it with %d: %v", n, least, err)
+					t.Errorf("B sees %d bytes, A had flushed %d: %v", n, least, err)
 					return
 				}
 			}
@@ -72,10 +72,10 @@ func TestNeverStale(t *testing.T) {
 		f := a.open("f", os.O_WRONLY|os.O_APPEND)
 		say(t, f, "0123456789")
 		must(t, f.Sync())
-		must(t, f.Close())
 		mu.Lock()
-		closed += 10
+		flushed += 10
 		mu.Unlock()
+		must(t, f.Close())
 	}
 	close(done)
 	wg.Wait()
