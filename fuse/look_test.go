@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/testenv"
 )
 
 // TestNeverStale: what A has flushed B sees, by path and through a descriptor
@@ -87,7 +88,7 @@ func TestQuietReadsCostNothing(t *testing.T) {
 	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
 	a.write("f", "text")
 	b.reads("f", "text")
-	eventually(t, "no call for a look-up and a read", func() bool {
+	testenv.Eventually(t, "no call for a look-up and a read", func() bool {
 		before := b.FS().CacheStats()
 		_, err := os.Stat(b.path("f"))
 		must(t, err)

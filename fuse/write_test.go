@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/testenv"
 )
 
 // TestAppendsInTurn: an append goes to the true end, whatever size this kernel
@@ -317,27 +318,11 @@ func TestUnlinkWhileOpen(t *testing.T) {
 	must(t, os.Remove(a.path("d"))) // the hidden one goes up
 	say(t, f, "!!!!")
 	must(t, f.Close())
-	eventually(t, "the hidden file is gone", func() bool {
+	testenv.Eventually(t, "the hidden file is gone", func() bool {
 		list, err := b.FS().ReadDir(t.Context(), "/")
 		must(t, err)
 		return len(list) == 0
 	})
-}
-
-// eventually looks until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	over := time.NewTimer(30 * time.Second)
-	defer over.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over.C:
-			t.Fatal("never came true: " + what)
-		}
-	}
 }
 
 func TestRename(t *testing.T) {
@@ -403,7 +388,7 @@ func TestFlock(t *testing.T) {
 	must(t, g.Close())
 	must(t, <-got)
 	must(t, h.Close())
-	eventually(t, "the lock is free", func() bool {
+	testenv.Eventually(t, "the lock is free", func() bool {
 		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
 }

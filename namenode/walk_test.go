@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -68,8 +66,8 @@ func TestAFindThatIsNotReadOnIsBrokenOff(t *testing.T) {
 	r := n.Raw(t, "r")
 	manyNames(t, r)
 	next := pausedFind(t, r)
-	eventually(t, "the namenode breaks off", func() bool {
-		return strings.Contains(scrape(t, n), `leasefs_call_errors_total{kind="DEADLINE",method="find"}`)
+	testenv.Eventually(t, "the namenode breaks off", func() bool {
+		return strings.Contains(n.Metrics(t), `leasefs_call_errors_total{kind="DEADLINE",method="find"}`)
 	})
 	var err error
 	for err == nil {
@@ -78,39 +76,4 @@ func TestAFindThatIsNotReadOnIsBrokenOff(t *testing.T) {
 	if !errors.Is(err, fserror.Deadline) || !strings.Contains(err.Error(), "nothing of the answer was taken") {
 		t.Fatal(err)
 	}
-}
-
-// eventually waits until ok says so.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	over := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over:
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
-// scrape returns the namenode's metrics page.
-func scrape(t *testing.T, n *testenv.Namenode) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.HTTPAddr()+"/metrics", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	defer http.DefaultClient.CloseIdleConnections()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(page)
 }

@@ -38,7 +38,7 @@ func (g *aging) idle(t *testing.T, d time.Duration) {
 	t.Helper()
 	before := g.raw.TxID()
 	g.clk.Advance(d)
-	eventually(t, "the ages are journalled", func() bool { return g.raw.TxID() > before })
+	testenv.Eventually(t, "the ages are journalled", func() bool { return g.raw.TxID() > before })
 }
 
 // lease is the one lease of a path.
@@ -246,7 +246,7 @@ func TestScenario09ComesBack(t *testing.T) {
 	before := g.raw.TxID()
 	renew(t, a, w)
 	g.clk.Advance(ageStep)
-	eventually(t, "that it was renewed is journalled", func() bool { return g.raw.TxID() > before })
+	testenv.Eventually(t, "that it was renewed is journalled", func() bool { return g.raw.TxID() > before })
 	g.clk.Advance(hard / 2)
 	g.n.Restart(t)
 	g.wantLeft(t, "/f", hard, hard/2-ageStep, hard/2+ageStep)
@@ -255,7 +255,7 @@ func TestScenario09ComesBack(t *testing.T) {
 	keepAlive(t, a, l)
 	before = g.raw.TxID()
 	g.clk.Advance(ageStep)
-	eventually(t, "that it was kept alive is journalled", func() bool { return g.raw.TxID() > before })
+	testenv.Eventually(t, "that it was kept alive is journalled", func() bool { return g.raw.TxID() > before })
 	g.n.Restart(t)
 	wantTTL(t, g.b, l, ttl, ttl)
 }

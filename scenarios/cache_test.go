@@ -1,11 +1,9 @@
 package scenarios_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,7 +33,7 @@ const overTerm = 2 * cacheTerm
 // begun, and what the namenode did last must be durable.
 func warm(t *testing.T, b *client.FS, wire *testenv.Wire, path string) {
 	t.Helper()
-	eventually(t, path+" is answered from the cache", func() bool {
+	testenv.Eventually(t, path+" is answered from the cache", func() bool {
 		before := wire.Count("Stat")
 		if _, err := b.Stat(t.Context(), path); err != nil {
 			wantKind(t, err, fserror.NotFound)
@@ -44,33 +42,11 @@ func warm(t *testing.T, b *client.FS, wire *testenv.Wire, path string) {
 	})
 }
 
-// eventually waits until ok says so.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	over := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over:
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // metric reads one figure off the namenode's page.
 func metric(t *testing.T, nn *testenv.Namenode, name string) float64 {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+nn.HTTPAddr()+"/metrics", http.NoBody)
-	must(t, err)
-	resp, err := http.DefaultClient.Do(req)
-	must(t, err)
-	defer func() { _ = resp.Body.Close() }()
-	defer http.DefaultClient.CloseIdleConnections()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+	for line := range strings.Lines(nn.Metrics(t)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
 			n, err := strconv.ParseFloat(value, 64)
 			must(t, err)
 			return n
@@ -261,7 +237,7 @@ func TestScenario55OwnChangeSeenElsewhere(t *testing.T) {
 	wire.Hold(testenv.ToClient)
 	changed := make(chan error, 1)
 	go func() { changed <- b.Chmod(ctx, "/f", 0o640) }()
-	eventually(t, "the change waits, or is seen", func() bool {
+	testenv.Eventually(t, "the change waits, or is seen", func() bool {
 		return metric(t, nn, "leasefs_cache_waits_total") > 0 || stat(t, a, "/f").Mode().Perm() == 0o640
 	})
 	if stat(t, a, "/f").Mode().Perm() == 0o640 {
@@ -351,7 +327,7 @@ func TestScenario56DataWithoutLease(t *testing.T) {
 	bwire.Hold(testenv.ToNamenode) // neither acknowledgements nor renewals come through
 	changed := make(chan error, 1)
 	go func() { changed <- a.WriteFile(ctx, "/f", []byte("longer"), client.WithOverwrite()) }()
-	eventually(t, "the change waits for b", func() bool { return metric(t, nn, "leasefs_cache_revocations_total") > 0 })
+	testenv.Eventually(t, "the change waits for b", func() bool { return metric(t, nn, "leasefs_cache_revocations_total") > 0 })
 	for range 3 {
 		before := cwire.Count("Stat")
 		if got := lengthOf(t, c, "/f"); got != 1 {
@@ -386,7 +362,7 @@ func TestScenario57Restart(t *testing.T) {
 	nn.Restart(t)
 	changed := make(chan error, 1)
 	go func() { changed <- a.WriteFile(ctx, "/f", []byte("longer"), client.WithOverwrite()) }()
-	eventually(t, "the change waits", func() bool { return metric(t, nn, "leasefs_cache_waits_total") > 0 })
+	testenv.Eventually(t, "the change waits", func() bool { return metric(t, nn, "leasefs_cache_waits_total") > 0 })
 	if got := lengthOf(t, a, "/f"); got != 1 {
 		t.Fatalf("length %d while the change waits", got)
 	}
@@ -440,7 +416,7 @@ func TestScenario56Penalty(t *testing.T) {
 	wire.Hold(testenv.ToNamenode)
 	changed := make(chan error, 1)
 	go func() { changed <- a.Chmod(ctx, "/f", 0o640) }()
-	eventually(t, "the change waits for b", func() bool { return figure("waits_total") == 2 })
+	testenv.Eventually(t, "the change waits for b", func() bool { return figure("waits_total") == 2 })
 	clk.Advance(overTerm)
 	must(t, <-changed)
 	want("one did not answer:", "waits_by_term_total", 1)
@@ -450,7 +426,7 @@ func TestScenario56Penalty(t *testing.T) {
 	}
 
 	wire.Release()
-	eventually(t, "b has dropped all", func() bool { return b.CacheStats().Entries == 0 })
+	testenv.Eventually(t, "b has dropped all", func() bool { return b.CacheStats().Entries == 0 })
 	refused := figure("refused_total")
 	for i := range fs.FileMode(5) { // b reads all the time, and nobody waits for it
 		before := wire.Count("Stat")

@@ -43,7 +43,7 @@ func wantTTL(t *testing.T, fs *client.FS, id client.LeaseID, remaining, ttl time
 // waitEnded waits until the monitor has ended the lease.
 func waitEnded(t *testing.T, fs *client.FS, id client.LeaseID) {
 	t.Helper()
-	eventually(t, "lease "+id.String()+" has ended", func() bool { return ended(t, fs, id) })
+	testenv.Eventually(t, "lease "+id.String()+" has ended", func() bool { return ended(t, fs, id) })
 }
 
 func ended(t *testing.T, fs *client.FS, id client.LeaseID) bool {
@@ -444,7 +444,7 @@ func TestScenario08Restart(t *testing.T) {
 		wantKind(t, err, fserror.Exists)
 		wantKind(t, a.Detach(ctx, "/d/f099"), fserror.NotFound) // it is being deleted
 		n.Restart(t)                                            // the rate begins anew: with a tenth of a second's worth
-		eventually(t, "files go after a restart", func() bool { return entries(t, a, "/d") < left })
+		testenv.Eventually(t, "files go after a restart", func() bool { return entries(t, a, "/d") < left })
 		if !ended(t, a, g.ID) {
 			t.Fatal("an ended lease lives after a restart")
 		}
@@ -452,7 +452,7 @@ func TestScenario08Restart(t *testing.T) {
 		must(t, err)
 		clk.Advance(time.Second)
 	}
-	eventually(t, "the id is free", func() bool {
+	testenv.Eventually(t, "the id is free", func() bool {
 		_, err = a.Grant(ctx, time.Minute, 0x77)
 		if err != nil {
 			wantKind(t, err, fserror.Exists)
@@ -495,7 +495,7 @@ func TestScenario08SafeMode(t *testing.T) {
 	if left == 0 {
 		t.Fatal("200 files went with one record")
 	}
-	eventually(t, "the rate is used up", func() bool { return entries(t, a, "/d") <= 200-64-10 })
+	testenv.Eventually(t, "the rate is used up", func() bool { return entries(t, a, "/d") <= 200-64-10 })
 	before := entries(t, a, "/d")
 
 	_, err = a.Admin().SafeMode(ctx, client.SafeModeEnter)
@@ -530,7 +530,7 @@ func TestScenario08SafeMode(t *testing.T) {
 	clk.Advance(time.Millisecond)
 	waitEnded(t, a, l)
 	gone(t, a, "/f")
-	eventually(t, "the rest is deleted", func() bool {
+	testenv.Eventually(t, "the rest is deleted", func() bool {
 		clk.Advance(10 * time.Millisecond)
 		return entries(t, a, "/d") == 0
 	})
@@ -562,7 +562,7 @@ func TestScenario08ReapRate(t *testing.T) {
 			defer w.Close()
 
 			clk.Advance(2 * time.Minute)
-			eventually(t, "the first files go", func() bool { return entries(t, b, "/d") <= total-burst })
+			testenv.Eventually(t, "the first files go", func() bool { return entries(t, b, "/d") <= total-burst })
 			const step = 100 * time.Millisecond
 			over := time.After(30 * time.Second)
 			for steps, left := 0, total; left > 0; {
@@ -634,7 +634,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 	round := func() { // at least one whole round
 		t.Helper()
 		from := wire.Count("KeepAlive")
-		eventually(t, "two rounds", func() bool { return wire.Count("KeepAlive") >= from+2 })
+		testenv.Eventually(t, "two rounds", func() bool { return wire.Count("KeepAlive") >= from+2 })
 	}
 	round()
 	wire.Set(func(method string, req any, send func() error) error {

@@ -99,7 +99,7 @@ func TestLockAfterALongWait(t *testing.T) {
 	}()
 	waiting := func(want uint32) {
 		t.Helper()
-		eventually(t, "somebody waits", func() bool {
+		testenv.Eventually(t, "somebody waits", func() bool {
 			l := leases(t, looker, "A")
 			return len(l) == 1 && l[0].Waiting == want
 		})
@@ -177,17 +177,17 @@ func TestWaitersKeepTheirPlace(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
-		eventually(t, name+" waits", func() bool {
+		testenv.Eventually(t, name+" waits", func() bool {
 			l := leases(t, a, "A")
 			return len(l) == 1 && int(l[0].Waiting) == i+1
 		})
 	}
 	for i, name := range names {
-		eventually(t, name+" has asked again", func() bool { return wires[i].Count("Append") >= 2 })
+		testenv.Eventually(t, name+" has asked again", func() bool { return wires[i].Count("Append") >= 2 })
 	}
 	// Not in the moment in which one asks again: it could miss its turn. All have
 	// just done so.
-	eventually(t, "all wait", func() bool { return int(leases(t, a, "A")[0].Waiting) == len(names) })
+	testenv.Eventually(t, "all wait", func() bool { return int(leases(t, a, "A")[0].Waiting) == len(names) })
 	must(t, w.Close())
 	wg.Wait()
 	if !slices.Equal(order, names) {
@@ -221,7 +221,7 @@ func TestPlaceIsKeptForAMoment(t *testing.T) {
 			}
 			waiting := func(count int) {
 				t.Helper()
-				eventually(t, "they wait", func() bool { return int(leases(t, a, "A")[0].Waiting) == count })
+				testenv.Eventually(t, "they wait", func() bool { return int(leases(t, a, "A")[0].Waiting) == count })
 			}
 			early, late := n.Raw(t, "early"), n.Raw(t, "late")
 			wantKind(t, ask(early, time.Millisecond).err, fserror.Held)

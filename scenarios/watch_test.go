@@ -430,7 +430,7 @@ func TestScenario59DurableOnly(t *testing.T) {
 		must(t, err)
 		return s.GetTxid() > s.GetDurableTxid()
 	}
-	eventually(t, "the change is applied", undurable)
+	testenv.Eventually(t, "the change is applied", undurable)
 	for range 20 {
 		select {
 		case events := <-told:
@@ -508,7 +508,7 @@ func TestScenario59LeavesNothing(t *testing.T) {
 	b, wire := n.Wired(t, testenv.Named("B"))
 	watchers := func(want float64) {
 		t.Helper()
-		eventually(t, fmt.Sprint(want, " watches are left"), func() bool { return metric(t, n, "leasefs_watchers") == want })
+		testenv.Eventually(t, fmt.Sprint(want, " watches are left"), func() bool { return metric(t, n, "leasefs_watchers") == want })
 	}
 	list := make([]*client.Watcher, 20)
 	for i := range list {

@@ -55,15 +55,9 @@ func (t *Tree) Affects(op Op) []Change {
 			a.deleted(id)
 		}
 	case *OpReap:
-		left := int(op.Limit)
-		t.ended.Ascend(func(l endedLease) bool {
-			files := t.toDelete(left, l.id)
-			for _, id := range files {
-				a.deleted(id)
-			}
-			left -= len(files)
-			return left > 0
-		})
+		for _, id := range t.toReap(int(op.Limit)) {
+			a.deleted(id)
+		}
 	}
 	return a.changes
 }

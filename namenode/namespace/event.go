@@ -66,15 +66,9 @@ func (t *Tree) eventsBefore(op Op) (ev []Event) {
 			gone(id)
 		}
 	case *OpReap:
-		left := int(op.Limit)
-		t.ended.Ascend(func(l endedLease) bool {
-			files := t.toDelete(left, l.id)
-			for _, id := range files {
-				gone(id)
-			}
-			left -= len(files)
-			return left > 0
-		})
+		for _, id := range t.toReap(int(op.Limit)) {
+			gone(id)
+		}
 	}
 	return ev
 }

@@ -200,6 +200,16 @@ func (t *Tree) toDelete(limit int, id LeaseID) (files []InodeID) {
 	return files
 }
 
+// toReap returns up to limit files of ended leases, in the order in which reap
+// deletes them.
+func (t *Tree) toReap(limit int) (files []InodeID) {
+	t.ended.Ascend(func(l endedLease) bool {
+		files = append(files, t.toDelete(limit-len(files), l.id)...)
+		return len(files) < limit
+	})
+	return files
+}
+
 // deleteAttached deletes up to limit files of a lease. One whose directory was
 // deleted is merely detached: its memory is freed with that.
 func (t *Tree) deleteAttached(limit int, id LeaseID, e *Entry, deleted *int) (closed []ClosedFile) {
