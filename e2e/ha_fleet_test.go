@@ -198,11 +198,13 @@ func (m *member) standby(ctx context.Context) {
 }
 
 // settled waits until one member is active and all others are standbys that
-// have all that it has.
+// have all that it has. Which one it is may change meanwhile: one whose election
+// session ran out goes on under its term until it hears of that.
 func (e *fleet) settled(ctx context.Context) *member {
 	e.t.Helper()
-	a := e.active(ctx)
+	var a *member
 	eventually(ctx, e.t, "all standbys have followed", func() bool {
+		a = e.active(ctx)
 		want := a.look(ctx)
 		for _, m := range e.members {
 			if s := m.look(ctx); m != a && (s.Role != "standby" || s.TxID < want.TxID) {
