@@ -24,6 +24,7 @@ type Config struct {
 	Workers int      // calls under way at once; 32
 	N       int      // operations of a namespace workload; others are scaled from it; 10,000
 	Conns   int      // gRPC connections; 4
+	Rate    int      // operations a second of a namespace workload; 0: as fast as it goes
 	MB      int      // MiB of seqwrite and seqread; 1,024
 	Dir     string   // must not exist; default /bench- and a random part
 	DataDir string   // a folder on this machine's disk to time fdatasync in; empty: not timed

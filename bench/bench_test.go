@@ -62,3 +62,21 @@ func TestParallel(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestPaced: no operation starts before it is due, and one that had to wait for
+// the worker counts from when it was due.
+func TestPaced(t *testing.T) {
+	const rate, n = 1000, 20
+	began := time.Now()
+	row, err := paced(t.Context(), 1, n, rate, func(_ context.Context, _, i int) error {
+		if due := time.Duration(i) * time.Second / rate; time.Since(began) < due {
+			t.Errorf("operation %d after %v, due after %v", i, time.Since(began), due)
+		}
+		for i == 0 && time.Since(began) < 2*n*time.Second/rate { // holds the only worker beyond all that are due
+		}
+		return nil
+	})
+	if least := n * time.Second / rate; err != nil || row.Ops != n || row.P50 < least {
+		t.Errorf("%+v, %v: half of the operations had to wait %v or more", row, err, least)
+	}
+}

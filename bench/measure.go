@@ -9,8 +9,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// parallel runs op for 0 … n−1 by so many workers and times each one.
+// parallel runs op for 0 … n−1 by so many workers, each as fast as it can, and
+// times each one.
 func parallel(ctx context.Context, workers, n int, op func(ctx context.Context, worker, i int) error) (Row, error) {
+	return paced(ctx, workers, n, 0, op)
+}
+
+// paced is parallel with so many operations a second: each is due at a time of
+// its own, and timed from then, so that one that had to wait for a worker counts
+// as slow. 0: as fast as it goes.
+func paced(ctx context.Context, workers, n, rate int, op func(ctx context.Context, worker, i int) error) (Row, error) {
 	workers = max(1, min(workers, n))
 	took := make([][]time.Duration, workers)
 	var next atomic.Int64
@@ -20,6 +28,8 @@ func parallel(ctx context.Context, workers, n int, op func(ctx context.Context, 
 		g.Go(func() error {
 			mine := make([]time.Duration, 0, n/workers+n/8+1)
 			defer func() { took[w] = mine }()
+			due := time.NewTimer(0)
+			defer due.Stop()
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= n {
@@ -29,6 +39,15 @@ func parallel(ctx context.Context, workers, n int, op func(ctx context.Context, 
 					return err
 				}
 				t := time.Now()
+				if rate > 0 {
+					t = began.Add(time.Duration(float64(i) / float64(rate) * float64(time.Second)))
+					due.Reset(time.Until(t))
+					select {
+					case <-due.C:
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
 				if err := op(ctx, w, i); err != nil {
 					return err
 				}

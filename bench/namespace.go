@@ -16,9 +16,9 @@ import (
 // fanout is how many directories the files of a workload are spread over.
 const fanout = 64
 
-// each is parallel with this run's workers.
+// each is paced with this run's workers and rate.
 func (r *runner) each(ctx context.Context, n int, note string, op func(ctx context.Context, w, i int) error) (Row, error) {
-	row, err := parallel(ctx, r.cfg.Workers, n, op)
+	row, err := paced(ctx, r.cfg.Workers, n, r.cfg.Rate, op)
 	row.Note = note
 	return row, err
 }

@@ -24,6 +24,7 @@ func (p *program) benchCommand() *cli.Command {
 			&cli.StringFlag{Name: "run", Usage: "only the workloads in `LIST`, with commas between", DefaultText: "all"},
 			&cli.IntFlag{Name: "workers", Usage: "`N` calls under way at once", Value: 32},
 			&cli.IntFlag{Name: "n", Usage: "`N` operations of each namespace workload; the others are scaled from it", Value: 10_000},
+			&cli.IntFlag{Name: "rate", Usage: "start `N` operations a second, and time each from when it was due (namespace workloads)", DefaultText: "as fast as it goes"},
 			&cli.IntFlag{Name: "conns", Usage: "`N` connections", Value: 4},
 			&cli.IntFlag{Name: "mb", Usage: "`N` MiB of seqwrite and seqread", Value: 1024},
 			&cli.StringFlag{Name: "dir", Usage: "the `PATH` of the directory to work in; it must not exist", DefaultText: "/bench- and a random part"},
@@ -44,12 +45,15 @@ func workloadList() string {
 
 func runBench(e *env) error {
 	cfg := bench.Config{
-		Workers: e.flags.Int("workers"), N: e.flags.Int("n"), Conns: e.flags.Int("conns"), MB: e.flags.Int("mb"), DataDir: e.flags.String("data-dir"),
+		Workers: e.flags.Int("workers"), N: e.flags.Int("n"), Rate: e.flags.Int("rate"), Conns: e.flags.Int("conns"), MB: e.flags.Int("mb"), DataDir: e.flags.String("data-dir"),
 	}
 	for _, name := range []string{"workers", "n", "conns", "mb"} {
 		if e.flags.Int(name) < 1 {
 			return usagef(e.op, "--%s: at least 1 is needed", name)
 		}
+	}
+	if cfg.Rate < 0 {
+		return usagef(e.op, "--rate: at least 0 is needed")
 	}
 	var err error
 	if dir := e.flags.String("dir"); dir != "" {
