@@ -336,11 +336,13 @@ func (m *machine) collected() error {
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	for round := 0; ; round++ {
-		have, err := m.stored()
+		// In this order: the namenode may seal a tail meanwhile, into a new block,
+		// and nothing is deleted before collect.
+		want, err := m.referenced()
 		if err != nil {
 			return err
 		}
-		want, err := m.referenced()
+		have, err := m.stored()
 		if err != nil {
 			return err
 		}
