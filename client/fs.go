@@ -60,7 +60,7 @@ type FS struct {
 	jeopardy  bool   // the lease is past its soft limit, and said so
 
 	cache   *readCache // nil: nothing is kept
-	keeper  keeper     // of granted leases
+	keeper  *keeper    // of granted leases
 	scratch scratch    // for files made under a temporary name
 
 	stats counters
@@ -108,7 +108,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
 		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
 	}
-	f.keeper = keeper{f: f, wake: make(chan struct{}, 1)}
+	f.keeper = newKeeper(f)
 	f.cache = newReadCache(&cfg)
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))

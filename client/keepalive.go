@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type KeptLease struct {
 	end  context.CancelCauseFunc
 	good leaseStamp // when it was certainly alive last
 	k    *keeper
+	live bool // the namenode has said so; guarded by keeper.mu
 }
 
 // ID is the lease's.
@@ -40,76 +42,119 @@ func (l *KeptLease) Stop() {
 // little less than its time to live, as for files that are open.
 func (l *KeptLease) limit() time.Duration { return l.ttl - min(l.ttl/20, time.Second) }
 
-// keeper keeps granted leases alive: all of them over one stream.
+// keeper keeps granted leases alive: all of them over one stream, on which the
+// namenode also tells at once when one ends.
 type keeper struct {
 	f    *FS
 	wake chan struct{}
 
+	turn chan struct{} // holds an element while somebody uses line
+	line *keeperLine   // nil: none is up
+
 	mu      sync.Mutex
 	kept    map[*KeptLease]struct{}
+	ids     map[LeaseID][]*KeptLease // those that are kept, or are about to be
 	running bool
+}
+
+func newKeeper(f *FS) *keeper {
+	return &keeper{
+		f: f, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		kept: make(map[*KeptLease]struct{}), ids: make(map[LeaseID][]*KeptLease),
+	}
 }
 
 // KeepAlive keeps a granted lease alive until KeptLease.Stop, the end of the
 // context, or Close of the FS. It returns when the lease was kept alive once.
 // All leases of an FS share one stream, on which each is named three times in
-// its time to live. NotFound if there is no such lease (or it is another
-// user's).
+// its time to live; when one is revoked or expires, its context ends at once.
+// NotFound if there is no such lease, Permission if it is another user's.
 func (f *FS) KeepAlive(ctx context.Context, id LeaseID) (*KeptLease, error) {
-	const op = "lease keep-alive"
 	t, err := f.LeaseTimeToLive(ctx, id, false)
 	if err != nil {
-		return nil, fserror.With(err, op, "")
+		return nil, fserror.With(err, keepAliveOp, "")
 	}
-	l := &KeptLease{id: id, ttl: t.TTL, k: &f.keeper}
+	l := &KeptLease{id: id, ttl: t.TTL, k: f.keeper}
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	sent := f.read()
-	alive, err := f.keepAliveOnce(ctx, []*KeptLease{l})
-	if err != nil {
-		l.end(err)
-		return nil, fserror.With(err, op, "")
-	}
-	if !alive[id] {
-		err := fserror.New(fserror.NotFound, op, "", "there is no lease %s of this user: it has ended, or never was", id)
-		l.end(err)
+	if err := f.keeper.begin(ctx, l); err != nil {
+		f.keeper.drop(l, err)
 		return nil, err
 	}
-	l.good.renewed(sent)
-	if !f.keeper.add(l) {
-		err := fserror.New(fserror.Closed, op, "", "the client is closed")
-		l.end(err)
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { l.k.drop(l, contextError(ctx, op, "", false)) })
+	stop := context.AfterFunc(ctx, func() { l.k.drop(l, contextError(ctx, keepAliveOp, "", false)) })
 	context.AfterFunc(l.ctx, func() { stop() })
 	return l, nil
 }
 
-func (k *keeper) add(l *KeptLease) bool {
+const keepAliveOp = "lease keep-alive"
+
+// begin keeps a lease alive for the first time, and has it kept from then on.
+func (k *keeper) begin(ctx context.Context, l *KeptLease) error {
 	k.mu.Lock()
-	if k.kept == nil {
-		k.kept = make(map[*KeptLease]struct{})
+	k.ids[l.id] = append(k.ids[l.id], l)
+	k.mu.Unlock()
+	deadline := time.Now().Add(k.f.cfg.Timeout)
+	for n := 0; ; n++ {
+		sent := k.f.read()
+		alive, err := k.exchange(ctx, []*KeptLease{l})
+		if err == nil {
+			if err := wantAlive(l.id, alive[l.id]); err != nil {
+				return err
+			}
+			l.good.renewed(sent)
+			break
+		}
+		pause := backoffFor(n)
+		if kind := fserror.KindOf(err); kind != fserror.Unavailable && kind != fserror.NotActive && kind != fserror.Retry ||
+			time.Now().Add(pause).After(deadline) || !sleep(ctx, k.f.ctx, pause) {
+			return fserror.With(err, keepAliveOp, "")
+		}
 	}
-	k.kept[l] = struct{}{}
+	k.mu.Lock()
+	if l.ctx.Err() == nil { // else it has ended already
+		k.kept[l] = struct{}{}
+	}
 	start := !k.running
 	k.running = true
 	k.mu.Unlock()
 	if start && !k.f.goRun(k.loop) {
-		return false
+		return fserror.New(fserror.Closed, keepAliveOp, "", "the client is closed")
 	}
+	k.poke()
+	return nil
+}
+
+// wantAlive is nil if the namenode has kept the lease alive.
+func wantAlive(id LeaseID, a *pb.LeaseAlive) error {
+	switch {
+	case a.GetTtlMs() > 0:
+		return nil
+	case a.GetOwner() != "":
+		return fserror.New(fserror.Permission, keepAliveOp, "", "lease %s belongs to user %s; only that user and the superuser may use it", id, a.GetOwner())
+	}
+	return fserror.New(fserror.NotFound, keepAliveOp, "", "there is no lease %s: it has ended, or never was; leasefs lease ls lists those that live", id)
+}
+
+func (k *keeper) poke() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // drop ends a lease's context; the first cause counts.
 func (k *keeper) drop(l *KeptLease, cause error) {
 	k.mu.Lock()
 	delete(k.kept, l)
+	k.ids[l.id] = slices.DeleteFunc(k.ids[l.id], func(o *KeptLease) bool { return o == l })
+	if len(k.ids[l.id]) == 0 {
+		delete(k.ids, l.id)
+	}
+	last := len(k.ids) == 0
 	k.mu.Unlock()
 	l.end(cause)
+	if last {
+		k.poke() // the stream can go
+	}
 }
 
 // due returns the leases and how long until they should be kept alive again.
@@ -139,14 +184,14 @@ func (k *keeper) loop() {
 		case <-k.wake:
 		}
 		all, period := k.due()
-		if len(all) > 0 {
-			if err := k.round(all, period); err != nil {
-				k.f.cfg.Logger.Debug("leasefs: keep-alive failed, will be repeated", "err", err)
-				period = min(period, backoffFor(fails))
-				fails++
-			} else {
-				fails = 0
-			}
+		if len(all) == 0 {
+			k.rest()
+		} else if err := k.round(all, period); err != nil {
+			k.f.cfg.Logger.Debug("leasefs: keep-alive failed, will be repeated", "err", err)
+			period = min(period, backoffFor(fails))
+			fails++
+		} else {
+			fails = 0
 		}
 		t.Reset(period)
 	}
@@ -155,7 +200,7 @@ func (k *keeper) loop() {
 func (k *keeper) stop() {
 	all, _ := k.due()
 	for _, l := range all {
-		k.drop(l, fserror.New(fserror.Closed, "lease keep-alive", "", "the client was closed"))
+		k.drop(l, fserror.New(fserror.Closed, keepAliveOp, "", "the client was closed"))
 	}
 }
 
@@ -168,60 +213,26 @@ func (k *keeper) round(all []*KeptLease, period time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(k.f.ctx, max(limit, 10*time.Millisecond))
 	defer cancel()
-	alive, err := k.f.keepAliveOnce(ctx, all)
+	alive, err := k.exchange(ctx, all)
 	now := k.f.read()
 	for _, l := range all {
-		is, answered := alive[l.id]
+		a, answered := alive[l.id]
 		switch {
-		case is:
+		case a.GetTtlMs() > 0:
 			l.good.renewed(sent)
 		case answered:
-			k.drop(l, fserror.New(fserror.LeaseLost, "lease keep-alive", "", "lease %s has ended", l.id))
+			k.drop(l, hasEnded(l.id, ""))
 		case l.good.age(now) >= l.limit():
-			k.drop(l, fserror.New(fserror.LeaseLost, "lease keep-alive", "", "lease %s was not kept alive for %s: %v", l.id, l.ttl, err))
+			k.drop(l, fserror.New(fserror.LeaseLost, keepAliveOp, "", "lease %s was not kept alive for %s: %v; grant another one", l.id, l.ttl, err))
 		}
 	}
 	return err
 }
 
-// keepAliveOnce names leases on a stream of the active namenode and tells which
-// live. The stream is opened for one round: it is rare, and needs no state.
-func (f *FS) keepAliveOnce(ctx context.Context, leases []*KeptLease) (alive map[LeaseID]bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ep := f.eps.current.Load()
-	defer func() {
-		if err != nil {
-			e, _ := answerOf(err)
-			if f.ctx.Err() == nil {
-				f.eps.moveOn(ep, e.Active)
-			}
-			err = e
-		}
-	}()
-	stream, err := pb.NewNamenodeClient(ep.conn()).KeepAlive(ctx)
-	if err != nil {
-		return nil, err
+func hasEnded(id LeaseID, reason string) error {
+	if reason != "" {
+		reason = " (" + reason + ")"
 	}
-	alive = make(map[LeaseID]bool, len(leases))
-	for len(leases) > 0 {
-		part := leases[:min(len(leases), keepAliveBatch)]
-		leases = leases[len(part):]
-		req := &pb.KeepAliveRequest{Caller: f.caller, Ids: make([]uint64, len(part))}
-		for i, l := range part {
-			req.Ids[i] = uint64(l.id)
-		}
-		if err := stream.Send(req); err != nil {
-			_, err = stream.Recv() // it knows why
-			return alive, err
-		}
-		resp, err := stream.Recv()
-		if err != nil {
-			return alive, err
-		}
-		for _, l := range resp.GetLeases() {
-			alive[LeaseID(l.GetId())] = l.GetTtlMs() > 0
-		}
-	}
-	return alive, stream.CloseSend()
+	e := fserror.New(fserror.LeaseLost, keepAliveOp, "", "lease %s has ended%s; grant another one", id, reason)
+	return e
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -218,10 +219,15 @@ func (s *store) check(t *testing.T, stopped ...string) (order []string) {
 	return order
 }
 
-// lock starts "leasefs lock FLAGS /lock -- worker".
+// lock starts "leasefs lock FLAGS /lock -- worker"; a stubborn worker is a child
+// of COMMAND.
 func (n *namenode) lock(ctx context.Context, t *testing.T, s *store, name, address string, stubborn bool, flags ...string) *process {
 	t.Helper()
-	argv := slices.Concat([]string{leasefs, "--client", name, "lock"}, flags, []string{"/lock", "--", os.Args[0]})
+	command := []string{os.Args[0]}
+	if stubborn {
+		command = []string{"sh", "-c", `trap "" TERM; "$0"; :`, os.Args[0]}
+	}
+	argv := slices.Concat([]string{leasefs, "--client", name, "lock"}, flags, []string{"/lock", "--"}, command)
 	env := []string{"LEASEFS_NAMENODE=" + address, "E2E_STORE=" + s.addr, "E2E_NAME=" + name}
 	if stubborn {
 		env = append(env, "E2E_STUBBORN=1")
@@ -466,6 +472,10 @@ func TestLockExitCodes(t *testing.T) {
 		last = token
 	}
 
+	notAProgram := filepath.Join(t.TempDir(), "binary")
+	if err := os.WriteFile(notAProgram, []byte("\x00\x01"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		code int
 		args []string
@@ -475,8 +485,14 @@ func TestLockExitCodes(t *testing.T) {
 		{102, []string{"lock", "/l"}, "takes PATH -- COMMAND"},
 		{102, []string{"lock", "relative", "--", "true"}, "relative"},
 		{102, []string{"lock", "--wait", "-1s", "/l", "--", "true"}, "not a duration"},
-		{102, []string{"lock", "--ttl", "1ms", "/l", "--", "true"}, "100ms"},
-		{103, []string{"lock", "/l", "--", "/no/such/command"}, "/no/such/command"},
+		{102, []string{"lock", "--ttl", "50ms", "/l", "--", "true"}, "--ttl 50ms: give a time to live of at least 100ms"},
+		{102, []string{"lock", "--ttl", "0", "/l", "--", "true"}, "--ttl 0s: give a time to live of at least 100ms"},
+		{102, []string{"lock", "--ttl", "-1s", "/l", "--", "true"}, "--ttl -1s: give a time to live of at least 100ms"},
+		{102, []string{"lock", "--ttl", "1000h", "/l", "--", "true"}, "--ttl 1000h0m0s: "},
+		{127, []string{"lock", "/l", "--", "/no/such/command"}, "/no/such/command"},
+		{127, []string{"lock", "/l", "--", "no-such-command-anywhere"}, "no-such-command-anywhere"},
+		{126, []string{"lock", "/l", "--", "/dev/null"}, "/dev/null"},
+		{126, []string{"lock", "/l", "--", notAProgram}, notAProgram},
 		{1, []string{"mkdir", "/dir"}, ""},
 		{100 + 1, []string{"lock", "/dir", "--", "true"}, "/dir"},
 		{108, []string{"--user", "nobody-else", "lock", "/l", "--", "true"}, "/l"},
@@ -558,13 +574,18 @@ func TestLockAndSignals(t *testing.T) {
 	killed.kill()
 	s.sees(ctx, t, "killed", "gone")
 
-	// A second signal, to a command that ignored the first: lock itself dies, and
-	// its command with it.
-	twice := run("twice", `exec "$0"`)
-	s.sees(ctx, t, "twice", "ok")
-	twice.signal(syscall.SIGTERM)
-	s.sees(ctx, t, "twice", "term")
-	twice.signal(syscall.SIGTERM)
-	twice.wait(ctx)
-	s.sees(ctx, t, "twice", "gone")
+	// A second signal, to a command that ignored the first: it is killed, with all
+	// that it has started, and the lock is free.
+	for name, script := range map[string]string{"twice": `exec "$0"`, "child": `trap "" TERM; "$0"; :`} {
+		twice := run(name, script)
+		s.sees(ctx, t, name, "ok")
+		twice.signal(syscall.SIGTERM)
+		s.sees(ctx, t, name, "term")
+		twice.signal(syscall.SIGTERM)
+		twice.ends(ctx, 128+9)
+		s.sees(ctx, t, name, "gone")
+		if got := n.run(ctx, "stat", "--json", "/"+name); !strings.Contains(got, `"open":false`) {
+			t.Errorf("left open: %s", got)
+		}
+	}
 }

@@ -231,6 +231,7 @@ func (s *Server) follow(r namespace.Result) {
 	}
 	if r.LeaseEnded {
 		s.leases.Revoke(uint64(r.Lease))
+		s.keepers.ended(uint64(r.Lease), r.Reason, r.TxID)
 	}
 }
 

@@ -3,23 +3,13 @@ package namenode
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-)
-
-const (
-	// maxKeepAlive is how many leases one message may keep alive.
-	maxKeepAlive = 50_000
-	// keepAliveSlice is how many of them are looked at under one read lock.
-	keepAliveSlice = 1000
 )
 
 // GrantLease grants a lease with a time to live of its own. Whether its id is
@@ -85,63 +75,6 @@ func (s *service) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*p
 	return resp, err
 }
 
-// KeepAlive keeps leases alive for as long as messages come.
-func (s *service) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse]) error {
-	const op = "lease keep-alive"
-	ctx := stream.Context()
-	var c *namespace.Call
-	for {
-		m, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if m.GetCaller() != nil || c == nil {
-			if c, err = s.caller(ctx, m.GetCaller()); err != nil {
-				return fserror.With(err, op, "")
-			}
-		}
-		if len(m.GetIds()) > maxKeepAlive {
-			return fserror.New(fserror.TooLarge, op, "", "a message keeps at most %d leases alive, not %d", maxKeepAlive, len(m.GetIds()))
-		}
-		resp, err := s.keepAlive(ctx, c, m.GetIds())
-		if err != nil {
-			return fserror.With(err, op, "")
-		}
-		if err := stream.Send(resp); err != nil {
-			return err
-		}
-	}
-}
-
-// keepAlive renews leases of the caller's. That one is gone is answered only
-// when the record of its end is durable.
-func (s *Server) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64) (*pb.KeepAliveResponse, error) {
-	resp := &pb.KeepAliveResponse{Leases: make([]*pb.LeaseAlive, 0, len(ids))}
-	for len(ids) > 0 {
-		n := min(len(ids), keepAliveSlice)
-		err := s.read(ctx, c, func() error {
-			for _, id := range ids[:n] {
-				alive := &pb.LeaseAlive{Id: id}
-				if s.tree.CheckLease(c, "", namespace.LeaseID(id)) == nil {
-					if ttl, ok := s.leases.KeepAlive(id); ok {
-						alive.TtlMs = ttl.Milliseconds()
-					}
-				}
-				resp.Leases = append(resp.Leases, alive)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		ids = ids[n:]
-	}
-	return resp, nil
-}
-
 // LeaseTimeToLive answers how long a lease lives without a keep-alive. Anybody
 // may ask.
 func (s *service) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
@@ -155,7 +88,7 @@ func (s *service) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 		l, ok := s.tree.Lease(c, namespace.LeaseID(r.GetId()))
 		remaining, ttl, alive := s.leases.TimeToLive(r.GetId())
 		if !ok || l.Ended != 0 || !alive {
-			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", r.GetId())
+			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", r.GetId())
 		}
 		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count
 		if r.GetFiles() {

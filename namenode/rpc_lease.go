@@ -316,7 +316,7 @@ func (s *Server) leaseOfFile(ctx context.Context, c *namespace.Call, id namespac
 		}
 		a, err := s.tree.StatInode(c, id)
 		if err == nil && a.Lease == 0 {
-			err = fserror.New(fserror.NotFound, "", path, "nobody has it open for write, and it is attached to no lease")
+			err = fserror.New(fserror.NotFound, "", path, "nobody has it open for write, and it is attached to no lease; leasefs lease ls lists all leases")
 		}
 		lease = uint64(a.Lease)
 		return err

@@ -51,6 +51,7 @@ type Server struct {
 	allocs    *allocTable
 	sessions  sessionTable
 	lost      lostTable
+	keepers   keeperTable // who is to be told of the end of granted leases
 	caches    *cachelease.Table
 	events    *watch.Hub
 	watchers  atomic.Int64

@@ -30,6 +30,7 @@ type Wire struct {
 	mu     sync.Mutex
 	around Around
 	counts map[string]int
+	opened map[string]int // streams
 	cut    bool
 	conns  map[net.Conn]struct{}
 	held   [2]chan struct{} // by direction; closed when bytes may pass again
@@ -93,6 +94,13 @@ func (w *Wire) Count(method string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.counts[method]
+}
+
+// Streams is how many streams with that name were opened.
+func (w *Wire) Streams(method string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.opened[method]
 }
 
 // Total is how many messages were sent.
@@ -244,6 +252,12 @@ func (w *Wire) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clien
 	if err != nil {
 		return nil, err
 	}
+	w.mu.Lock()
+	if w.opened == nil {
+		w.opened = make(map[string]int)
+	}
+	w.opened[path.Base(method)]++
+	w.mu.Unlock()
 	return &wireStream{s, w, path.Base(method)}, nil
 }
 

@@ -106,7 +106,7 @@ func safeMode(e *env) error {
 		return e.fail(err, "")
 	}
 	if e.json {
-		return e.printJSON(map[string]any{"on": state.On, "why": state.Why})
+		return e.printJSON(map[string]any{"on": state.On, "why": orNull(state.Why)})
 	}
 	word := "off"
 	if state.On {
@@ -127,7 +127,7 @@ func fsck(e *env) error {
 	bar := e.newSpinner("checking")
 	sum, err := e.fs.Admin().Fsck(e.ctx, path, e.flags.Bool("blocks"), func(p client.FsckProblem) error {
 		if e.json {
-			return e.printJSON(map[string]any{"path": p.Path, "problem": p.Problem})
+			return e.printJSON(map[string]any{"path": orNull(p.Path), "problem": p.Problem})
 		}
 		e.printf("%s: %s\n", e.name(p.Path), p.Problem)
 		return nil

@@ -155,7 +155,8 @@ func (a *arranger) joined(arg string, rest []string) ([]string, error) {
 func (a *arranger) value(f cli.Flag, name, value string) error {
 	switch f.(type) {
 	case *cli.DurationFlag:
-		if d, err := time.ParseDuration(value); err != nil || d < 0 {
+		// Of a time to live the command says itself what the least is.
+		if d, err := time.ParseDuration(value); err != nil || d < 0 && name != "ttl" {
 			return usagef(a.op(), "%s: %q is not a duration such as 500ms, 30s or 5m", dashed(name), value)
 		}
 	case *cli.IntFlag, *cli.Int64Flag:

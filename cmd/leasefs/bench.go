@@ -96,8 +96,8 @@ func runBench(e *env) error {
 
 func benchJSON(r bench.Row) map[string]any {
 	return map[string]any{
-		"name": r.Name, "ops": r.Ops, "seconds": r.Seconds, "ops_per_s": r.Rate(), "bytes": r.Bytes,
-		"p50_ms": float64(r.P50) / 1e6, "p99_ms": float64(r.P99) / 1e6, "note": r.Note,
+		"name": r.Name, "ops": r.Ops, "seconds": r.Seconds, "ops_per_s": r.Rate(), "bytes": orNull(r.Bytes),
+		"p50_ms": orNull(float64(r.P50) / 1e6), "p99_ms": orNull(float64(r.P99) / 1e6), "note": orNull(r.Note),
 	}
 }
 

@@ -79,6 +79,10 @@ func exitCode(err error) int {
 	if errors.As(err, &command) {
 		return int(command)
 	}
+	var cannot cannotRun
+	if errors.As(err, &cannot) {
+		return cannot.code
+	}
 	var lock lockFailure
 	if errors.As(err, &lock) {
 		return lockFailureBase + exitCode(lock.err)
@@ -108,7 +112,7 @@ func kindOf(err error) fserror.Kind {
 // errorJSON is the shape of an error under --json.
 type errorJSON struct {
 	Kind         string  `json:"kind"`
-	Path         string  `json:"path"`
+	Path         *string `json:"path"`
 	Message      string  `json:"message"`
 	Holder       *string `json:"holder"`
 	IdleMS       *int64  `json:"idle_ms"`
@@ -131,19 +135,13 @@ func (p *program) printLine(err error, text string) {
 	if !errors.As(err, &e) {
 		e = &fserror.Error{Kind: kindOf(err), Err: err}
 	}
-	j := errorJSON{Kind: e.Kind.String(), Path: e.Path, Message: text}
+	j := errorJSON{Kind: e.Kind.String(), Path: orNull(e.Path), Message: text, RetryAfterMS: orNull(e.RetryAfter.Milliseconds())}
 	if e.Holder != nil {
 		j.Holder = &e.Holder.Client
-		idle := e.Holder.Idle.Milliseconds()
-		j.IdleMS = &idle
 	}
-	if e.Kind == fserror.Held {
-		ms := e.TakeableIn.Milliseconds()
-		j.TakeableInMS = &ms
-	}
-	if e.RetryAfter > 0 {
-		ms := e.RetryAfter.Milliseconds()
-		j.RetryAfterMS = &ms
+	if e.Holder != nil && e.Kind == fserror.Held { // of others it is not told how they stand
+		idle, takeable := e.Holder.Idle.Milliseconds(), e.TakeableIn.Milliseconds()
+		j.IdleMS, j.TakeableInMS = &idle, &takeable
 	}
 	enc := json.NewEncoder(p.stderr)
 	enc.SetEscapeHTML(false)

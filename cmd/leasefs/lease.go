@@ -49,21 +49,21 @@ type leaseJSON struct {
 	Lease       string          `json:"lease"`
 	Holder      string          `json:"holder"`
 	ClientHost  string          `json:"client_host"`
-	Session     string          `json:"session"`
+	Session     *string         `json:"session"` // not of a granted lease, as the next three
 	IdleMS      int64           `json:"idle_ms"`
 	SoftExpired bool            `json:"soft_expired"`
 	HardExpired bool            `json:"hard_expired"`
 	Files       []leaseFileJSON `json:"files"`
 	Attached    []string        `json:"attached"`
 	User        string          `json:"user"`
-	PID         int64           `json:"pid"`
+	PID         *int64          `json:"pid"`
 	FileCount   uint64          `json:"file_count"`
-	Connected   bool            `json:"connected"`
+	Connected   *bool           `json:"connected"`
 	Granted     bool            `json:"granted"`
 	TTLMS       *int64          `json:"ttl_ms"`       // of a granted lease
 	RemainingMS int64           `json:"remaining_ms"` // of its time to live, or until the soft limit
 	AttachedCnt uint64          `json:"attached_count"`
-	Waiting     uint32          `json:"waiting"`
+	Waiting     *uint32         `json:"waiting"`
 	OverdueMS   int64           `json:"overdue_ms"`
 	State       string          `json:"state"`
 }
@@ -76,15 +76,17 @@ type leaseFileJSON struct {
 
 func (e *env) printLeaseJSON(l *client.Lease) error {
 	j := leaseJSON{
-		Lease: l.ID, Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: l.Session, IdleMS: l.Holder.Idle.Milliseconds(),
+		Lease: l.ID, Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: orNull(l.Session), IdleMS: l.Holder.Idle.Milliseconds(),
 		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
-		User: l.Holder.User, PID: l.Holder.PID, FileCount: l.FileCount, Connected: l.Connected,
-		Granted: l.Granted, RemainingMS: l.Remaining.Milliseconds(), AttachedCnt: l.AttachedCount, Waiting: l.Waiting,
+		User: l.Holder.User, PID: orNull(l.Holder.PID), FileCount: l.FileCount,
+		Granted: l.Granted, RemainingMS: l.Remaining.Milliseconds(), AttachedCnt: l.AttachedCount,
 		OverdueMS: l.Overdue.Milliseconds(), State: leaseState(l),
 	}
 	if l.Granted {
 		ttl := l.TTL.Milliseconds()
 		j.TTLMS = &ttl
+	} else {
+		j.Connected, j.Waiting = &l.Connected, &l.Waiting
 	}
 	for _, f := range l.Files {
 		j.Files = append(j.Files, leaseFileJSON(f))
@@ -218,7 +220,7 @@ func (p *program) recoverCommand() *cli.Command {
 			"--force is given. A file that is closed already is no error.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Usage: "even if the holder is alive"},
-			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` until the holder lapses or closes"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` until the holder lapses or closes", DefaultText: "not at all"},
 		},
 		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
 			deadline := time.Now().Add(e.flags.Duration("wait"))
@@ -248,7 +250,7 @@ func (e *env) recover(path string, deadline time.Time) error {
 
 func (e *env) recovered(path string, res client.RecoverResult) error {
 	if e.json {
-		return e.printJSON(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": res.Epoch})
+		return e.printJSON(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": orNull(res.Epoch)})
 	}
 	switch {
 	case e.quiet():

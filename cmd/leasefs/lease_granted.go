@@ -20,12 +20,15 @@ func (p *program) grantedCommands() []*cli.Command {
 			UsageText:   "leasefs lease grant --ttl D [--id ID]\n\nExample:\n  leasefs lease grant --ttl 30s",
 			Description: "Prints the id of a new lease. Unless it is kept alive (lease keep-alive) it ends after its time to\nlive, and the files that are attached to it (create --lease, lease attach) are deleted.",
 			Flags: []cli.Flag{
-				&cli.DurationFlag{Name: "ttl", Usage: "it lives so `LONG` without a keep-alive; raised to the namenode's minimum"},
+				&cli.DurationFlag{Name: "ttl", Usage: "it lives so `LONG` without a keep-alive; raised to the namenode's minimum", DefaultText: "it must be given"},
 				&cli.StringFlag{Name: "id", Usage: "its `ID`, hexadecimal", DefaultText: "one that is free"},
 			},
 			Action: p.connected(operands{}, grantLease, func(e *env) error {
-				if e.flags.Duration("ttl") <= 0 {
+				switch ttl := e.flags.Duration("ttl"); {
+				case !e.flags.IsSet("ttl"):
 					return usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
+				case ttl < leastGrant || ttl > mostGrant:
+					return usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s unless it was set) is raised to that", ttl, leastGrant)
 				}
 				_, err := e.leaseID(e.flags.String("id"))
 				return err
@@ -72,6 +75,12 @@ func (p *program) grantedCommands() []*cli.Command {
 		},
 	}
 }
+
+// The times to live that can be asked for; the namenode has a minimum besides.
+const (
+	leastGrant = time.Millisecond
+	mostGrant  = 365 * 24 * time.Hour
+)
 
 // leaseID reads an id from the command line; "" is 0.
 func (e *env) leaseID(s string) (client.LeaseID, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -29,11 +30,13 @@ func (p *program) lockCommand() *cli.Command {
 			"holder, and what COMMAND changes elsewhere should refuse a smaller one than it has seen.\n" +
 			"When renewals do not come through, COMMAND gets SIGTERM, and SIGKILL before the lock can be\n" +
 			"another's. A supervisor that is itself stopped cannot do that: then the token protects.\n" +
-			"The exit code is COMMAND's (128 + N if signal N ended it); of a failure of the lock itself it\n" +
-			"is 100 + the usual code, such as 105 (held by another) and 107 (lost).",
+			"A signal to lock goes on to COMMAND and all that it has started; a second one kills them.\n" +
+			"The exit code is COMMAND's (128 + N if signal N ended it; 127 if it is not found, 126 if it\n" +
+			"cannot be executed); of a failure of the lock itself it is 100 + the usual code, such as\n" +
+			"105 (held by another) and 107 (lost).",
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "ttl", Usage: "the lock is free so `LONG` after this machine is dead", DefaultText: "the namenode's soft limit"},
-			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for the lock; waiters are served in order"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for the lock; waiters are served in order", DefaultText: "not at all"},
 		},
 		Action: func(c *cli.Context) error {
 			err := p.action(operands{min: 2, max: -1, names: "PATH -- COMMAND", local: true}, lock)(c)
@@ -61,6 +64,23 @@ func (l lockFailure) Unwrap() error { return l.err }
 
 const lockFailureBase = 100
 
+// cannotRun is a command that cannot be started, with the exit code that shells
+// have for that.
+type cannotRun struct {
+	err  error
+	code int
+}
+
+func (c cannotRun) Error() string { return c.err.Error() }
+func (c cannotRun) Unwrap() error { return c.err }
+
+func (e *env) cannotRun(path string, err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return cannotRun{fserror.New(fserror.NotFound, e.op, path, "the command cannot be run: %v; name one that is in PATH, or the path of a program", err), 127}
+	}
+	return cannotRun{fserror.New(fserror.Permission, e.op, path, "the command cannot be run: %v; name a program that can be executed", err), 126}
+}
+
 // lockUsage makes an error in lock's command line a failure of lock.
 func lockUsage(err error) error {
 	var e *fserror.Error
@@ -71,6 +91,9 @@ func lockUsage(err error) error {
 	return lockFailure{err}
 }
 
+// leastLock is the shortest time to live that a session can have of its own.
+const leastLock = 100 * time.Millisecond
+
 func lock(e *env) error {
 	path, err := e.path(e.args[0])
 	if err != nil {
@@ -78,9 +101,17 @@ func lock(e *env) error {
 	}
 	command, err := exec.LookPath(e.args[1])
 	if err != nil {
-		return fserror.New(fserror.NotFound, e.op, path, "the command cannot be run: %v", err)
+		return e.cannotRun(path, err)
 	}
-	if err := e.connect(func(cfg *client.Config) { cfg.TTL = e.flags.Duration("ttl") }); err != nil {
+	ttl := e.flags.Duration("ttl")
+	if e.flags.IsSet("ttl") && ttl < leastLock {
+		return usagef(e.op, "--ttl %s: give a time to live of at least %s, such as --ttl 15s, or leave it out for the namenode's soft limit", ttl, leastLock)
+	}
+	if err := e.connect(func(cfg *client.Config) { cfg.TTL = ttl }); err != nil {
+		var refused *fserror.Error
+		if ttl > 0 && errors.As(err, &refused) && refused.Kind == fserror.InvalidArgument {
+			return usagef(e.op, "--ttl %s: %s", ttl, refused.Message)
+		}
 		return err
 	}
 	l, err := e.fs.Lock(e.ctx, path, client.LockOptions{Wait: e.flags.Duration("wait")})
@@ -127,6 +158,11 @@ func (e *env) runLocked(l *client.Lock, path, command string) error {
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	again, release := e.signals.claim()
+	defer release()
+	if err := e.ctx.Err(); err != nil {
+		return err // before the command has begun
+	}
 	cmd := exec.Command(command, e.args[2:]...) //nolint:gosec // running it is what was asked for
 	cmd.Args[0] = e.args[1]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.stdin, e.stdout, e.stderr
@@ -137,7 +173,7 @@ func (e *env) runLocked(l *client.Lock, path, command string) error {
 		defer e.retakeTerminal()
 	}
 	if err := cmd.Start(); err != nil {
-		return fserror.New(fserror.Internal, e.op, path, "the command cannot be run: %v", err)
+		return e.cannotRun(path, err)
 	}
 	group := -cmd.Process.Pid
 	ended := make(chan error, 1)
@@ -160,6 +196,8 @@ func (e *env) runLocked(l *client.Lock, path, command string) error {
 		case <-stopped:
 			stopped = nil
 			kill(signalOf(e))
+		case <-again:
+			kill(syscall.SIGKILL)
 		case <-jeopardy:
 			jeopardy = nil
 			why = fserror.New(fserror.LeaseLost, e.op, path, "the lock was not renewed in time; the command was ended before another could have it")
@@ -176,9 +214,11 @@ func (e *env) runLocked(l *client.Lock, path, command string) error {
 			lost, jeopardy, deadline = nil, nil, nil
 			kill(syscall.SIGKILL) // it is another's already
 			var cause *fserror.Error
-			why = fserror.New(fserror.LeaseLost, e.op, path, "the lock was lost")
+			why = fserror.New(fserror.LeaseLost, e.op, path, "the lock was lost; the command was killed")
 			if errors.As(context.Cause(l.Context()), &cause) {
-				why = e.fail(cause, path)
+				c := *cause
+				c.Message += "; the command was killed"
+				why = e.fail(&c, path)
 			}
 		}
 	}

@@ -81,6 +81,16 @@ func quoteName(s string) string {
 	return s
 }
 
+// orNull is what a figure or text is under --json: null where nothing applies,
+// which its zero value stands for.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
 // infoJSON is a file, directory or link under --json. What does not apply is null.
 type infoJSON struct {
 	Path        string  `json:"path"`

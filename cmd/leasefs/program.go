@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/term"
@@ -12,21 +13,22 @@ import (
 
 // program is one run of leasefs: its streams and what the command line said.
 type program struct {
-	stdin  *os.File
-	stdout *os.File
-	stderr *os.File
-	out    *bufio.Writer // over stdout; flushed at the end and where somebody waits for it
-	json   bool          // --json, known before the command line is fully parsed
+	stdin   *os.File
+	stdout  *os.File
+	stderr  *os.File
+	out     *bufio.Writer // over stdout; flushed at the end and where somebody waits for it
+	json    bool          // --json, known before the command line is fully parsed
+	signals *signals
 }
 
 func newProgram(stdin, stdout, stderr *os.File) *program {
-	return &program{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10)}
+	return &program{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10), signals: &signals{again: make(chan struct{}, 1)}}
 }
 
 // run executes one command line (without the program's name) and returns the
 // exit code.
 func (p *program) run(argv []string) int {
-	ctx, stop := withSignals(context.Background())
+	ctx, stop := p.signals.watch(context.Background())
 	defer stop()
 	app := p.app()
 	argv = asMount(app, os.Args[0], argv)
@@ -46,27 +48,55 @@ type interrupted struct{ sig syscall.Signal }
 
 func (i interrupted) Error() string { return "interrupted" }
 
-// withSignals returns a context that the first SIGINT, SIGTERM or SIGHUP ends
-// with the cause interrupted. From then on signals have their default effect:
-// a second one kills. A SIGHUP that was ignored (nohup) stays ignored.
-func withSignals(parent context.Context) (context.Context, func()) {
+// signals are what the first SIGINT, SIGTERM or SIGHUP ends, and who cares for
+// the next ones.
+type signals struct {
+	claimed atomic.Bool
+	again   chan struct{}
+}
+
+// claim keeps the signals after the first from killing the program: they come
+// from the channel, until release. It must not be counted on if the context has
+// ended when claim returns: that signal may have been the last that is caught.
+func (s *signals) claim() (again <-chan struct{}, release func()) {
+	s.claimed.Store(true)
+	return s.again, func() { s.claimed.Store(false) }
+}
+
+// watch returns a context that the first SIGINT, SIGTERM or SIGHUP ends with the
+// cause interrupted. From then on signals have their default effect, unless
+// somebody claims them: a second one kills. A SIGHUP that was ignored (nohup)
+// stays ignored.
+func (s *signals) watch(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	list := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
 		list = append(list, syscall.SIGHUP)
 	}
-	ch := make(chan os.Signal, 1)
+	ch := make(chan os.Signal, 2)
 	done := make(chan struct{})
 	signal.Notify(ch, list...)
 	go func() {
-		select {
-		case s := <-ch:
-			signal.Stop(ch)
-			signal.Reset(list...)
-			if sig, ok := s.(syscall.Signal); ok {
-				cancel(interrupted{sig})
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			case got := <-ch:
+				if sig, ok := got.(syscall.Signal); ok && n == 0 {
+					cancel(interrupted{sig}) // before claimed is asked, see claim
+				}
 			}
-		case <-done:
+			if n > 0 {
+				select {
+				case s.again <- struct{}{}:
+				default:
+				}
+			}
+			if !s.claimed.Load() {
+				signal.Stop(ch)
+				signal.Reset(list...)
+				return
+			}
 		}
 	}()
 	return ctx, func() {

@@ -86,14 +86,18 @@ func df(e *env) error {
 	if err != nil {
 		return err
 	}
-	s, err := active(list)
+	s, err := e.active(list)
 	if err != nil {
 		return err
 	}
 	used := s.DiskTotal - s.DiskFree
 	if e.json {
+		total, taken, free := &s.DiskTotal, &used, &s.DiskFree
+		if s.DiskTotal == 0 { // an object store has no size
+			total, taken, free = nil, nil, nil
+		}
 		return e.printJSON(map[string]any{
-			"namespace": s.NamespaceID, "disk_total": s.DiskTotal, "disk_used": used, "disk_free": s.DiskFree,
+			"namespace": s.NamespaceID, "disk_total": total, "disk_used": taken, "disk_free": free,
 			"stored": s.StoredBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
 		})
 	}
@@ -112,7 +116,7 @@ func df(e *env) error {
 }
 
 // active is the namenode that serves, among those that answered.
-func active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
+func (e *env) active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
 	var failed error
 	for i := range list {
 		if list[i].Err == nil && list[i].Role == "active" {
@@ -122,5 +126,5 @@ func active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
 			failed = list[i].Err
 		}
 	}
-	return nil, &fserror.Error{Op: "status", Kind: fserror.Unavailable, Message: "no active namenode could be reached; is one running at --namenode?", Err: failed}
+	return nil, &fserror.Error{Op: e.op, Kind: fserror.Unavailable, Message: "no active namenode could be reached; is one running at --namenode?", Err: failed}
 }

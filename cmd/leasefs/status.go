@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -23,35 +24,37 @@ func (p *program) statusCommand() *cli.Command {
 	}
 }
 
-// statusJSON is a namenode under --json.
+// statusJSON is a namenode under --json. What it did not tell is null: all but
+// its address and role if it is unreachable or still starting; a standby has no
+// leases.
 type statusJSON struct {
 	Address         string  `json:"address"`
 	Role            string  `json:"role"` // "unreachable" when it did not answer
-	Term            uint64  `json:"term"`
-	TxID            uint64  `json:"txid"`
-	DurableTxID     uint64  `json:"durable_txid"`
-	Inodes          uint64  `json:"inodes"`
-	Blocks          uint64  `json:"blocks"`
-	Leases          uint64  `json:"leases"`
-	OpenFiles       uint64  `json:"open_files"`
-	UptimeMS        int64   `json:"uptime_ms"`
+	Term            *uint64 `json:"term"`
+	TxID            *uint64 `json:"txid"`
+	DurableTxID     *uint64 `json:"durable_txid"`
+	Inodes          *uint64 `json:"inodes"`
+	Blocks          *uint64 `json:"blocks"`
+	Leases          *uint64 `json:"leases"`
+	OpenFiles       *uint64 `json:"open_files"`
+	UptimeMS        *int64  `json:"uptime_ms"`
 	Error           *string `json:"error"`
-	ImageTxID       uint64  `json:"image_txid"`
-	Files           uint64  `json:"files"`
-	Directories     uint64  `json:"directories"`
-	Sessions        uint64  `json:"sessions"`
-	GarbageBlocks   uint64  `json:"garbage_blocks"`
-	OldestOverdueMS int64   `json:"oldest_overdue_ms"`
-	SafeMode        bool    `json:"safe_mode"`
-	SafeModeWhy     string  `json:"safe_mode_why"`
-	Namespace       string  `json:"namespace"`
-	Version         string  `json:"version"`
-	TailBytes       int64   `json:"tail_bytes"`
-	StoredBytes     int64   `json:"stored_bytes"`
-	JournalBytes    int64   `json:"journal_bytes"`
-	HeapBytes       int64   `json:"heap_bytes"`
-	DiskFree        int64   `json:"disk_free"`
-	DiskTotal       int64   `json:"disk_total"`
+	ImageTxID       *uint64 `json:"image_txid"` // null: there is no image yet
+	Files           *uint64 `json:"files"`
+	Directories     *uint64 `json:"directories"`
+	Sessions        *uint64 `json:"sessions"`
+	GarbageBlocks   *uint64 `json:"garbage_blocks"`
+	OldestOverdueMS *int64  `json:"oldest_overdue_ms"`
+	SafeMode        *bool   `json:"safe_mode"`
+	SafeModeWhy     *string `json:"safe_mode_why"`
+	Namespace       *string `json:"namespace"`
+	Version         *string `json:"version"`
+	TailBytes       *int64  `json:"tail_bytes"`
+	StoredBytes     *int64  `json:"stored_bytes"`
+	JournalBytes    *int64  `json:"journal_bytes"`
+	HeapBytes       *int64  `json:"heap_bytes"`
+	DiskFree        *int64  `json:"disk_free"` // null with disk_total where the store has no size
+	DiskTotal       *int64  `json:"disk_total"`
 }
 
 // statusTimeout is how long a namenode has by default to say how it is.
@@ -84,21 +87,30 @@ func status(e *env) error {
 	} else if err := e.statusTable(list); err != nil {
 		return err
 	}
-	_, err = active(list)
+	_, err = e.active(list)
 	return err
 }
 
 func statusToJSON(s *client.NamenodeStatus) statusJSON {
-	j := statusJSON{
-		Address: s.Address, Role: s.Role, Term: s.Term, TxID: s.TxID, DurableTxID: s.DurableTxID, Inodes: s.Inodes, Blocks: s.Blocks,
-		Leases: s.Leases, OpenFiles: s.OpenFiles, UptimeMS: s.Uptime.Milliseconds(), ImageTxID: s.ImageTxID, Files: s.Files,
-		Directories: s.Directories, Sessions: s.Sessions, GarbageBlocks: s.GarbageBlocks, OldestOverdueMS: s.OldestOverdue.Milliseconds(),
-		SafeMode: s.SafeMode, SafeModeWhy: s.SafeModeWhy, Namespace: s.NamespaceID, Version: s.Version, TailBytes: s.TailBytes,
-		StoredBytes: s.StoredBytes, JournalBytes: s.JournalBytes, HeapBytes: s.HeapBytes, DiskFree: s.DiskFree, DiskTotal: s.DiskTotal,
-	}
+	j := statusJSON{Address: s.Address, Role: s.Role, Version: orNull(s.Version)}
 	if s.Err != nil {
 		text := s.Err.Error()
 		j.Role, j.Error = "unreachable", &text
+		return j
+	}
+	if s.Role == "starting" {
+		return j
+	}
+	uptime, overdue := s.Uptime.Milliseconds(), s.OldestOverdue.Milliseconds()
+	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, orNull(s.ImageTxID), &uptime
+	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles
+	j.SafeMode, j.SafeModeWhy, j.Namespace = &s.SafeMode, orNull(s.SafeModeWhy), orNull(s.NamespaceID)
+	j.TailBytes, j.StoredBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.JournalBytes, &s.HeapBytes
+	if s.DiskTotal > 0 {
+		j.DiskFree, j.DiskTotal = &s.DiskFree, &s.DiskTotal
+	}
+	if s.Role != "standby" {
+		j.Leases, j.Sessions, j.OldestOverdueMS = &s.Leases, &s.Sessions, &overdue
 	}
 	return j
 }
@@ -112,12 +124,20 @@ func (e *env) statusTable(list []client.NamenodeStatus) error {
 			fmt.Fprintf(w, "%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
 			continue
 		}
+		if s.Role == "starting" {
+			fmt.Fprintf(w, "%s\tstarting\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
+			continue
+		}
+		leases := strconv.FormatUint(s.Leases, 10)
+		if s.Role == "standby" {
+			leases = "-"
+		}
 		role := s.Role
 		if s.SafeMode {
 			role += " (safe mode)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
-			s.Inodes, s.Blocks, s.Leases, s.OpenFiles, fserror.Round(s.Uptime))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
+			s.Inodes, s.Blocks, leases, s.OpenFiles, fserror.Round(s.Uptime))
 	}
 	return w.Flush()
 }

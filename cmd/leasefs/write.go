@@ -53,8 +53,8 @@ func (p *program) appendCommand() *cli.Command {
 			"of the input. With --at a writer that resumes after a crash writes each byte exactly once:\n" +
 			"N is the last length that it saw acknowledged. Ctrl-C closes at the flushed length.",
 		Flags: append([]cli.Flag{
-			&cli.Int64Flag{Name: "at", Usage: "only if the file's length is `N` bytes"},
-			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for a holder to finish or to lapse"},
+			&cli.Int64Flag{Name: "at", Usage: "only if the file's length is `N` bytes", DefaultText: "whatever it is"},
+			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for a holder to finish or to lapse", DefaultText: "not at all"},
 			&cli.BoolFlag{Name: "create", Usage: "make the file if it is missing"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "with --create: make missing parent directories"},
 		}, streamFlags()...),

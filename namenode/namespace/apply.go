@@ -22,7 +22,8 @@ type Result struct {
 	Lease      LeaseID
 	Granted    *Lease
 	LeaseEnded bool
-	Deleted    int // attached files that the end of leases deleted
+	Reason     string // of the end of the lease, such as LeaseRevoked
+	Deleted    int    // attached files that the end of leases deleted
 	// Events are what the record did to names, in order, if Tree.Events is on.
 	Events []Event
 }

@@ -166,7 +166,7 @@ func (t *Tree) endLease(op *OpEndLease, e *Entry) (Result, error) {
 	t.ended.ReplaceOrInsert(endedLease{c.Ended, c.ID})
 	t.forgetAge(AgeKey{Lease: op.ID})
 	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
-	r := Result{Lease: op.ID, LeaseEnded: true}
+	r := Result{Lease: op.ID, LeaseEnded: true, Reason: op.Reason}
 	r.Closed = t.deleteAttached(endFiles, c.ID, e, &r.Deleted)
 	if l := t.lease(op.ID); l != nil {
 		t.setFiles(l, 0) // forgotten if there were none
@@ -303,7 +303,7 @@ func (t *Tree) LeaseFiles(id LeaseID, after InodeID, limit int) (files []InodeID
 func (t *Tree) EndedLeases() int { return t.ended.Len() }
 
 func noLease(op string, id LeaseID) error {
-	err := fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", uint64(id))
+	err := fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", uint64(id))
 	return err
 }
 
@@ -316,7 +316,7 @@ func (t *Tree) CheckLease(c *Call, op string, id LeaseID) error {
 	case l == nil || l.Ended != 0:
 		return noLease(op, id)
 	case !c.isSuper() && l.Owner.User != c.User:
-		return fserror.New(fserror.Permission, op, "", "lease %x belongs to user %s", uint64(id), l.Owner.User)
+		return fserror.New(fserror.Permission, op, "", "lease %x belongs to user %s; only that user and the superuser may use it", uint64(id), l.Owner.User)
 	}
 	return nil
 }

@@ -2679,9 +2679,11 @@ func (x *RevokeLeaseResponse) GetRemainingFiles() uint64 {
 }
 
 type KeepAliveRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`   // in the first message
-	Ids           []uint64               `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"` // at most 50,000
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`   // in the first message
+	Ids    []uint64               `protobuf:"varint,2,rep,packed,name=ids,proto3" json:"ids,omitempty"` // at most 50,000
+	// Tell at once when one of them ends; see KeepAliveResponse.ended.
+	Tell          bool `protobuf:"varint,3,opt,name=tell,proto3" json:"tell,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2730,9 +2732,19 @@ func (x *KeepAliveRequest) GetIds() []uint64 {
 	return nil
 }
 
+func (x *KeepAliveRequest) GetTell() bool {
+	if x != nil {
+		return x.Tell
+	}
+	return false
+}
+
 type KeepAliveResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Leases        []*LeaseAlive          `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"` // in the order of the request
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Leases []*LeaseAlive          `protobuf:"bytes,1,rep,name=leases,proto3" json:"leases,omitempty"` // in the order of the request
+	// No answer to a request: these leases have ended just now. Of leases that
+	// were named with tell; at most 10,000 a message.
+	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2774,10 +2786,19 @@ func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
 	return nil
 }
 
+func (x *KeepAliveResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 type LeaseAlive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	TtlMs         int64                  `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // from now on; 0: it has ended, or is not the caller's
+	Owner         string                 `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`               // the user who may keep it alive, where that is not the caller
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`             // why it has ended just now: revoked, expired
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2824,6 +2845,20 @@ func (x *LeaseAlive) GetTtlMs() int64 {
 		return x.TtlMs
 	}
 	return 0
+}
+
+func (x *LeaseAlive) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *LeaseAlive) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 type LeaseTimeToLiveRequest struct {
@@ -7173,16 +7208,20 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\"R\n" +
 	"\x13RevokeLeaseResponse\x12\x12\n" +
 	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12'\n" +
-	"\x0fremaining_files\x18\x02 \x01(\x04R\x0eremainingFiles\"P\n" +
+	"\x0fremaining_files\x18\x02 \x01(\x04R\x0eremainingFiles\"d\n" +
 	"\x10KeepAliveRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\x04R\x03ids\"C\n" +
+	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12\x12\n" +
+	"\x04tell\x18\x03 \x01(\bR\x04tell\"Y\n" +
 	"\x11KeepAliveResponse\x12.\n" +
-	"\x06leases\x18\x01 \x03(\v2\x16.leasefs.v1.LeaseAliveR\x06leases\"3\n" +
+	"\x06leases\x18\x01 \x03(\v2\x16.leasefs.v1.LeaseAliveR\x06leases\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"a\n" +
 	"\n" +
 	"LeaseAlive\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
-	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\"j\n" +
+	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"j\n" +
 	"\x16LeaseTimeToLiveRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +

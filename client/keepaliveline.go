@@ -1,0 +1,179 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// keeperLine is a stream of keep-alives to one namenode.
+type keeperLine struct {
+	ep      *endpoint
+	stream  pb.Namenode_KeepAliveClient
+	cancel  context.CancelFunc
+	answers chan *pb.KeepAliveResponse
+	gone    chan struct{} // closed when the stream is
+	err     error         // why; set before gone is closed
+}
+
+// exchange names leases on the stream to the active namenode, which it opens if
+// need be, and returns what that says of them.
+func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[LeaseID]*pb.LeaseAlive, err error) {
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return nil, contextError(ctx, keepAliveOp, "", false)
+	}
+	ep := k.f.eps.current.Load()
+	defer func() {
+		if err == nil {
+			return
+		}
+		k.hangUp()
+		e, _ := answerOf(err)
+		if k.f.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) { // else it is not the namenode's fault
+			k.f.eps.moveOn(ep, e.Active)
+		}
+		err = e
+	}()
+	line, err := k.dial(ep)
+	if err != nil {
+		return nil, err
+	}
+	// A stream that takes nothing any more would hold Send for good.
+	stuck := context.AfterFunc(ctx, line.cancel)
+	defer stuck()
+	alive = make(map[LeaseID]*pb.LeaseAlive, len(leases))
+	for part := range slices.Chunk(leases, keepAliveBatch) {
+		req := &pb.KeepAliveRequest{Caller: k.f.caller, Ids: make([]uint64, len(part)), Tell: true}
+		for i, l := range part {
+			req.Ids[i] = uint64(l.id)
+		}
+		if err := line.stream.Send(req); err != nil && !errors.Is(err, io.EOF) {
+			return alive, err
+		}
+		select { // after io.EOF, Recv knows why
+		case resp := <-line.answers:
+			for _, l := range resp.GetLeases() {
+				alive[LeaseID(l.GetId())] = l
+			}
+		case <-line.gone:
+			return alive, line.err
+		case <-ctx.Done():
+			return alive, contextError(ctx, keepAliveOp, "", false)
+		}
+	}
+	return alive, nil
+}
+
+// dial returns the stream to the namenode. The caller has the turn.
+func (k *keeper) dial(ep *endpoint) (*keeperLine, error) {
+	if l := k.line; l != nil {
+		select {
+		case <-l.gone:
+		default:
+			if l.ep == ep {
+				return l, nil
+			}
+		}
+		k.hangUp()
+	}
+	ctx, cancel := context.WithCancel(k.f.ctx)
+	stream, err := pb.NewNamenodeClient(ep.conn()).KeepAlive(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	l := &keeperLine{ep: ep, stream: stream, cancel: cancel, answers: make(chan *pb.KeepAliveResponse, 1), gone: make(chan struct{})}
+	if !k.f.goRun(func() { k.listen(ctx, l) }) {
+		cancel()
+		return nil, fserror.New(fserror.Closed, keepAliveOp, "", "the client is closed")
+	}
+	k.line = l
+	return l, nil
+}
+
+// hangUp ends the stream. The caller has the turn.
+func (k *keeper) hangUp() {
+	if k.line != nil {
+		k.line.cancel()
+		k.line = nil
+	}
+}
+
+// rest ends the stream if nothing is kept alive, nor about to be.
+func (k *keeper) rest() {
+	select {
+	case k.turn <- struct{}{}:
+	default:
+		return
+	}
+	k.mu.Lock()
+	idle := len(k.ids) == 0
+	k.mu.Unlock()
+	if idle {
+		k.hangUp()
+	}
+	<-k.turn
+}
+
+// listen takes what the namenode says on a stream. One that breaks after it was
+// good is opened anew at once: what has ended meanwhile was not told on it.
+func (k *keeper) listen(ctx context.Context, line *keeperLine) {
+	defer line.cancel()
+	good := false
+	for {
+		m, err := line.stream.Recv()
+		if err != nil {
+			line.err = err
+			close(line.gone)
+			if good {
+				k.poke()
+			}
+			return
+		}
+		if m.GetEnded() {
+			for _, l := range m.GetLeases() {
+				k.told(LeaseID(l.GetId()), l.GetReason())
+			}
+			continue
+		}
+		good = true
+		k.alive(m.GetLeases())
+		select {
+		case line.answers <- m:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// alive notes which leases live: only those can end from here on. Of an end that
+// was told before, an earlier lease of the same id is meant.
+func (k *keeper) alive(leases []*pb.LeaseAlive) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, a := range leases {
+		if a.GetTtlMs() <= 0 {
+			continue
+		}
+		for _, l := range k.ids[LeaseID(a.GetId())] {
+			l.live = true
+		}
+	}
+}
+
+// told lets a lease go that has ended just now.
+func (k *keeper) told(id LeaseID, reason string) {
+	k.mu.Lock()
+	all := slices.Clone(k.ids[id])
+	all = slices.DeleteFunc(all, func(l *KeptLease) bool { return !l.live })
+	k.mu.Unlock()
+	for _, l := range all {
+		k.drop(l, hasEnded(id, reason))
+	}
+}
