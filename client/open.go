@@ -67,7 +67,7 @@ func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writ
 		// The lease may be as old as the wait was long: well below its end.
 		wait := min(max(time.Until(until), 0), waitSlice, max(time.Duration(f.hard.Load())/4, 100*time.Millisecond))
 		asked := time.Now()
-		w, err := f.appendOnce(ctx, path, &o, wait)
+		w, err := f.appendOnce(ctx, path, &o, wait, time.Until(until) > wait)
 		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 {
 			return w, err
 		}
@@ -81,10 +81,10 @@ func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writ
 	}
 }
 
-func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration) (*Writer, error) {
+func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
 		Call: f.ids.begin(), Caller: f.caller, Path: path, HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
-		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(),
+		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
 	}
 	defer f.ids.end(req.Call)
 	c := call{op: "append", path: path, mutates: true, attempt: f.attemptTime + wait}

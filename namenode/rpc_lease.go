@@ -347,9 +347,10 @@ func (s *Server) lease(c *namespace.Call, in leasemanager.Info, left *int) *pb.L
 		}
 		return out
 	}
+	now := s.cfg.Clock.Mono()
 	for _, ref := range in.Refs {
 		id := namespace.InodeID(ref.Inode)
-		out.Waiting += uint32(s.waits.waiting(id)) //nolint:gosec // a count
+		out.Waiting += uint32(s.waits.waiting(id, now)) //nolint:gosec // a count
 		if *left <= 0 {
 			continue
 		}

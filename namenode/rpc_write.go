@@ -207,9 +207,14 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	try := func() (applied, error) {
 		return s.change(ctx, id, c, true, func() (namespace.Op, error) { return s.planAppend(c, r, h, token) })
 	}
-	out, err := try()
-	if errors.Is(err, fserror.Held) && wait > 0 {
-		out, err = s.waitFor(ctx, c, r.GetPath(), h.Session, wait, err, try)
+	var out applied
+	queued := wait > 0 && s.mustQueue(ctx, c, id, r.GetPath())
+	if !queued {
+		out, err = try()
+	}
+	if queued || errors.Is(err, fserror.Held) && wait > 0 {
+		q := queuing{path: r.GetPath(), by: h, wait: wait, again: r.GetAgain(), held: err, try: try}
+		out, err = s.waitFor(ctx, c, q)
 	}
 	if err != nil {
 		return nil, err
@@ -262,70 +267,6 @@ func orNil[T any, P interface {
 
 func notAtEnd(path string, length, expected int64) error {
 	return &fserror.Error{Kind: fserror.NotAtEnd, Path: path, Length: length, Message: fmt.Sprintf("the length is %d, not %d as expected", length, expected)}
-}
-
-// waitFor tries again in the file's queue until the wait is over: at each
-// freeing of the file, and when its holder can be dispossessed.
-func (s *Server) waitFor(ctx context.Context, c *namespace.Call, path string, session namespace.SessionID, wait time.Duration, held error, try func() (applied, error)) (applied, error) {
-	inode, err := s.inodeOf(ctx, c, path)
-	if err != nil {
-		return applied{}, err
-	}
-	back, err := s.park()
-	if err != nil {
-		return applied{}, err
-	}
-	defer back()
-	w := s.waits.join(place{inode, session}, s.cfg.Clock.Mono())
-	defer s.waits.leave(w)
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	for first := s.waits.first(w); ; first = s.waits.first(w) {
-		if !first || w.tried {
-			if err := s.waitTurn(ctx, w, first, held, over.C); err != nil {
-				if errors.Is(err, fserror.Held) {
-					s.waits.keep(w, s.cfg.Clock.Mono())
-				}
-				return applied{}, err
-			}
-			if !s.waits.first(w) {
-				continue // somebody came back to an earlier place
-			}
-		}
-		// The file may have been freed before we joined the queue, so the first
-		// in it tries at once.
-		w.tried = true
-		out, err := try()
-		if !errors.Is(err, fserror.Held) {
-			return out, err
-		}
-		held = err
-	}
-}
-
-// waitTurn waits until the waiter should look again. Only the first in the
-// queue goes by the clock, and looks at least once a second: an older session
-// of its own client name may have gone.
-func (s *Server) waitTurn(ctx context.Context, w *waiter, first bool, held error, over <-chan time.Time) error {
-	var takeable <-chan time.Time
-	var fe *fserror.Error
-	if first && errors.As(held, &fe) {
-		t := time.NewTimer(min(max(fe.TakeableIn, 10*time.Millisecond), time.Second))
-		defer t.Stop()
-		takeable = t.C
-	}
-	select {
-	case <-w.turn:
-		return nil
-	case <-takeable:
-		return nil
-	case <-over:
-		return held
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.stopping.Done():
-		return s.checkActive()
-	}
 }
 
 func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, path string) (namespace.InodeID, error) {

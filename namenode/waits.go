@@ -1,8 +1,6 @@
 package namenode
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,13 +13,13 @@ import (
 type waitTable struct {
 	mu     sync.Mutex
 	queues map[namespace.InodeID][]*waiter
-	last   uint64
-	places map[place]kept
-	prune  int // how many places there may be before old ones are looked for
+	away   int // waiters that are away, over all queues
+	sweep  int // how many there may be before those whose time is over are looked for
 }
 
-// placeKept is for how long the place of a waiter whose call ended is kept: a
-// client that waits long asks again and again.
+// placeKept is for how long a place is kept for a waiter whose call has ended: a
+// client that waits long asks again and again. So long the ones behind it wait
+// too if it does not come back.
 const placeKept = 5 * time.Second
 
 // place is whose place in which queue.
@@ -30,100 +28,131 @@ type place struct {
 	session namespace.SessionID
 }
 
-// kept is a place that is kept.
-type kept struct {
-	n    uint64
-	left time.Duration // when, by the clock's Mono
-}
-
 // waiter is one who wants to open a file for write.
 type waiter struct {
 	place
-	n     uint64        // queues are in the order of these
-	turn  chan struct{} // has an element when this waiter should try
-	tried bool
+	turn  chan struct{} // has an element when this waiter should look again
+	tried bool          // its call's own
+
+	// Guarded by waitTable.mu: its call has ended, and it said that it asks again,
+	// for which its place is kept until then, by the clock's Mono.
+	away  bool
+	until time.Duration
 }
 
 func newWaitTable() *waitTable {
-	return &waitTable{queues: map[namespace.InodeID][]*waiter{}, places: map[place]kept{}}
+	return &waitTable{queues: map[namespace.InodeID][]*waiter{}}
 }
 
 // join puts a waiter at the end of the file's queue, or where it was before.
 func (t *waitTable) join(at place, now time.Duration) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last++
-	w := &waiter{place: at, n: t.last, turn: make(chan struct{}, 1)}
-	if k, ok := t.places[at]; ok {
-		delete(t.places, at)
-		if now-k.left <= placeKept {
-			w.n = k.n
-		}
+	w := &waiter{place: at, turn: make(chan struct{}, 1)}
+	q := t.drop(at.inode, now)
+	if i := slices.IndexFunc(q, func(o *waiter) bool { return o.away && o.place == at }); i >= 0 {
+		t.away--
+		q[i] = w
+		return w
 	}
-	q := t.queues[at.inode]
-	i, _ := slices.BinarySearchFunc(q, w.n, func(o *waiter, n uint64) int { return cmp.Compare(o.n, n) })
-	t.queues[at.inode] = slices.Insert(q, i, w)
+	t.queues[at.inode] = append(q, w)
 	return w
 }
 
-// keep keeps the place of a waiter who leaves without the file.
+// keep keeps the place of a waiter whose call ends, and who asks again.
 func (t *waitTable) keep(w *waiter, now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k, ok := t.places[w.place]; ok && k.n < w.n && now-k.left <= placeKept {
-		return // of another of its threads
-	}
-	t.places[w.place] = kept{w.n, now}
-	if len(t.places) > t.prune {
-		maps.DeleteFunc(t.places, func(_ place, k kept) bool { return now-k.left > placeKept })
-		t.prune = max(64, 2*len(t.places))
+	w.away, w.until = true, now+placeKept
+	t.away++
+	t.nudge(w.inode) // they go by the clock now
+	if t.away > t.sweep {
+		for inode := range t.queues {
+			t.drop(inode, now)
+		}
+		t.sweep = max(64, 2*t.away)
 	}
 }
 
-// first reports whether w heads its queue: only the first looks at the clock.
-func (t *waitTable) first(w *waiter) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q := t.queues[w.inode]
-	return len(q) > 0 && q[0] == w
-}
-
-// leave takes a waiter out, with the file or without; the next one gets a turn
-// to look again.
+// leave takes a waiter out, with the file or without; the next one looks again.
 func (t *waitTable) leave(w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.queues[w.inode]
 	if i := slices.Index(q, w); i >= 0 {
-		q = slices.Delete(q, i, i+1)
+		t.set(w.inode, slices.Delete(q, i, i+1))
 	}
-	if len(q) == 0 {
-		delete(t.queues, w.inode)
-		return
-	}
-	t.queues[w.inode] = q
-	q[0].wake()
+	t.nudge(w.inode)
 }
 
-// freed gives the first in the queue its turn.
+// drop takes those out of a queue who did not come back in time.
+func (t *waitTable) drop(inode namespace.InodeID, now time.Duration) []*waiter {
+	q := t.queues[inode]
+	n := len(q)
+	q = slices.DeleteFunc(q, func(o *waiter) bool { return o.away && now > o.until })
+	t.away -= n - len(q)
+	if len(q) < n {
+		t.set(inode, q)
+	}
+	return q
+}
+
+func (t *waitTable) set(inode namespace.InodeID, q []*waiter) {
+	if len(q) == 0 {
+		delete(t.queues, inode)
+		return
+	}
+	t.queues[inode] = q
+}
+
+// look tells whether it is w's turn. If it is not, because a place before is kept
+// for one who is away, then it may be so in a while; 0: w is told.
+func (t *waitTable) look(w *waiter, now time.Duration) (mine bool, in time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range t.drop(w.inode, now) {
+		switch {
+		case o == w:
+			return in == 0, in
+		case !o.away:
+			return false, 0
+		}
+		in = max(in, o.until-now+1)
+	}
+	return false, 0
+}
+
+// freed has the first in the queue look again.
 func (t *waitTable) freed(inode namespace.InodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if q := t.queues[inode]; len(q) > 0 {
-		q[0].wake()
+	t.nudge(inode)
+}
+
+// nudge wakes the first of a queue who is there.
+func (t *waitTable) nudge(inode namespace.InodeID) {
+	for _, w := range t.queues[inode] {
+		if w.away {
+			continue
+		}
+		select {
+		case w.turn <- struct{}{}:
+		default:
+		}
+		return
 	}
 }
 
-func (w *waiter) wake() {
-	select {
-	case w.turn <- struct{}{}:
-	default:
-	}
+// any reports whether anybody waits for anything.
+func (t *waitTable) any() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.queues) > 0
 }
 
 // waiting is how many wait for a file.
-func (t *waitTable) waiting(inode namespace.InodeID) int {
+func (t *waitTable) waiting(inode namespace.InodeID, now time.Duration) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.queues[inode])
+	return len(t.drop(inode, now))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 )
@@ -242,4 +243,67 @@ func TestPlaceIsKeptForAMoment(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whoever asks again keeps the place: if the file is freed between two calls, it
+// is nobody else's who came later, unless the caller stays away.
+func TestWaiterAsksAgain(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t)
+	looker := n.Client(t, testenv.Named("looker"))
+	holder := n.Raw(t, "holder")
+	w := holder.Create("/f")
+	type answer struct {
+		resp *pb.OpenResponse
+		err  error
+	}
+	ask := func(r *testenv.Raw, wait time.Duration, again bool) <-chan answer {
+		got := make(chan answer, 1)
+		go func() {
+			resp, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, Path: "/f", WaitMs: wait.Milliseconds(), Again: again})
+			got <- answer{resp, wire.FromStatus(err)}
+		}()
+		return got
+	}
+	waiting := func(want uint32) {
+		t.Helper()
+		testenv.Eventually(t, "so many wait", func() bool {
+			l := leases(t, looker, "holder")
+			return len(l) == 1 && l[0].Waiting == want
+		})
+	}
+	wantOpened := func(r *testenv.Raw, got <-chan answer) *pb.WriterId {
+		t.Helper()
+		a := <-got
+		must(t, a.err)
+		wantOpen(t, looker, "/f", r.Who.GetClient())
+		return a.resp.GetWriter()
+	}
+	first, second, third := n.Raw(t, "first"), n.Raw(t, "second"), n.Raw(t, "third")
+	wantKind(t, (<-ask(first, 10*time.Millisecond, true)).err, fserror.Held) // and is away
+	got2 := ask(second, time.Minute, false)
+	waiting(2)
+	must(t, holder.Close(w, 0)) // nobody's turn who is there
+	got3 := ask(third, time.Minute, false)
+	must(t, looker.Mkdir(t.Context(), "/a moment", 0o755))
+	if open := stat(t, looker, "/f").Open; open != nil {
+		t.Fatalf("%s was faster than one who came before", open.Holder.Client)
+	}
+	w = wantOpened(first, ask(first, time.Minute, false))
+	must(t, first.Close(w, 0))
+	w = wantOpened(second, got2)
+	must(t, second.Close(w, 0))
+	w = wantOpened(third, got3)
+
+	// Away for too long.
+	wantKind(t, (<-ask(first, 10*time.Millisecond, true)).err, fserror.Held)
+	got2 = ask(second, time.Minute, false)
+	testenv.Eventually(t, "both wait", func() bool { return leases(t, looker, "third")[0].Waiting == 2 })
+	must(t, third.Close(w, 0))
+	clk.Advance(10 * time.Second)
+	w = wantOpened(second, got2)
+	must(t, second.Close(w, 0))
+	// Nobody waits any more.
+	w = wantOpened(first, ask(first, 0, false))
+	must(t, first.Close(w, 0))
 }

@@ -3731,8 +3731,11 @@ type AppendRequest struct {
 	Mode              uint32                 `protobuf:"varint,8,opt,name=mode,proto3" json:"mode,omitempty"`
 	HasMode           bool                   `protobuf:"varint,9,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
 	WaitMs            int64                  `protobuf:"varint,10,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // wait this long for a holder to finish or lapse
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// It asks again at once if the answer is HELD when the wait is over: its place
+	// among those who wait is kept for that.
+	Again         bool `protobuf:"varint,11,opt,name=again,proto3" json:"again,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AppendRequest) Reset() {
@@ -3833,6 +3836,13 @@ func (x *AppendRequest) GetWaitMs() int64 {
 		return x.WaitMs
 	}
 	return 0
+}
+
+func (x *AppendRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type AppendTailRequest struct {
@@ -7290,7 +7300,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x18.leasefs.v1.CreateResultR\aresults\"S\n" +
 	"\fCreateResult\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\"\xca\x02\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\"\xe0\x02\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -7302,7 +7312,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04mode\x18\b \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\t \x01(\bR\ahasMode\x12\x17\n" +
 	"\await_ms\x18\n" +
-	" \x01(\x03R\x06waitMs\"\x85\x01\n" +
+	" \x01(\x03R\x06waitMs\x12\x14\n" +
+	"\x05again\x18\v \x01(\bR\x05again\"\x85\x01\n" +
 	"\x11AppendTailRequest\x12,\n" +
 	"\x06writer\x18\x01 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +

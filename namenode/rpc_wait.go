@@ -1,0 +1,140 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// queuing is a call that waits for a file.
+type queuing struct {
+	path  string
+	by    namespace.Holder
+	wait  time.Duration
+	again bool  // it asks again when the wait is over
+	held  error // why it has to wait; nil: it did not try yet
+	try   func() (applied, error)
+}
+
+// mustQueue reports whether others wait for the file already, so that whoever is
+// willing to wait has to go behind them, also if it is free just now. A call that
+// has been answered before is not held up.
+func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, path string) bool {
+	if !s.waits.any() {
+		return false
+	}
+	queued := false
+	err := s.read(ctx, c, func() error {
+		if _, known, err := s.tree.CallResult(id); known || err != nil {
+			return err
+		}
+		a, err := s.tree.Stat(c, path, true)
+		queued = err == nil && s.waits.waiting(a.ID, s.cfg.Clock.Mono()) > 0
+		return err
+	})
+	return err == nil && queued // else the call itself says what is wrong
+}
+
+// waitFor tries in the file's queue until the wait is over: at each freeing of
+// the file, and when its holder can be dispossessed.
+func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (applied, error) {
+	inode, err := s.inodeOf(ctx, c, q.path)
+	if err != nil {
+		return applied{}, err
+	}
+	back, err := s.park()
+	if err != nil {
+		return applied{}, err
+	}
+	defer back()
+	w := s.waits.join(place{inode, q.by.Session}, s.cfg.Clock.Mono())
+	keep := false
+	defer func() {
+		if keep {
+			s.waits.keep(w, s.cfg.Clock.Mono())
+		} else {
+			s.waits.leave(w)
+		}
+	}()
+	over := time.NewTimer(q.wait)
+	defer over.Stop()
+	for {
+		mine, in := s.waits.look(w, s.cfg.Clock.Mono())
+		if mine && !w.tried {
+			// The file may have been freed before we joined the queue, so the first
+			// in it tries at once.
+			w.tried = true
+		} else {
+			if err := s.waitTurn(ctx, w, mine, in, q.held, over.C); err != nil {
+				keep = q.again && errors.Is(err, errWaitOver)
+				if errors.Is(err, errWaitOver) {
+					err = s.stillHeld(ctx, c, q)
+				}
+				return applied{}, err
+			}
+			if mine, _ = s.waits.look(w, s.cfg.Clock.Mono()); !mine {
+				continue // somebody came back to an earlier place
+			}
+		}
+		out, err := q.try()
+		if !errors.Is(err, fserror.Held) {
+			return out, err
+		}
+		q.held = err
+	}
+}
+
+var errWaitOver = errors.New("the wait is over")
+
+// stillHeld is the answer to one who has waited in vain.
+func (s *Server) stillHeld(ctx context.Context, c *namespace.Call, q queuing) error {
+	if q.held != nil {
+		return q.held
+	}
+	err := s.read(ctx, c, func() error {
+		a, err := s.tree.Stat(c, q.path, true)
+		if err != nil || a.Open == nil {
+			return err
+		}
+		_, st := s.mayTake(*a.Open, q.by)
+		return s.held(q.path, *a.Open, st)
+	})
+	if err == nil {
+		err = fserror.New(fserror.Held, "", q.path, "others have waited for it for longer; wait longer, or try again")
+	}
+	return err
+}
+
+// waitTurn waits until the waiter should look again. Only the first in the queue
+// goes by the clock, and looks at least once a second: an older session of its
+// own client name may have gone. So does one before whom a place is kept.
+func (s *Server) waitTurn(ctx context.Context, w *waiter, first bool, in time.Duration, held error, over <-chan time.Time) error {
+	var fe *fserror.Error
+	if first && errors.As(held, &fe) {
+		in = time.Second
+		if fe.Holder != nil {
+			in = max(fe.TakeableIn, 10*time.Millisecond)
+		}
+	}
+	var look <-chan time.Time
+	if in > 0 {
+		t := time.NewTimer(min(in, time.Second))
+		defer t.Stop()
+		look = t.C
+	}
+	select {
+	case <-w.turn:
+		return nil
+	case <-look:
+		return nil
+	case <-over:
+		return errWaitOver
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping.Done():
+		return s.checkActive()
+	}
+}
