@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/testenv"
 )
@@ -57,15 +59,18 @@ type fleet struct {
 	*namenode // only to run commands with
 	zk        *testenv.ZooKeeper
 	members   []*member
+	clients   *testenv.Machine // where clients are; nil: this one
 }
 
 // member is one namenode of a fleet.
 type member struct {
 	*namenode
 	name    string
-	zk      []*link // to each ZooKeeper server
-	clients *link   // from clients
-	blocks  *link   // from clients, to its blocks
+	zk      []*link          // to each ZooKeeper server
+	clients *link            // from clients
+	blocks  *link            // from clients, to its blocks
+	machine *testenv.Machine // nil: this one, and the links are there
+	direct  string           // its address for this process, past everything that may be cut
 }
 
 // fleetConfig says what is unusual about one; see startFleet.
@@ -77,6 +82,7 @@ type fleetConfig struct {
 	flags  []string
 	via    func(i int) []string // what starts a namenode
 	direct bool                 // namenodes reach ZooKeeper without links
+	lab    *testenv.Lab         // each on a machine nnN of its own, clients on one of that name; no links
 }
 
 // startFleet starts one and waits until a namenode is active and the others
@@ -103,33 +109,36 @@ func startFleet(ctx context.Context, t *testing.T, mods ...func(*fleetConfig)) *
 	for i := range cfg.n {
 		m := &member{name: fmt.Sprintf("namenode %d", i)}
 		m.namenode = newNamenode(t, filepath.Join(dir, fmt.Sprint("data", i)))
-		m.clients, m.blocks = startLink(t, m.listen), startLink(t, m.http)
 		servers := cfg.zk.Addrs()
 		if cfg.only != nil {
 			servers = servers[cfg.only(i):][:1]
 		}
-		if !cfg.direct {
-			for j, a := range servers {
-				m.zk = append(m.zk, startLink(t, a))
-				servers[j] = m.zk[j].addr()
-			}
+		if cfg.lab != nil {
+			m.machine = cfg.lab.Machine(fmt.Sprint("nn", i))
+			m.listen, m.http, m.via = m.machine.Addr(8020), m.machine.Addr(8021), m.machine.Via()
+			m.direct = "unix:" + cfg.lab.Observer().Way(m.listen)
+			addrs = append(addrs, m.listen)
+		} else {
+			m.linked(servers, !cfg.direct)
+			addrs = append(addrs, m.clients.addr())
 		}
-		m.flags = append([]string{
-			"--zookeeper", strings.Join(servers, ","), "--namespace", name, "--session-timeout", sessionTimeout.String(),
-			"--advertise", m.clients.addr(), "--advertise-http", m.blocks.addr(), "--blocks", cfg.blocks,
-		}, cfg.flags...)
+		m.flags = append(m.flags, "--zookeeper", strings.Join(servers, ","), "--namespace", name, "--session-timeout", sessionTimeout.String(), "--blocks", cfg.blocks)
+		m.flags = append(m.flags, cfg.flags...)
 		if cfg.via != nil {
 			m.via = cfg.via(i)
 		}
-		addrs = append(addrs, m.clients.addr())
 		e.members = append(e.members, m)
 	}
 	e.namenode = &namenode{t: t, listen: strings.Join(addrs, ",")}
+	if cfg.lab != nil {
+		e.clients = cfg.lab.Machine("clients")
+		e.from = e.clients.Via()
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, m := range e.members {
 				if m.process != nil {
-					t.Logf("%s (%s): %s", m.name, m.clients.addr(), tailOf(m.err.String()))
+					t.Logf("%s (%s): %s", m.name, m.listen, tailOf(m.err.String()))
 				}
 			}
 		}
@@ -141,13 +150,27 @@ func startFleet(ctx context.Context, t *testing.T, mods ...func(*fleetConfig)) *
 	return e
 }
 
+// linked puts links between the member and clients, and ZooKeeper's servers if
+// they may be cut too.
+func (m *member) linked(servers []string, cut bool) {
+	m.direct = m.listen
+	m.clients, m.blocks = startLink(m.t, m.listen), startLink(m.t, m.http)
+	m.flags = []string{"--advertise", m.clients.addr(), "--advertise-http", m.blocks.addr()}
+	for i := range servers {
+		if cut {
+			m.zk = append(m.zk, startLink(m.t, servers[i]))
+			servers[i] = m.zk[i].addr()
+		}
+	}
+}
+
 // role is what a member says that it is, asked past its link; "" if it does not
 // answer within a second.
 func (m *member) role(ctx context.Context) string { return m.look(ctx).Role }
 
 // look is a member's status.
 func (m *member) look(ctx context.Context) client.NamenodeStatus {
-	list, err := client.QueryStatus(ctx, client.Config{Namenodes: []string{m.listen}, Timeout: time.Second})
+	list, err := client.QueryStatus(ctx, client.Config{Namenodes: []string{m.direct}, Timeout: time.Second})
 	if err != nil || list[0].Err != nil {
 		return client.NamenodeStatus{}
 	}
@@ -236,10 +259,13 @@ func (m *member) fromClients() { m.clients.freeze(); m.blocks.freeze() }
 
 func (m *member) toClients() { m.clients.thaw(); m.blocks.thaw() }
 
-// library connects a client of its own session.
+// library connects a client of its own session, which in a lab uses no blocks.
 func (e *fleet) library(ctx context.Context, mods ...func(*client.Config)) *client.FS {
 	e.t.Helper()
 	cfg := client.Config{Namenodes: strings.Split(e.listen, ",")}
+	if e.clients != nil {
+		cfg.DialOptions = []grpc.DialOption{grpc.WithContextDialer(e.clients.DialContext)}
+	}
 	for _, mod := range mods {
 		mod(&cfg)
 	}

@@ -74,7 +74,7 @@ func (g *register) writeOn(ctx context.Context, at []*testenv.Raw) {
 func (e *fleet) others(than *member) (list []*testenv.Raw) {
 	for _, m := range e.members {
 		if m != than {
-			list = append(list, testenv.RawAt(e.t, m.listen, "writer"))
+			list = append(list, testenv.RawAt(e.t, m.direct, "writer"))
 		}
 	}
 	return list
@@ -241,20 +241,10 @@ func TestHAStaleReads(t *testing.T) {
 func TestHAFollowerCutFromItsLeader(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 4*time.Minute)
-	var mu sync.Mutex
-	between := map[[2]int][]*link{}
-	zk := testenv.StartLinkedZooKeeper(t, 3, testenv.Links{
-		SyncLimit: 30, // 15 s until a follower notices that it is alone
-		Peer: func(from, to int, addr string, _ bool) string {
-			l := startLink(t, addr)
-			mu.Lock()
-			defer mu.Unlock()
-			between[[2]int{from, to}] = append(between[[2]int{from, to}], l)
-			return l.addr()
-		},
-	})
 	// Each namenode knows one server only.
-	e := startFleet(ctx, t, func(c *fleetConfig) { c.zk, c.only = zk, func(i int) int { return i } })
+	e, lab := startLabFleet(ctx, t, testenv.ZooKeeperConfig{SyncLimit: 30}, // 15 s until a follower notices that it is alone
+		func(c *fleetConfig) { c.only = func(i int) int { return i } })
+	zk := e.zk
 	leader, _ := zk.Leader(t)
 	of := -1
 	for i := range 3 {
@@ -285,7 +275,7 @@ func TestHAFollowerCutFromItsLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var reg register
-	old := testenv.RawAt(t, a.listen, "reader")
+	old := testenv.RawAt(t, a.direct, "reader")
 	w := old.Create("/w")
 	work, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -296,11 +286,7 @@ func TestHAFollowerCutFromItsLeader(t *testing.T) {
 	wg.Go(func() { reg.writeOn(work, writers) })
 	eventually(ctx, t, "the readers are at work", func() bool { return reg.reads.Load() > 100 })
 	before := reg.written.Load()
-	for _, pair := range [][2]int{{at, of}, {of, at}} {
-		for _, l := range between[pair] {
-			l.freeze()
-		}
-	}
+	lab.Cut(lab.Machine(fmt.Sprint("zk", at)), lab.Machine(fmt.Sprint("zk", of)))
 	began := time.Now()
 	successor := e.successor(ctx, a)
 	t.Logf("succeeded after %s", since(began))
@@ -316,16 +302,12 @@ func TestHAFollowerCutFromItsLeader(t *testing.T) {
 		t.Error("the old one has written")
 	}
 	cancel()
-	now := testenv.RawAt(t, successor.listen, "")
+	now := testenv.RawAt(t, successor.direct, "")
 	now.Who = old.Who
 	if err := now.Flush(w, 0, "new"); err != nil {
 		t.Error(err)
 	}
-	for _, all := range between {
-		for _, l := range all {
-			l.thaw()
-		}
-	}
+	lab.Heal()
 	a.standby(ctx)
 	stop()
 	wg.Wait()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,7 @@ type namenode struct {
 	flags        []string
 	env          []string // added to a small fixed one
 	via          []string // what starts it, such as nsenter with arguments
+	from         []string // what starts the commands that are run against it
 	*process
 }
 
@@ -101,7 +103,7 @@ func (n *namenode) term(ctx context.Context) {
 // begin starts a command against it. A nil input is a pipe to feed.
 func (n *namenode) begin(ctx context.Context, stdin io.Reader, args ...string) *process {
 	n.t.Helper()
-	return start(ctx, n.t, spec{argv: append([]string{leasefs}, args...), env: []string{"LEASEFS_NAMENODE=" + n.listen}, stdin: stdin})
+	return start(ctx, n.t, spec{argv: slices.Concat(n.from, []string{leasefs}, args), env: []string{"LEASEFS_NAMENODE=" + n.listen}, stdin: stdin})
 }
 
 // result is what a command that ended left.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,23 +25,7 @@ var (
 	roots    atomic.Int64
 )
 
-type withEnsemble struct{ m *testing.M }
-
-func (w withEnsemble) Run() int {
-	var err error
-	if ensemble, err = testenv.RunZooKeeper(3); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := w.m.Run()
-	if err := ensemble.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	return code
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withEnsemble{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.AroundTests(m, &ensemble)) }
 
 func root() string { return fmt.Sprintf("/leasefs/test%d", roots.Add(1)) }
 

@@ -44,38 +44,39 @@ type ZooKeeperServer struct {
 	client     int // ports
 	quorum     int
 	election   int
+	secure     int // port for TLS; 0: none
+	machine    *Machine
 	proc       *os.Process
 	exited     chan struct{} // closed when proc has ended
 	standalone bool
-	links      *Links
+	cfg        *ZooKeeperConfig
 }
 
-// Links is a way for a test to stand between the servers of an ensemble.
-type Links struct {
-	// Peer returns the address by which server from, counted from 0, reaches
-	// that of server to: its port for followers, or its port for elections.
-	Peer func(from, to int, addr string, election bool) string
+// ZooKeeperConfig is what may be unusual about an ensemble.
+type ZooKeeperConfig struct {
+	Servers int // 3
 	// SyncLimit is after how many ticks without a word a follower gives its
 	// leader up, and the leader a follower; 0: 4.
 	SyncLimit int
+	// Machines are where the servers run, one each; nil: here.
+	Machines []*Machine
+	// Secure adds a port for TLS; Lines say with which certificates.
+	Secure bool
+	Lines  []string // of the configuration of each server
+	Flags  []string // of its Java
 }
 
 // StartZooKeeper starts an ensemble of n servers that ends with the test. The
 // test fails, and is never skipped, where ZooKeeper is not installed.
 func StartZooKeeper(t testing.TB, n int) *ZooKeeper {
 	t.Helper()
-	z, err := RunZooKeeper(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = z.Close() })
-	return z
+	return StartZooKeeperWith(t, ZooKeeperConfig{Servers: n})
 }
 
-// StartLinkedZooKeeper is StartZooKeeper with links between the servers.
-func StartLinkedZooKeeper(t testing.TB, n int, links Links) *ZooKeeper {
+// StartZooKeeperWith is StartZooKeeper of an unusual ensemble.
+func StartZooKeeperWith(t testing.TB, cfg ZooKeeperConfig) *ZooKeeper {
 	t.Helper()
-	z, err := runZooKeeper(n, &links)
+	z, err := runZooKeeper(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,15 +86,39 @@ func StartLinkedZooKeeper(t testing.TB, n int, links Links) *ZooKeeper {
 
 // RunZooKeeper is StartZooKeeper for several tests together, from TestMain: who
 // calls it calls Close. It returns when the servers have a leader.
-func RunZooKeeper(n int) (*ZooKeeper, error) { return runZooKeeper(n, nil) }
+func RunZooKeeper(n int) (*ZooKeeper, error) { return runZooKeeper(ZooKeeperConfig{Servers: n}) }
 
-func runZooKeeper(n int, links *Links) (*ZooKeeper, error) {
+// AroundTests is a package's tests with three servers around them, for its
+// TestMain. They are in *into while the tests run.
+func AroundTests(m *testing.M, into **ZooKeeper) interface{ Run() int } { return aroundTests{m, into} }
+
+type aroundTests struct {
+	m    *testing.M
+	into **ZooKeeper
+}
+
+func (a aroundTests) Run() int {
+	z, err := RunZooKeeper(3)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	*a.into = z
+	code := a.m.Run()
+	if err := z.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
+}
+
+func runZooKeeper(cfg ZooKeeperConfig) (*ZooKeeper, error) {
 	if _, err := os.Stat(zkServer); err != nil {
 		return nil, fmt.Errorf("testenv: ZooKeeper is not installed (%w); run `make setup`, or as root: apt-get install zookeeper", err)
 	}
 	var failures []error
 	for range 5 { // another process may take a port between finding and using it
-		z, err := newZooKeeper(n, links)
+		z, err := newZooKeeper(&cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +138,8 @@ func runZooKeeper(n int, links *Links) (*ZooKeeper, error) {
 
 var errPort = errors.New("a port was taken by another process")
 
-func newZooKeeper(n int, links *Links) (*ZooKeeper, error) {
+func newZooKeeper(cfg *ZooKeeperConfig) (*ZooKeeper, error) {
+	n := max(cfg.Servers, len(cfg.Machines))
 	dir, err := os.MkdirTemp("", "leasefs-zookeeper-") //nolint:usetesting // may outlive one test
 	if err != nil {
 		return nil, err
@@ -127,8 +153,18 @@ func newZooKeeper(n int, links *Links) (*ZooKeeper, error) {
 		}
 	}()
 	for i := range n {
-		s := &ZooKeeperServer{id: i + 1, dir: filepath.Join(dir, strconv.Itoa(i+1)), host: host, standalone: n == 1, links: links}
-		for _, port := range []*int{&s.client, &s.quorum, &s.election} {
+		s := &ZooKeeperServer{id: i + 1, dir: filepath.Join(dir, strconv.Itoa(i+1)), host: host, standalone: n == 1, cfg: cfg}
+		z.servers = append(z.servers, s)
+		if cfg.Machines != nil { // where all ports are free
+			s.machine = cfg.Machines[i]
+			s.host, s.client, s.quorum, s.election = s.machine.ip, 2181, 2888, 3888
+			continue
+		}
+		ports := []*int{&s.client, &s.quorum, &s.election}
+		if cfg.Secure {
+			ports = append(ports, &s.secure)
+		}
+		for _, port := range ports {
 			l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 			if err != nil {
 				return nil, err
@@ -136,7 +172,6 @@ func newZooKeeper(n int, links *Links) (*ZooKeeper, error) {
 			held = append(held, l)
 			*port = l.Addr().(*net.TCPAddr).Port
 		}
-		z.servers = append(z.servers, s)
 	}
 	for _, s := range z.servers {
 		if err := s.configure(z.servers); err != nil {
@@ -153,20 +188,20 @@ func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dataDir=%s\nclientPort=%d\nclientPortAddress=%s\n", s.dir, s.client, s.host)
 	limit := 4
-	if s.links != nil && s.links.SyncLimit > 0 {
-		limit = s.links.SyncLimit
+	if s.cfg.SyncLimit > 0 {
+		limit = s.cfg.SyncLimit
 	}
 	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=20\nsyncLimit=%d\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds(), limit)
 	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\n")
+	if s.secure != 0 {
+		fmt.Fprintf(&b, "secureClientPort=%d\nsecureClientPortAddress=%s\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n", s.secure, s.host)
+	}
+	for _, line := range s.cfg.Lines {
+		fmt.Fprintln(&b, line)
+	}
 	if !s.standalone {
 		for _, o := range all {
-			quorum := net.JoinHostPort(o.host, strconv.Itoa(o.quorum))
-			election := net.JoinHostPort(o.host, strconv.Itoa(o.election))
-			if s.links != nil && o != s {
-				quorum, election = s.links.Peer(s.id-1, o.id-1, quorum, false), s.links.Peer(s.id-1, o.id-1, election, true)
-			}
-			_, port, _ := net.SplitHostPort(election)
-			fmt.Fprintf(&b, "server.%d=%s:%s\n", o.id, quorum, port) // on one host
+			fmt.Fprintf(&b, "server.%d=%s:%d:%d\n", o.id, o.host, o.quorum, o.election)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, "zoo.cfg"), []byte(b.String()), 0o640); err != nil {
@@ -202,9 +237,10 @@ func (s *ZooKeeperServer) start() error {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		defer close(exited)
 		defer func() { _ = log.Close() }()
-		cmd := exec.Command(zkServer, "start-foreground", filepath.Join(s.dir, "zoo.cfg")) // #nosec G204
+		argv := append(s.machine.Via(), zkServer, "start-foreground", filepath.Join(s.dir, "zoo.cfg"))
+		cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204
 		cmd.Env = append(os.Environ(), "JMXDISABLE=true",
-			"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir)
+			"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir+" "+strings.Join(s.cfg.Flags, " "))
 		cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		err := cmd.Start()
@@ -253,9 +289,16 @@ func (s *ZooKeeperServer) failure(what string) error {
 	return err
 }
 
+func (s *ZooKeeperServer) dial() (net.Conn, error) {
+	if s.machine != nil {
+		return s.machine.lab.dial(s.Addr())
+	}
+	return net.DialTimeout("tcp", s.Addr(), time.Second)
+}
+
 // command sends one of ZooKeeper's four-letter words.
 func (s *ZooKeeperServer) command(word string) (string, error) {
-	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	c, err := s.dial()
 	if err != nil {
 		return "", err
 	}
@@ -333,6 +376,15 @@ func (s *ZooKeeperServer) WaitReady(t testing.TB) {
 	if err := s.waitReady(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// SecureAddrs is where the servers take clients by TLS, if they were asked to.
+func (z *ZooKeeper) SecureAddrs() []string {
+	var addrs []string
+	for _, s := range z.servers {
+		addrs = append(addrs, net.JoinHostPort(s.host, strconv.Itoa(s.secure)))
+	}
+	return addrs
 }
 
 // Addrs is where the servers take clients.

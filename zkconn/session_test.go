@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,23 +30,7 @@ var (
 	quiet    = slog.New(slog.DiscardHandler)
 )
 
-type withEnsemble struct{ m *testing.M }
-
-func (w withEnsemble) Run() int {
-	var err error
-	if ensemble, err = testenv.RunZooKeeper(3); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := w.m.Run()
-	if err := ensemble.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	return code
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withEnsemble{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.AroundTests(m, &ensemble)) }
 
 func dial(t testing.TB, servers ...string) *zkconn.Session {
 	t.Helper()

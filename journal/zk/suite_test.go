@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,24 +24,7 @@ var (
 	roots    atomic.Int64
 )
 
-// withEnsemble runs the tests with three servers around them.
-type withEnsemble struct{ m *testing.M }
-
-func (w withEnsemble) Run() int {
-	var err error
-	if ensemble, err = testenv.RunZooKeeper(3); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := w.m.Run()
-	if err := ensemble.Close(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	return code
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withEnsemble{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.AroundTests(m, &ensemble)) }
 
 // root is a path of a test's own.
 func root() string { return fmt.Sprintf("/leasefs/test%d/journal", roots.Add(1)) }
