@@ -58,6 +58,7 @@ var haTurn = make(chan struct{}, 2)
 type fleet struct {
 	*namenode // only to run commands with
 	zk        *testenv.ZooKeeper
+	name      string // of the namespace
 	members   []*member
 	clients   *testenv.Machine // where clients are; nil: this one
 }
@@ -80,6 +81,8 @@ type fleetConfig struct {
 	only   func(i int) int    // the one ZooKeeper server that a namenode knows; all
 	blocks string             // URL; a shared folder
 	flags  []string
+	env    []string
+	secure bool                 // namenodes speak TLS to ZooKeeper
 	via    func(i int) []string // what starts a namenode
 	direct bool                 // namenodes reach ZooKeeper without links
 	lab    *testenv.Lab         // each on a machine nnN of its own, clients on one of that name; no links
@@ -102,14 +105,18 @@ func startFleet(ctx context.Context, t *testing.T, mods ...func(*fleetConfig)) *
 	if cfg.blocks == "" {
 		cfg.blocks = "file://" + filepath.Join(dir, "blocks")
 	}
-	e := &fleet{zk: cfg.zk}
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 	name = fmt.Sprintf("%s-%d", name[:min(len(name), 40)], os.Getpid())
+	e := &fleet{zk: cfg.zk, name: name}
 	var addrs []string
 	for i := range cfg.n {
 		m := &member{name: fmt.Sprintf("namenode %d", i)}
 		m.namenode = newNamenode(t, filepath.Join(dir, fmt.Sprint("data", i)))
+		m.env = cfg.env
 		servers := cfg.zk.Addrs()
+		if cfg.secure {
+			servers = cfg.zk.SecureAddrs()
+		}
 		if cfg.only != nil {
 			servers = servers[cfg.only(i):][:1]
 		}

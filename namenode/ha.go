@@ -107,26 +107,15 @@ func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
 		s.cfg.HA.SessionTimeout = granted
 	}
 	path := s.cfg.HA.path("format")
-	if err := sess.EnsurePath(ctx, strings.TrimSuffix(path, "/format")); err != nil {
-		return id, fmt.Errorf("%s in ZooKeeper: %w", path, err)
-	}
-	raw, _, err := sess.Get(ctx, path)
-	if errors.Is(err, zookeeper.ErrNoNode) {
-		if _, err := rand.Read(id[:]); err != nil {
-			return id, err
-		}
-		f := haFormat{Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), Created: s.cfg.Clock.Wall().UTC().Format(time.RFC3339), By: "leasefs " + s.cfg.Version}
-		if raw, err = json.Marshal(f); err != nil {
-			return id, err
-		}
-		_, err = sess.Create(ctx, path, raw, 0)
-		if errors.Is(err, zookeeper.ErrNodeExists) || zkconn.Unknown(err) { // another was faster, or the answer was lost
-			raw, _, err = sess.Get(ctx, path)
-		}
+	raw, err := s.readFormat(ctx, sess, path)
+	if errors.Is(err, zookeeper.ErrNoAuth) {
+		return id, fserror.New(fserror.Permission, "", "", "namespace %s in ZooKeeper belongs to another user, or the password is wrong: "+
+			"name those with which it was made by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH (%s may not be read)", s.cfg.HA.Name, path)
 	}
 	if err != nil {
 		return id, fmt.Errorf("%s in ZooKeeper: %w", path, err)
 	}
+
 	var f haFormat
 	if err := json.Unmarshal(raw, &f); err != nil {
 		return id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (%v); put it back from a backup of ZooKeeper", path, err)
@@ -139,6 +128,34 @@ func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
 		return id, fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, FormatVersion)
 	}
 	return [16]byte(b), nil
+}
+
+// readFormat reads the node that says what the namespace is, and makes it if
+// this is the first of all namenodes.
+func (s *Server) readFormat(ctx context.Context, sess *zkconn.Session, path string) ([]byte, error) {
+	if err := sess.EnsureShared(ctx, "/leasefs"); err != nil {
+		return nil, err
+	}
+	if err := sess.EnsurePath(ctx, strings.TrimSuffix(path, "/format")); err != nil {
+		return nil, err
+	}
+	raw, _, err := sess.Get(ctx, path)
+	if !errors.Is(err, zookeeper.ErrNoNode) {
+		return raw, err
+	}
+	var id [16]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, err
+	}
+	f := haFormat{Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), Created: s.cfg.Clock.Wall().UTC().Format(time.RFC3339), By: "leasefs " + s.cfg.Version}
+	if raw, err = json.Marshal(f); err != nil {
+		return nil, err
+	}
+	_, err = sess.Create(ctx, path, raw, 0)
+	if errors.Is(err, zookeeper.ErrNodeExists) || zkconn.Unknown(err) { // another was faster, or the answer was lost
+		raw, _, err = sess.Get(ctx, path)
+	}
+	return raw, err
 }
 
 // firstSession waits for ZooKeeper, and says so.

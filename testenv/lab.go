@@ -3,6 +3,7 @@ package testenv
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -48,7 +49,8 @@ const observer = "observer"
 // StartLab makes a network of so many machines, which ends with the test.
 func StartLab(t testing.TB, names ...string) *Lab {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "leasefs-lab-") //nolint:usetesting // a socket's path is short
+	removeDeadLabs()
+	dir, err := os.MkdirTemp("/tmp", fmt.Sprintf("%s%d-", labFolder, os.Getpid())) //nolint:usetesting // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +68,19 @@ func StartLab(t testing.TB, names ...string) *Lab {
 		l.machines = append(l.machines, m)
 	}
 	return l
+}
+
+const labFolder = "leasefs-lab-"
+
+// removeDeadLabs removes the sockets of processes that were killed.
+func removeDeadLabs() {
+	all, _ := filepath.Glob("/tmp/" + labFolder + "*-*") // the pattern is right
+	for _, dir := range all {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), labFolder), "-")
+		if n, err := strconv.Atoi(pid); err == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(dir) // somebody else's is left to him
+		}
+	}
 }
 
 // start makes a namespace. Those of users without root's rights hang on that of

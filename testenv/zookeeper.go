@@ -21,6 +21,13 @@ import (
 // zkServer is Debian's ZooKeeper.
 const zkServer = "/usr/share/zookeeper/bin/zkServer.sh"
 
+// zkSecure is the class path of a server that speaks TLS: the manifest of
+// Debian's zookeeper.jar leaves parts of Netty out, without which such a server
+// takes connections and ends each (NoClassDefFoundError:
+// io/netty/handler/codec/ByteToMessageDecoder). They are in libnetty-java, which
+// is there with it.
+const zkSecure = " -cp /etc/zookeeper/conf:/usr/share/java/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar"
+
 // ZooKeeperTick is the tickTime of the servers that tests start: sessions last
 // from twice to twenty times as long.
 const ZooKeeperTick = 500 * time.Millisecond
@@ -60,10 +67,9 @@ type ZooKeeperConfig struct {
 	SyncLimit int
 	// Machines are where the servers run, one each; nil: here.
 	Machines []*Machine
-	// Secure adds a port for TLS; Lines say with which certificates.
-	Secure bool
-	Lines  []string // of the configuration of each server
-	Flags  []string // of its Java
+	// Cert and Key are PEM files with which the servers speak TLS, to whom the
+	// certificate of Trusted says who they are, at ports besides. Empty: no TLS.
+	Cert, Key, Trusted string
 }
 
 // StartZooKeeper starts an ensemble of n servers that ends with the test. The
@@ -161,7 +167,7 @@ func newZooKeeper(cfg *ZooKeeperConfig) (*ZooKeeper, error) {
 			continue
 		}
 		ports := []*int{&s.client, &s.quorum, &s.election}
-		if cfg.Secure {
+		if cfg.Cert != "" {
 			ports = append(ports, &s.secure)
 		}
 		for _, port := range ports {
@@ -195,9 +201,10 @@ func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
 	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\n")
 	if s.secure != 0 {
 		fmt.Fprintf(&b, "secureClientPort=%d\nsecureClientPortAddress=%s\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n", s.secure, s.host)
-	}
-	for _, line := range s.cfg.Lines {
-		fmt.Fprintln(&b, line)
+		fmt.Fprintf(&b, "ssl.keyStore.type=PEM\nssl.keyStore.location=%s\nssl.trustStore.type=PEM\nssl.trustStore.location=%s\nssl.clientAuth=need\n", s.keyStore(), s.cfg.Trusted)
+		if err := s.writeKeyStore(); err != nil {
+			return err
+		}
 	}
 	if !s.standalone {
 		for _, o := range all {
@@ -208,6 +215,22 @@ func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(s.dir, "myid"), []byte(strconv.Itoa(s.id)), 0o640)
+}
+
+func (s *ZooKeeperServer) keyStore() string { return filepath.Join(s.dir, "key.pem") }
+
+// writeKeyStore writes key and certificate into one file, as ZooKeeper wants
+// them.
+func (s *ZooKeeperServer) writeKeyStore() error {
+	var all []byte
+	for _, name := range []string{s.cfg.Key, s.cfg.Cert} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		all = append(all, text...)
+	}
+	return os.WriteFile(s.keyStore(), all, 0o600)
 }
 
 func (z *ZooKeeper) startAll() error {
@@ -239,8 +262,12 @@ func (s *ZooKeeperServer) start() error {
 		defer func() { _ = log.Close() }()
 		argv := append(s.machine.Via(), zkServer, "start-foreground", filepath.Join(s.dir, "zoo.cfg"))
 		cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204
+		more := ""
+		if s.secure != 0 {
+			more = zkSecure
+		}
 		cmd.Env = append(os.Environ(), "JMXDISABLE=true",
-			"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir+" "+strings.Join(s.cfg.Flags, " "))
+			"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir+more)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		err := cmd.Start()

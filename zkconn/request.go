@@ -189,6 +189,25 @@ func (s *Session) Sync(ctx context.Context, path string) error {
 	return about("sync", path, err)
 }
 
+// EnsureShared makes an empty node at the top of the tree, if it is missing, in
+// which everybody may make nodes of their own, and list them. Nobody else may
+// remove what is in it, nor change who may.
+func (s *Session) EnsureShared(ctx context.Context, path string) error {
+	there, err := s.Exists(ctx, path)
+	if err != nil || there {
+		return err
+	}
+	acl := s.acl
+	if s.cfg.User != "" {
+		acl = append(zk.WorldACL(zk.PermRead|zk.PermCreate), acl...)
+	}
+	_, err = do(ctx, s, func() (string, error) { return s.conn.Create(path, nil, 0, acl) })
+	if errors.Is(err, zk.ErrNodeExists) {
+		return nil
+	}
+	return about("create", path, err)
+}
+
 // EnsurePath makes a node and those above it that are missing, all empty. Nodes
 // that are there already are left as they are.
 func (s *Session) EnsurePath(ctx context.Context, path string) error {

@@ -127,7 +127,11 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 		s.hosts.failure(fmt.Errorf("%s: %w", addr, err))
 		return nil, err
 	}
-	s.hosts.failure(fmt.Errorf("%s: takes connections, but does not answer as a ZooKeeper server with a quorum does", addr))
+	hint := ""
+	if s.cfg.TLS == nil {
+		hint = ", or it wants TLS"
+	}
+	s.hosts.failure(fmt.Errorf("%s: takes connections, but does not answer as a ZooKeeper server with a quorum does%s", addr, hint))
 	w := &wire{Conn: c, s: s, greeting: true, rewatched: make(chan struct{}), hold: s.watches.Load() > 0}
 	_ = c.SetDeadline(time.Now().Add(patience))
 	s.mu.Lock()
