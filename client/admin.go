@@ -87,12 +87,39 @@ type Admin struct{ fs *FS }
 func (f *FS) Admin() *Admin { return &Admin{fs: f} }
 
 // Failover makes the active namenode hand over to the next one, whose address
-// it returns. Unavailable if there is no standby, Unsupported if the namenode
-// serves alone.
+// it returns. It happens once, however often replies are lost: what is asked for
+// is the end of the term that is active when it begins. Unavailable if there is
+// no standby, Unsupported if the namenode serves alone.
 func (a *Admin) Failover(ctx context.Context) (next string, err error) {
+	term, err := a.activeTerm(ctx)
+	if err != nil {
+		return "", err
+	}
 	r := new(pb.FailoverResponse)
-	err = a.fs.call(ctx, &call{op: "failover"}, pb.Admin_Failover_FullMethodName, &pb.FailoverRequest{Caller: a.fs.caller}, r)
+	err = a.fs.call(ctx, &call{op: "failover"}, pb.Admin_Failover_FullMethodName, &pb.FailoverRequest{Caller: a.fs.caller, Term: term}, r)
 	return r.GetNext(), err
+}
+
+// activeTerm is the term of whoever is active now.
+func (a *Admin) activeTerm(ctx context.Context) (uint64, error) {
+	began := time.Now()
+	for n := 0; ; n++ {
+		// This is answered by the active one alone, wherever it is.
+		q := &pb.SafeModeRequest{Caller: a.fs.caller, Action: pb.SafeModeRequest_ACTION_GET}
+		if err := a.fs.call(ctx, &call{op: "failover"}, pb.Admin_SafeMode_FullMethodName, q, new(pb.SafeModeResponse)); err != nil {
+			return 0, err
+		}
+		s := askStatus(ctx, a.fs.eps.current.Load(), a.fs.caller, statusTime)
+		switch {
+		case s.Err == nil && s.Role == "active":
+			return s.Term, nil
+		case ctx.Err() != nil:
+			return 0, contextError(ctx, "failover", "", false)
+		case time.Since(began) > a.fs.cfg.Timeout:
+			return 0, fserror.New(fserror.Unavailable, "failover", "", "no namenode stayed active within %s; look at leasefs status", a.fs.cfg.Timeout)
+		}
+		sleep(ctx, a.fs.ctx, backoffFor(n))
+	}
 }
 
 // Checkpoint has the active namenode write an image of the tree now.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -150,6 +151,9 @@ func (s *Server) sweep(ctx context.Context) (orphans int, err error) {
 	s.mu.RUnlock()
 	if safe {
 		return 0, nil
+	}
+	if s.shared.unchecked.Load() {
+		return 0, fserror.New(fserror.Unavailable, "", "", "the block store has not answered since this namenode took over; try again when it does")
 	}
 	var after blockstore.Key
 	for ctx.Err() == nil {

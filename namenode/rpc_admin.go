@@ -324,7 +324,7 @@ func (s *Server) repairLeases(after namespace.InodeID, limit int) (last namespac
 }
 
 // Failover hands the reign over to the next namenode in the election. This one
-// becomes a standby.
+// becomes a standby. Of a term that is over already, it does nothing.
 func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.FailoverResponse, error) {
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
@@ -334,6 +334,11 @@ func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fail
 	}
 	if !s.joined.Load() {
 		return nil, fserror.New(fserror.Unsupported, "failover", "", "this namenode serves alone; several need --zookeeper")
+	}
+	if want := r.GetTerm(); want != 0 && want < s.term {
+		return &pb.FailoverResponse{Next: s.advertised()}, nil
+	} else if want > s.term {
+		return nil, fserror.New(fserror.InvalidArgument, "failover", "", "term %d has not begun; this is term %d", want, s.term)
 	}
 	members, err := s.shared.candidacy.Members(ctx)
 	if err != nil {

@@ -6798,8 +6798,11 @@ func (x *CollectResponse) GetOrphans() uint64 {
 }
 
 type FailoverRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	// The term that is to end. If a later one has begun already, because the
+	// reply of an earlier attempt was lost, nothing is done. 0: whichever it is.
+	Term          uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6841,9 +6844,16 @@ func (x *FailoverRequest) GetCaller() *Caller {
 	return nil
 }
 
+func (x *FailoverRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 type FailoverResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Next          string                 `protobuf:"bytes,1,opt,name=next,proto3" json:"next,omitempty"` // address of the namenode that is elected next
+	Next          string                 `protobuf:"bytes,1,opt,name=next,proto3" json:"next,omitempty"` // address of the namenode that is elected next, or that is active since
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7561,9 +7571,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\agarbage\x18\x01 \x01(\x04R\agarbage\x12\x18\n" +
 	"\adeleted\x18\x02 \x01(\x04R\adeleted\x12\x18\n" +
 	"\awaiting\x18\x03 \x01(\x04R\awaiting\x12\x18\n" +
-	"\aorphans\x18\x04 \x01(\x04R\aorphans\"=\n" +
+	"\aorphans\x18\x04 \x01(\x04R\aorphans\"Q\n" +
 	"\x0fFailoverRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"&\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"&\n" +
 	"\x10FailoverResponse\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\tR\x04next\";\n" +
 	"\rBackupRequest\x12*\n" +

@@ -1,0 +1,308 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasefs/leasefs/election"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/journal"
+	"github.com/leasefs/leasefs/journal/zk"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// standBy follows the active namenode until it is this one's turn.
+func (s *Server) standBy() {
+	s.run("election", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.shared.candidacy.Lost():
+			if s.over.Load() {
+				return nil // who handed the reign over says why
+			}
+			return errDeposed
+		}
+	})
+	s.run("who is active", s.learnActive)
+	s.run("reign", s.reign)
+}
+
+// errDeposed: this namenode is not active any more, or could not become so. It
+// has to discard what it has in memory and start anew.
+var errDeposed = errors.New("out of the election: the ZooKeeper session is over")
+
+// errHandedOver: an operator, or SIGTERM, ended the reign.
+var errHandedOver = errors.New("the reign was handed over")
+
+// Restartable reports whether a namenode that ended with this error, of Err,
+// should be started anew by its process: it was deposed, or handed over.
+func Restartable(err error) bool {
+	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, journal.ErrFenced) ||
+		errors.Is(err, journal.ErrFailed) || errors.Is(err, election.ErrLost) ||
+		errors.Is(err, fserror.NotActive) || // its window closed while it took over
+		errors.Is(err, fserror.Unavailable) // the block store was out of reach
+}
+
+// learnActive keeps the address that clients are sent to.
+func (s *Server) learnActive(ctx context.Context) error {
+	t := time.NewTicker(250 * time.Millisecond)
+	defer t.Stop()
+	for {
+		if !s.ready.Load() {
+			short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+			members, err := s.shared.candidacy.Members(short)
+			cancel()
+			active := ""
+			s.shared.away.Store(err != nil)
+			if err == nil && len(members) > 0 && members[0].Address != s.advertised() {
+				active = members[0].Address
+			}
+			s.active.Store(&active)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// reign follows the journal until this namenode is elected, and takes over.
+func (s *Server) reign(ctx context.Context) error {
+	if err := s.followUntilElected(ctx); err != nil {
+		if s.over.Load() {
+			return nil
+		}
+		return ended(ctx, err)
+	}
+	began := s.cfg.Clock.Mono()
+	last, _, err := s.shared.journal.Term(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	term, err := s.electedTerm(ctx, last)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	var hand zk.Handover
+	takeOver := func(ctx context.Context, term uint64) (err error) {
+		hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)
+		if err == nil && !hand.Released && hand.PrevTerm != 0 {
+			_, margin := s.cfg.HA.lease()
+			err = election.AwaitEnd(ctx, s.cfg.Clock, hand.Seen, hand.Lease, margin)
+		}
+		if err == nil {
+			err = s.openWindow(ctx) // it may have closed meanwhile
+		}
+		if err == nil {
+			s.run("reign's window", s.keepWindow)
+		}
+		return err
+	}
+	if err := s.beginReign(ctx, term, takeOver); err != nil {
+		if s.over.Load() {
+			return nil
+		}
+		return ended(ctx, err)
+	}
+	s.startBackground()
+	s.run("question to the block store", s.checkTerm)
+	s.setReady()
+	s.log.Info("took over", "term", term, "from", hand.PrevTerm, "released", hand.Released, "took", s.cfg.Clock.Mono()-began)
+	return nil
+}
+
+// electedTerm is the term of a reign that is about to begin, last being the one
+// that began last. The block store is asked whether it has blocks of later
+// ones. If it does not answer, the reign begins all the same: changes, small
+// writes and reads of what is in tails need no store, and every reign before
+// was above all its blocks. Only if ZooKeeper was put back from a backup since
+// is that not so, and the store refuses a second PUT of a key: what is found
+// later ends the reign, and until then nothing is swept. The first reign of a
+// namespace waits for the store.
+func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
+	s.mu.RLock()
+	last = max(last, s.tree.Term())
+	s.mu.RUnlock()
+	for warned := false; ; warned = true {
+		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout/4)
+		term, err := s.nextTerm(short, last)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return term, err
+		}
+		if last > 0 {
+			s.log.Warn("the block store does not answer; taking over without it: blocks cannot be read or written, all else can", "store", s.cfg.Blocks, "cause", err)
+			s.shared.unchecked.Store(true)
+			return last + 1, nil
+		}
+		if !warned {
+			s.log.Warn("elected, and waiting for the block store", "store", s.cfg.Blocks, "cause", err)
+		}
+		if err := pause(ctx, storePause); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// storePause is between two questions to a block store that does not answer.
+const storePause = time.Second
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// errOldTerm: there are blocks of later reigns than this one.
+var errOldTerm = fmt.Errorf("%w: the block store has blocks of later reigns; was ZooKeeper put back from a backup?", errDeposed)
+
+// checkTerm asks the store what electedTerm could not.
+func (s *Server) checkTerm(ctx context.Context) error {
+	for s.shared.unchecked.Load() {
+		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+		next, err := s.nextTerm(short, s.term)
+		cancel()
+		if err == nil {
+			if next > s.term+1 {
+				return errOldTerm
+			}
+			s.shared.unchecked.Store(false)
+			s.log.Info("the block store answers again", "store", s.cfg.Blocks)
+		} else if pause(ctx, storePause) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// errStalled: the journal could not be written for so long that another
+// namenode, on another machine, may fare better.
+var errStalled = fmt.Errorf("%w: ZooKeeper has taken nothing for too long", journal.ErrFailed)
+
+// unwritable reports whether the journal takes nothing more from this reign.
+func unwritable(err error) bool {
+	return errors.Is(err, journal.ErrFenced) || errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed)
+}
+
+// openWindow beats until the window is open. A lost connection is no end.
+func (s *Server) openWindow(ctx context.Context) error {
+	beat := s.stalling(s.shared.journal.Beat)
+	for {
+		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+		err := beat(short)
+		cancel()
+		if err == nil || unwritable(err) || ctx.Err() != nil {
+			return err
+		}
+		_ = pause(ctx, 20*time.Millisecond) // the next beat says so
+	}
+}
+
+// keepWindow writes often enough that the window stays open.
+func (s *Server) keepWindow(ctx context.Context) error {
+	err := s.shared.window.Keep(ctx, s.stalling(s.shared.journal.Beat), unwritable)
+	return ended(ctx, err)
+}
+
+// stalling makes a beat fail for good when none has succeeded, and the window
+// was closed, for long: whoever cannot write must not keep others from it.
+func (s *Server) stalling(beat func(context.Context) error) func(context.Context) error {
+	last := s.cfg.Clock.Mono()
+	return func(ctx context.Context) error {
+		err := beat(ctx)
+		now := s.cfg.Clock.Mono()
+		if err == nil || s.shared.window.Confirmed() {
+			last = now
+		} else if !unwritable(err) && now-last > s.cfg.HA.stallAfter() {
+			err = fmt.Errorf("%w (%w)", errStalled, err)
+		}
+		return err
+	}
+}
+
+// ended is an error as the reason of the end of a reign; nil if the namenode
+// itself is ending.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// followUntilElected applies what the active namenode writes.
+func (s *Server) followUntilElected(ctx context.Context) error {
+	tail, stop := context.WithCancel(ctx)
+	defer stop()
+	tailed := make(chan error, 1)
+	go func() { tailed <- s.shared.journal.Tail(tail, s.applyTailed) }()
+	elected := make(chan error, 1)
+	go func() { elected <- s.shared.candidacy.Wait(tail) }()
+	select {
+	case err := <-tailed:
+		stop()
+		s.log.Debug("left the queue", "cause", <-elected)
+		if errors.Is(err, journal.ErrPurged) {
+			return errDeposed // too far behind: start from an image
+		}
+		return err
+	case err := <-elected:
+		stop()
+		s.log.Debug("ended following", "cause", <-tailed)
+		return err
+	}
+}
+
+// applyTailed applies a record that another namenode wrote.
+func (s *Server) applyTailed(r journal.Record) error {
+	return s.locked(func() error { return s.applyRecord(s.tree, r) })
+}
+
+// handOver ends the reign so that a successor need not wait: nothing is answered
+// any more, all that was acknowledged is in the journal, which says so.
+func (s *Server) handOver(ctx context.Context) error {
+	s.shared.handing.Lock()
+	defer s.shared.handing.Unlock()
+	s.mu.Lock() // no change is between its check and the journal
+	was := s.ready.Swap(false)
+	s.over.Store(true)
+	s.mu.Unlock()
+	if !s.joined.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+	defer cancel()
+	s.shared.window.End()
+	err := s.shared.journal.Release(ctx)
+	if !was { // it did not reign, or only just began to, or somebody else does this
+		err = nil
+	}
+	return errors.Join(err, s.shared.candidacy.Resign())
+}
+
+// takeOverImages brings what a standby knows of images up to the journal.
+func (s *Server) takeOverImages() {
+	s.lastImage.mu.Lock()
+	defer s.lastImage.mu.Unlock()
+	s.lastImage.at = s.cfg.Clock.Mono()
+	if all := s.tree.Images(); len(all) > 0 {
+		s.lastImage.txid = max(s.lastImage.txid, all[len(all)-1].TxID)
+	}
+}
+
+// activation is the activation of a reign.
+func (s *Server) activation(term uint64) *namespace.OpActivate {
+	op := &namespace.OpActivate{Term: term, NamespaceID: s.dir.id, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
+	if last, _ := s.tree.Last(); last > 0 {
+		op.User, op.Group = s.tree.Superuser()
+	}
+	return op
+}
