@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -28,22 +29,31 @@ import (
 
 const imageSuffix = ".img"
 
-// images is where checkpoints of the tree are kept, by the last txid in them.
+// image names a checkpoint: the last txid in it, and its file or object.
+type image struct {
+	txid uint64
+	name string
+}
+
+// published is the image that a record names.
+func published(op namespace.OpImage) image { return image{op.TxID, op.Name} }
+
+// images is where checkpoints of the tree are kept.
 type images interface {
-	// list returns the txids of the images there are, the newest first.
-	list(ctx context.Context) ([]uint64, error)
-	read(ctx context.Context, txid uint64) (*namespace.Tree, error)
+	// list returns the images there are, the newest first.
+	list(ctx context.Context) ([]image, error)
+	read(ctx context.Context, img image) (*namespace.Tree, error)
 	// write makes an image of t, whole and durable or not at all.
-	write(ctx context.Context, t *namespace.Tree) (size int64, err error)
+	write(ctx context.Context, t *namespace.Tree) (img image, size int64, err error)
 	// room refuses to write so many bytes if there is no room for them.
 	room(bytes int64) error
 	// prune removes all images but those to keep. None may be under way.
-	prune(ctx context.Context, keep []uint64) error
+	prune(ctx context.Context, keep []image) error
 	// removeLeftovers removes what a crash left of images that were being
 	// written. None may be under way.
 	removeLeftovers()
 	// where names the image to people.
-	where(txid uint64) string
+	where(img image) string
 }
 
 // imageFolder keeps images in a folder.
@@ -56,9 +66,11 @@ type imageFolder struct {
 
 // usedImages is what a start has shown of the images.
 type usedImages struct {
-	found    []uint64 // the images at the start
-	later    []uint64 // those that came while the journal was read
-	unusable []uint64 // of those published then, the ones that are gone or damaged
+	from     image   // what the tree was loaded from; none: the journal alone
+	named    bool    // a record behind from names it
+	found    []image // the images at the start
+	later    []image // those that came while the journal was read
+	unusable []image // of those published then, the ones that are gone or damaged
 }
 
 func imageName(txid uint64) string { return fmt.Sprintf("%020d%s", txid, imageSuffix) }
@@ -69,7 +81,7 @@ func imageTxID(name string) (uint64, bool) {
 	return id, ok && err == nil
 }
 
-func (f *imageFolder) list(context.Context) ([]uint64, error) {
+func (f *imageFolder) list(context.Context) ([]image, error) {
 	names, err := f.fs.List(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -77,26 +89,31 @@ func (f *imageFolder) list(context.Context) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []uint64
+	var all []image
 	for _, n := range names {
 		if id, ok := imageTxID(n); ok {
-			ids = append(ids, id)
+			all = append(all, image{id, n})
 		}
 	}
-	slices.Sort(ids)
-	slices.Reverse(ids)
-	return ids, nil
+	newestFirst(all)
+	return all, nil
 }
 
-func (f *imageFolder) where(txid uint64) string { return filepath.Join(f.dir, imageName(txid)) }
+func newestFirst(all []image) {
+	slices.SortFunc(all, func(a, b image) int {
+		return cmp.Or(cmp.Compare(b.txid, a.txid), cmp.Compare(b.name, a.name))
+	})
+}
 
-func (f *imageFolder) read(_ context.Context, txid uint64) (*namespace.Tree, error) {
-	file, err := f.fs.Open(f.where(txid))
+func (f *imageFolder) where(img image) string { return filepath.Join(f.dir, img.name) }
+
+func (f *imageFolder) read(_ context.Context, img image) (*namespace.Tree, error) {
+	file, err := f.fs.Open(f.where(img))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	return readImage(file, txid)
+	return readImage(file, img.txid)
 }
 
 // readImage reads an image that must hold everything up to txid.
@@ -113,11 +130,13 @@ func readImage(r io.Reader, txid uint64) (*namespace.Tree, error) {
 
 // write makes an image of t, whole and durable or not at all. NoSpace if it
 // would go into the half of the reserve that is left for deleting.
-func (f *imageFolder) write(_ context.Context, t *namespace.Tree) (size int64, err error) {
+func (f *imageFolder) write(_ context.Context, t *namespace.Tree) (img image, size int64, err error) {
 	last, _ := t.Last()
-	return writeAtomic(f.fs, f.where(last), func(w io.Writer) error {
+	img = image{last, imageName(last)}
+	size, err = writeAtomic(f.fs, f.where(img), func(w io.Writer) error {
 		return t.WriteImage(&sparing{w, f})
 	})
+	return img, size, err
 }
 
 // room refuses to write so many bytes if less than half of the reserve would
@@ -159,20 +178,21 @@ func (f *imageFolder) removeLeftovers() {
 // judge remembers which published images a start from the image from has shown
 // to be unusable: those newer, which it passed over, and those missing (a
 // backup brings one image only).
-func (f *usedImages) judge(published []namespace.OpImage, from uint64) {
-	for _, img := range published {
-		if slices.Contains(f.later, img.TxID) {
+func (f *usedImages) judge(all []namespace.OpImage) {
+	for _, op := range all {
+		img := published(op)
+		if slices.Contains(f.later, img) {
 			continue
 		}
-		if img.TxID > from || !slices.Contains(f.found, img.TxID) {
-			f.unusable = append(f.unusable, img.TxID)
+		if img.txid > f.from.txid || !slices.Contains(f.found, img) {
+			f.unusable = append(f.unusable, img)
 		}
 	}
 }
 
 // prune removes all images but the published ones, and what a crash left of one
 // that was being written. No image may be under way.
-func (f *imageFolder) prune(_ context.Context, keep []uint64) error {
+func (f *imageFolder) prune(_ context.Context, keep []image) error {
 	names, err := f.fs.List(f.dir)
 	if err != nil {
 		return err
@@ -180,7 +200,7 @@ func (f *imageFolder) prune(_ context.Context, keep []uint64) error {
 	for _, name := range names {
 		base := strings.TrimSuffix(name, tempSuffix)
 		id, ok := imageTxID(base)
-		if ok && (base != name || !slices.Contains(keep, id)) {
+		if ok && (base != name || !slices.Contains(keep, image{id, base})) {
 			if err := f.fs.Remove(filepath.Join(f.dir, name)); err != nil {
 				return err
 			}
@@ -193,27 +213,79 @@ func (f *imageFolder) prune(_ context.Context, keep []uint64) error {
 // journal from there on. An older image gives the same tree, since journal
 // segments are kept from the older of the two published images on; so a damaged
 // newest image is a warning, not an end.
+//
+// In a store that several namenodes share there may be images that no record
+// names: of a reign that ended before the record, or of another history (one
+// that went on after ZooKeeper was lost). They are passed over as long as the
+// journal behind an older one, or the journal alone, tells everything. An image
+// that the journal begins behind needs no record.
 func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
-	ids, err := s.images.list(ctx)
+	all, err := s.images.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.used.found = ids
+	s.used.found = all
 	var problems []error
-	for _, id := range ids {
-		t, err := s.images.read(ctx, id)
+	var spare *image // the oldest that no record names
+	for _, img := range all {
+		t, err := s.images.read(ctx, img)
 		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) || ctx.Err() != nil {
 			return nil, err // nothing is known about the image
 		}
 		if err != nil {
-			err = fmt.Errorf("image %s: %w", s.images.where(id), err)
+			err = fmt.Errorf("image %s: %w", s.images.where(img), err)
 			s.log.Error("an image cannot be read; going on with an older one", "cause", err)
 			problems = append(problems, err)
 			continue
 		}
-		return s.replay(ctx, t, problems)
+		t, err = s.replay(ctx, t, img)
+		switch {
+		case err == nil && s.trusted():
+			return t, s.loaded(ctx, t)
+		case err == nil:
+			s.log.Warn("no record names an image; going on with an older one", "image", s.images.where(img))
+			spare = &img
+		case spare != nil && errors.Is(err, journal.ErrPurged):
+			return s.recoverFrom(ctx, *spare, problems)
+		default:
+			return nil, s.noImage(err, problems)
+		}
 	}
-	return s.replay(ctx, namespace.New(), problems)
+	t, err := s.replay(ctx, namespace.New(), image{})
+	switch {
+	case err == nil:
+		return t, s.loaded(ctx, t)
+	case spare != nil && errors.Is(err, journal.ErrPurged):
+		return s.recoverFrom(ctx, *spare, problems)
+	}
+	return nil, s.noImage(err, problems)
+}
+
+// recoverFrom loads an image that no record names, but without which the
+// journal does not tell everything: it begins there.
+func (s *Server) recoverFrom(ctx context.Context, img image, problems []error) (*namespace.Tree, error) {
+	t, err := s.images.read(ctx, img)
+	if err == nil {
+		t, err = s.replay(ctx, t, img)
+	}
+	if err != nil {
+		return nil, s.noImage(err, problems)
+	}
+	return t, s.loaded(ctx, t)
+}
+
+// trusted reports whether the image that was just replayed may be used: it is
+// this namenode's alone, or a record names it, or the journal was made behind it.
+func (s *Server) trusted() bool {
+	return s.cfg.HA == nil || s.used.named || s.shared.journal.Fresh()
+}
+
+// noImage makes clear that the journal is not enough, where that is so.
+func (s *Server) noImage(err error, problems []error) error {
+	if errors.Is(err, journal.ErrPurged) && len(problems) > 0 {
+		return fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
+	}
+	return err
 }
 
 // openJournal opens the journal behind the image that was loaded. A folder with
@@ -239,12 +311,16 @@ func (s *Server) openJournal(ctx context.Context, image uint64) error {
 	return nil
 }
 
-func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error) (*namespace.Tree, error) {
+// replay brings the tree of an image up to the end of the journal.
+func (s *Server) replay(ctx context.Context, t *namespace.Tree, img image) (*namespace.Tree, error) {
 	from, _ := t.Last()
+	s.used.from, s.used.named = img, false
 	s.events = watch.New(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
 	t.Events(true)
-	if err := s.openJournal(ctx, from); err != nil {
-		return nil, err
+	if s.journal == nil {
+		if err := s.openJournal(ctx, from); err != nil {
+			return nil, err
+		}
 	}
 	n := 0
 	began := s.cfg.Clock.Mono()
@@ -252,35 +328,47 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, problems []error
 		n++
 		return s.applyRecord(t, r)
 	})
-	if errors.Is(err, journal.ErrPurged) && len(problems) > 0 {
-		return nil, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
-	}
 	if err != nil {
 		return nil, err
 	}
 	if last < from {
-		return nil, fserror.New(fserror.Damaged, "", "", "the journal in %s ends at record %d, the image holds record %d: the journal's last segments are missing; put them back, or restore the folder from a backup", s.dir.path, last, from)
+		return nil, s.beyondJournal(last, img)
 	}
 	if id := t.NamespaceID(); id != s.dir.id && id != ([16]byte{}) {
 		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.id)
 	}
+	s.log.Info("namespace loaded", "image_txid", from, "records", n, "took", s.cfg.Clock.Mono()-began)
+	return t, nil
+}
+
+// beyondJournal refuses an image that holds more than the journal: going on
+// without it could lose what was acknowledged.
+func (s *Server) beyondJournal(last uint64, img image) error {
+	if s.cfg.HA != nil {
+		return fserror.New(fserror.Damaged, "", "", "the journal in ZooKeeper ends at record %d, %s holds record %d: ZooKeeper has lost records, or the image is of a namespace that went on elsewhere; put ZooKeeper's data back, or remove %s and restore the namespace: leasefs admin restore --help",
+			last, s.images.where(img), img.txid, s.cfg.HA.path(""))
+	}
+	return fserror.New(fserror.Damaged, "", "", "the journal in %s ends at record %d, the image holds record %d: the journal's last segments are missing; put them back, or restore the folder from a backup", s.dir.path, last, img.txid)
+}
+
+// loaded notes what the start has shown of the images.
+func (s *Server) loaded(ctx context.Context, t *namespace.Tree) error {
 	s.images.removeLeftovers()
 	if s.cfg.HA != nil { // the active one may have published one since we looked
 		now, err := s.images.list(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, id := range now {
-			if id > from && !slices.Contains(s.used.found, id) {
-				s.used.later = append(s.used.later, id)
+		for _, img := range now {
+			if img.txid > s.used.from.txid && !slices.Contains(s.used.found, img) {
+				s.used.later = append(s.used.later, img)
 			}
 		}
 	}
-	s.used.judge(t.Images(), from)
-	s.log.Info("namespace loaded", "image_txid", from, "records", n, "took", s.cfg.Clock.Mono()-began)
+	s.used.judge(t.Images())
 	s.lastImage.at = s.cfg.Clock.Mono()
-	s.lastImage.txid = from
-	return t, nil
+	s.lastImage.txid = s.used.from.txid
+	return nil
 }
 
 // applyRecord applies a record of the journal. The caller has the tree alone.
@@ -291,6 +379,9 @@ func (s *Server) applyRecord(t *namespace.Tree, r journal.Record) error {
 		var done namespace.Result
 		if done, err = t.Apply(e); err == nil {
 			s.keepEvents(e, done.Events)
+			if img, ok := op.(*namespace.OpImage); ok && published(*img) == s.used.from {
+				s.used.named = true
+			}
 			return nil
 		}
 	}
@@ -327,10 +418,11 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	if err := s.journal.Roll(); err != nil {
 		return nil, err
 	}
-	if size, err = s.images.write(ctx, t); err != nil {
+	img, size, err := s.images.write(ctx, t)
+	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
-	op := &namespace.OpImage{TxID: last, Name: imageName(last), Size: size}
+	op := &namespace.OpImage{TxID: last, Name: img.name, Size: size}
 	if _, err := s.own(ctx, func() (namespace.Op, error) { return op, nil }); err != nil {
 		return nil, err
 	}
@@ -344,22 +436,22 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 // read instead is still needed.
 func (s *Server) prune(ctx context.Context) error {
 	s.mu.RLock()
-	published := s.tree.Images()
+	all := s.tree.Images()
 	s.mu.RUnlock()
-	if len(published) < 2 {
+	if len(all) < 2 {
 		return nil
 	}
-	keep := make([]uint64, len(published))
-	for i, img := range published {
-		if slices.Contains(s.used.unusable, img.TxID) {
+	keep := make([]image, len(all))
+	for i, op := range all {
+		keep[i] = published(op)
+		if slices.Contains(s.used.unusable, keep[i]) {
 			return nil
 		}
-		keep[i] = img.TxID
 	}
 	if err := s.images.prune(ctx, keep); err != nil {
 		return err
 	}
-	return s.journal.Purge(ctx, slices.Min(keep)+1)
+	return s.journal.Purge(ctx, keep[0].txid+1) // the older one
 }
 
 // checkpointPass writes an image when one is due. After a failure (a full disk)
@@ -383,6 +475,7 @@ func (s *Server) checkpointPass() func(context.Context) error {
 func (s *Server) checkpointDue() string {
 	s.mu.RLock()
 	last, _ := s.tree.Last()
+	unnamed := s.cfg.HA != nil && s.used.from.txid > 0 && !s.used.named
 	s.mu.RUnlock()
 	s.lastImage.mu.Lock()
 	at, txid := s.lastImage.at, s.lastImage.txid
@@ -393,6 +486,8 @@ func (s *Server) checkpointDue() string {
 		return "records"
 	case bytes >= s.cfg.CheckpointBytes:
 		return "bytes"
+	case unnamed && txid == s.used.from.txid:
+		return "unnamed" // the next start would look for another image first
 	case s.keptDue() && last > txid+2:
 		return "kept"
 	case s.cfg.Clock.Mono()-at >= s.cfg.CheckpointEvery && last > txid+2:

@@ -1,8 +1,9 @@
 package namenode
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -11,13 +12,16 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/vfs"
 )
 
 // imageObjects keeps images in the block store, where every namenode finds
 // them. One is written to the own data folder first: the store wants to know
 // length and checksum before the first byte.
+//
+// No two are ever given one name. So a namenode that was deposed meanwhile can
+// neither put something in the place of its successor's image, nor delete it.
 type imageObjects struct {
 	objects blockstore.Objects
 	local   imageFolder
@@ -25,12 +29,26 @@ type imageObjects struct {
 
 const imagePrefix = "image-"
 
-func imageObject(txid uint64) string { return fmt.Sprintf("%s%020d", imagePrefix, txid) }
+// imageObject is a new name for an image: its txid, the reign that wrote it, and
+// some chance, for what one reign writes twice, or two histories write alike.
+func imageObject(txid, term uint64) string {
+	var chance [4]byte
+	_, _ = rand.Read(chance[:]) // it never fails
+	return fmt.Sprintf("%s%020d-%016x-%x", imagePrefix, txid, term, chance)
+}
 
-func (o *imageObjects) where(txid uint64) string { return imageObject(txid) + " in the block store" }
+// imageOf is the image of a name.
+func imageOf(name string) (image, bool) {
+	digits, ok := strings.CutPrefix(name, imagePrefix)
+	digits, _, _ = strings.Cut(digits, "-")
+	txid, err := strconv.ParseUint(digits, 10, 64)
+	return image{txid, name}, ok && err == nil
+}
 
-func (o *imageObjects) list(ctx context.Context) ([]uint64, error) {
-	var ids []uint64
+func (o *imageObjects) where(img image) string { return img.name + " in the block store" }
+
+func (o *imageObjects) list(ctx context.Context) ([]image, error) {
+	var all []image
 	after := ""
 	for {
 		const page = 1000
@@ -40,75 +58,65 @@ func (o *imageObjects) list(ctx context.Context) ([]uint64, error) {
 		}
 		for _, info := range infos {
 			after = info.Name
-			if id, err := strconv.ParseUint(strings.TrimPrefix(info.Name, imagePrefix), 10, 64); err == nil {
-				ids = append(ids, id)
+			if img, ok := imageOf(info.Name); ok {
+				all = append(all, img)
 			}
 		}
 		if len(infos) < page {
 			break
 		}
 	}
-	slices.Sort(ids)
-	slices.Reverse(ids)
-	return ids, nil
+	newestFirst(all)
+	return all, nil
 }
 
-func (o *imageObjects) read(ctx context.Context, txid uint64) (*namespace.Tree, error) {
-	r, err := o.objects.GetNamed(ctx, imageObject(txid), 0, -1)
+func (o *imageObjects) read(ctx context.Context, img image) (*namespace.Tree, error) {
+	r, err := o.objects.GetNamed(ctx, img.name, 0, -1)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	return readImage(r, txid)
+	return readImage(r, img.txid)
 }
 
 func (o *imageObjects) room(bytes int64) error { return o.local.room(bytes) }
 
-func (o *imageObjects) write(ctx context.Context, t *namespace.Tree) (int64, error) {
-	last, _ := t.Last()
-	size, err := o.local.write(ctx, t)
+func (o *imageObjects) write(ctx context.Context, t *namespace.Tree) (image, int64, error) {
+	staged, size, err := o.local.write(ctx, t)
 	if err != nil {
-		return 0, err
+		return image{}, 0, err
 	}
-	defer func() { _ = o.local.fs.Remove(o.local.where(last)) }() // a leftover is removed at the next start
-	f, err := o.local.fs.Open(o.local.where(last))
+	file := o.local.where(staged)
+	defer func() { _ = o.local.fs.Remove(file) }() // a leftover is removed at the next start
+	img := image{staged.txid, imageObject(staged.txid, t.Term())}
+	return img, size, putFile(ctx, o.objects, o.local.fs, file, size, img.name)
+}
+
+// putFile puts a file of size bytes as a named object.
+func putFile(ctx context.Context, objects blockstore.Objects, fsys vfs.FS, file string, size int64, name string) error {
+	f, err := fsys.Open(file)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { _ = f.Close() }()
 	sum := crc32.New(castagnoli)
 	if _, err := io.Copy(sum, f); err != nil {
-		return 0, err
+		return err
 	}
-	put := func() error {
-		return o.objects.PutNamed(ctx, imageObject(last), io.NewSectionReader(f, 0, size), size, sum.Sum32())
-	}
-	err = put()
-	if errors.Is(err, fserror.Exists) {
-		// Of the same state, by who was active before, or by us; unless it was
-		// damaged since, and this namenode started from an older one.
-		if _, rerr := o.read(ctx, last); rerr == nil {
-			return size, nil
-		} else if errors.Is(rerr, fserror.Unavailable) || ctx.Err() != nil {
-			return 0, rerr
-		}
-		if err = o.objects.DeleteNamed(ctx, imageObject(last)); err == nil {
-			err = put()
-		}
-	}
-	return size, err
+	return objects.PutNamed(ctx, name, io.NewSectionReader(f, 0, size), size, sum.Sum32())
 }
 
-func (o *imageObjects) prune(ctx context.Context, keep []uint64) error {
-	ids, err := o.list(ctx)
+func (o *imageObjects) prune(ctx context.Context, keep []image) error {
+	all, err := o.list(ctx)
 	if err != nil {
 		return err
 	}
+	newest := slices.MaxFunc(keep, func(a, b image) int { return cmp.Compare(a.txid, b.txid) })
 	var gone []string
-	for _, id := range ids {
+	for _, img := range all {
 		// One that is newer may be a successor's, who will know of it.
-		if !slices.Contains(keep, id) && id < slices.Max(keep) {
-			gone = append(gone, imageObject(id))
+		if !slices.Contains(keep, img) && img.txid <= newest.txid {
+			gone = append(gone, img.name)
 		}
 	}
 	return o.objects.DeleteNamed(ctx, gone...)
@@ -116,10 +124,10 @@ func (o *imageObjects) prune(ctx context.Context, keep []uint64) error {
 
 func (o *imageObjects) removeLeftovers() {
 	o.local.removeLeftovers()
-	ids, _ := o.local.list(context.Background()) // a folder: no network
-	for _, id := range ids {
-		if err := o.local.fs.Remove(o.local.where(id)); err != nil {
-			o.local.log.Warn("an image that was on its way to the block store could not be removed", "file", o.local.where(id), "cause", err)
+	all, _ := o.local.list(context.Background()) // a folder: no network
+	for _, img := range all {
+		if err := o.local.fs.Remove(o.local.where(img)); err != nil {
+			o.local.log.Warn("an image that was on its way to the block store could not be removed", "file", o.local.where(img), "cause", err)
 		}
 	}
 }
