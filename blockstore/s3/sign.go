@@ -27,7 +27,8 @@ const (
 // after seven days, or with the credentials, whichever comes first.
 //
 // InvalidArgument for a length below 1 or less than a second to expires,
-// TooLarge for a length beyond Config.MaxObject, Permission without credentials.
+// TooLarge for a length beyond Config.MaxObject, Permission without credentials
+// or with some that are over.
 func (s *Store) SignPut(key blockstore.Key, length int64, crc32c uint32, expires time.Time) (blockstore.Signed, error) {
 	if err := s.checkLength(key, length); err != nil {
 		return blockstore.Signed{}, err
@@ -58,9 +59,11 @@ func (s *Store) sign(method, name string, header http.Header, length int64, expi
 		return none, fserror.New(fserror.InvalidArgument, "sign", "", "a URL until %s, it is %s: less than a second", expires.UTC().Format(time.RFC3339), begin.Format(time.RFC3339))
 	}
 	ends := begin.Add(life)
-	// The cache of credentials says that they end credentialsEarly before they do.
-	if over := creds.Expires.Add(credentialsEarly); creds.CanExpire && over.Before(ends) {
-		ends = over
+	if creds.CanExpire && end(creds).Before(ends) {
+		ends = end(creds)
+	}
+	if !ends.After(begin) {
+		return none, fserror.New(fserror.Permission, "sign", "", "the temporary credentials of the block store ended at %s, and nobody gives new ones: renew them where they come from (%s)", ends.UTC().Format(time.RFC3339), creds.Source)
 	}
 	u := s.base
 	u.Path += "/" + name

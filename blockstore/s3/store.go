@@ -59,7 +59,9 @@ type Config struct {
 	MaxObject int64
 
 	// Credentials, nil for the usual ones: environment, ~/.aws/credentials and
-	// config (AWS_PROFILE), web identity, container and instance roles.
+	// config (AWS_PROFILE), a process named there, web identity, container and
+	// instance roles. The files are read anew when they change; others are asked
+	// again before what they gave ends.
 	Credentials aws.CredentialsProvider
 	// Transport carries all requests; nil is one of the store's own, with the
 	// certificates of the system and of AWS_CA_BUNDLE.
@@ -113,6 +115,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fserror.New(fserror.InvalidArgument, "open blocks", cfg.Location.String(), "no region: add region=NAME to the URL, or set AWS_REGION")
 	}
 	s := &Store{cfg: cfg, signer: v4.NewSigner(), creds: sdk.Credentials}
+	if cfg.Credentials == nil {
+		s.creds = newFiles(sdk.Credentials, func(ctx context.Context) (aws.CredentialsProvider, error) {
+			sdk, err := config.LoadDefaultConfig(ctx, options...)
+			return sdk.Credentials, err
+		}, cfg.Clock, cfg.Logger)
+	}
+	s.creds = &lasting{CredentialsProvider: s.creds, clock: cfg.Clock, log: cfg.Logger}
 	s.root = hex.EncodeToString(cfg.NamespaceID[:]) + "/"
 	if cfg.Prefix != "" {
 		s.root = cfg.Prefix + "/" + s.root
@@ -157,6 +166,7 @@ func setDefaults(cfg *Config) {
 // configure sets up the library's client.
 func (s *Store) configure(o *s3.Options) {
 	o.Region = s.cfg.Region
+	o.Credentials = s.creds
 	o.UsePathStyle = s.cfg.PathStyle
 	if s.cfg.Endpoint != "" {
 		o.BaseEndpoint = aws.String(s.cfg.Endpoint)
