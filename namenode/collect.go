@@ -134,8 +134,20 @@ func (s *Server) roomShort(ctx context.Context) (bool, error) {
 }
 
 // sweepPass is the sweep that happens by itself: not where orphans may be
-// another namenode's blocks, which only an operator can know.
+// another namenode's blocks, which only an operator can know. It also removes
+// the parts of images that a crash left.
 func (s *Server) sweepPass(ctx context.Context) error {
+	if u, ok := s.objects.(interface {
+		RemoveUnfinished(context.Context) (int, error)
+	}); ok {
+		n, err := u.RemoveUnfinished(ctx)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			s.log.Info("images that were not finished were removed from the block store", "number", n)
+		}
+	}
 	if s.dir.foreignBlocks() {
 		return nil
 	}

@@ -111,7 +111,7 @@ type lasting struct {
 	mu     sync.Mutex
 	last   aws.Credentials
 	again  time.Duration // when to ask next, by the clock's Mono
-	warned time.Time // end of the credentials of which the log has told
+	warned time.Time     // end of the credentials of which the log has told
 }
 
 // Retrieve implements aws.CredentialsProvider. When credentials end the library

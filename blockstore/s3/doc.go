@@ -22,6 +22,10 @@
 // may end late. It can make an orphan of a collected key, for the next sweep,
 // and nothing else.
 //
+// A named object larger than Config.PartSize is put in parts, each with its
+// checksum, and appears whole at the end, if the name is free by then. What a
+// failure leaves is given up at once, and what a crash leaves after a day.
+//
 // # Retries
 //
 // Network errors, time-outs, 5xx and "slow down" are tried again, with

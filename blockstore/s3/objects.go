@@ -11,11 +11,11 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 )
 
-// MaxNamed is the most bytes of a named object: what S3 takes by one PUT.
-// Whoever has more writes it in pieces, under several names.
-const MaxNamed = 5 << 30
-
 const namedFolder = "named/"
+
+// maxNamed is the most bytes of a named object: what S3 takes in all, in as many
+// parts as it takes.
+func (s *Store) maxNamed() int64 { return min(5<<40, s.cfg.PartSize*maxParts) }
 
 type (
 	// NamedInfo is blockstore's.
@@ -43,8 +43,10 @@ func (s *Store) PutNamed(ctx context.Context, name string, body io.ReadSeeker, l
 		return err
 	case length < 1:
 		return fserror.New(fserror.InvalidArgument, "put", "", "%s: %d bytes", o.what, length)
-	case length > MaxNamed:
-		return fserror.New(fserror.TooLarge, "put", "", "%s: %d bytes, at most %d are taken: write it in pieces", o.what, length, int64(MaxNamed))
+	case length > s.maxNamed():
+		return fserror.New(fserror.TooLarge, "put", "", "%s: %d bytes, at most %d are taken", o.what, length, s.maxNamed())
+	case length > s.cfg.PartSize:
+		return s.putParts(ctx, o, body, content{length, crc32c})
 	}
 	return s.put(ctx, o, body, content{length, crc32c})
 }

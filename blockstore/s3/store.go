@@ -58,6 +58,11 @@ type Config struct {
 	// blockstore.MaxObjectSize.
 	MaxObject int64
 
+	// PartSize is from how many bytes on a named object is put in parts of that
+	// size, and then appears whole or not at all; 0 is DefaultPartSize. S3 takes
+	// 5 MiB and more.
+	PartSize int64
+
 	// Credentials, nil for the usual ones: environment, ~/.aws/credentials and
 	// config (AWS_PROFILE), a process named there, web identity, container and
 	// instance roles. The files are read anew when they change; others are asked
@@ -157,6 +162,9 @@ func setDefaults(cfg *Config) {
 	}
 	if cfg.MaxConns <= 0 {
 		cfg.MaxConns = DefaultMaxConns
+	}
+	if cfg.PartSize <= 0 {
+		cfg.PartSize = DefaultPartSize
 	}
 	if cfg.MaxObject <= 0 || cfg.MaxObject > blockstore.MaxObjectSize {
 		cfg.MaxObject = blockstore.MaxObjectSize
