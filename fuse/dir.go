@@ -156,25 +156,48 @@ func (n *node) Link(context.Context, gofs.InodeEmbedder, string, *fuse.EntryOut)
 }
 
 // known is what the mount has of the file that the kernel knows by a name, if
-// it is open; put has to follow if it is not nil.
-func (n *node) known(name string) *file {
+// it is open or being opened; nil if not. Until done is called nobody begins to
+// open it, so that none opens what is being taken away.
+func (n *node) known(ctx context.Context, name string) (*file, func(), syscall.Errno) {
+	none := func() {}
 	i := n.GetChild(name)
 	if i == nil || i.Mode() != syscall.S_IFREG {
-		return nil
+		return nil, none, 0
 	}
 	child, ok := i.Operations().(*node)
 	if !ok {
-		return nil
+		return nil, none, 0
 	}
 	f := n.m.file(child.ino)
-	f.mu.Lock()
-	open := len(f.handles) > 0
-	f.mu.Unlock()
-	if !open {
+	if e := lock(ctx, f.naming); e != 0 {
 		f.put()
-		return nil
+		return nil, none, e
 	}
-	return f
+	done := func() {
+		<-f.naming
+		f.put()
+	}
+	if !f.shared() {
+		return nil, done, 0
+	}
+	return f, done, 0
+}
+
+// shared tells whether others than the caller use the file.
+func (f *file) shared() bool {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return f.uses > 1
+}
+
+// enter is called by who begins to open the file, and waits until a rename or
+// removal by this mount that does not know of it is over.
+func (f *file) enter(ctx context.Context) syscall.Errno {
+	e := lock(ctx, f.naming)
+	if e == 0 {
+		<-f.naming
+	}
+	return e
 }
 
 // Unlink removes a file. One that is open here gets a hidden name, so that it
@@ -186,8 +209,12 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	if f := n.known(name); f != nil {
-		defer f.put()
+	f, done, e := n.known(ctx, name)
+	if e != 0 {
+		return e
+	}
+	defer done()
+	if f != nil {
 		if i, _, err := n.m.fs.LstatKept(ctx, p); err == nil && i.Inode == f.ino {
 			err := f.hide(ctx, p)
 			if !errors.Is(err, fserror.Permission) {
@@ -206,11 +233,28 @@ func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
+	n.keepDir(ctx, name, p)
 	err := n.m.fs.RemoveDir(ctx, p)
 	if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p) {
 		err = n.m.fs.RemoveDir(ctx, p)
 	}
 	return errno(err)
+}
+
+// keepDir notes what a directory is like that is about to go: a process may have
+// it open, or be in it.
+func (n *node) keepDir(ctx context.Context, name, p string) {
+	i := n.GetChild(name)
+	if i == nil || i.Mode() != syscall.S_IFDIR {
+		return
+	}
+	child, ok := i.Operations().(*node)
+	if !ok {
+		return
+	}
+	if info, _, err := n.m.fs.LstatKept(ctx, p); err == nil && info.Inode == child.ino {
+		child.was.Store(info)
+	}
 }
 
 // Rename gives a file or directory another name.
@@ -230,10 +274,14 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		return e
 	}
 	overwrite := flags&unix.RENAME_NOREPLACE == 0
-	f := to.known(newName)
+	f, done, e := to.known(ctx, newName)
+	if e != 0 {
+		return e
+	}
+	defer done()
 	if f == nil || !overwrite {
-		if f != nil {
-			f.put()
+		if overwrite {
+			to.keepDir(ctx, newName, p2)
 		}
 		err := n.m.fs.Rename(ctx, p1, p2, overwrite)
 		if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p2) {
@@ -241,7 +289,6 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		}
 		return errno(err)
 	}
-	defer f.put()
 	return errno(f.replace(ctx, p1, p2))
 }
 

@@ -25,6 +25,9 @@ type file struct {
 	// one is held over changes of the hold on the lease and over writes, which
 	// may take long; it is a channel so that waiting for it can be interrupted.
 	one chan struct{}
+	// naming is held while this mount removes the file or gives its name to
+	// another; likewise.
+	naming chan struct{}
 	// reading is held while the Reader is opened or refreshed; likewise.
 	reading chan struct{}
 	reader  *client.Reader // by reading
@@ -58,7 +61,7 @@ func (m *Mounted) file(ino uint64) *file {
 	f := m.files[ino]
 	if f == nil {
 		f = &file{
-			m: m, ino: ino, one: make(chan struct{}, 1), reading: make(chan struct{}, 1),
+			m: m, ino: ino, one: make(chan struct{}, 1), naming: make(chan struct{}, 1), reading: make(chan struct{}, 1),
 			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}),
 		}
 		m.files[ino] = f

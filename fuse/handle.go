@@ -50,6 +50,10 @@ func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	ctx, end := n.m.op(ctx)
 	defer end()
 	f := n.m.file(n.ino)
+	if e := f.enter(ctx); e != 0 {
+		f.put()
+		return nil, 0, e
+	}
 	h := n.newHandle(raw, f, flags)
 	if writes(flags) {
 		if e := n.openWriter(ctx, raw, h, flags&syscall.O_TRUNC != 0); e != 0 {

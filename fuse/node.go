@@ -26,6 +26,9 @@ type node struct {
 	// verified is the generation of names in which a directory was found at its
 	// path; 0: none.
 	verified atomic.Uint64
+	// was is, of a directory that this mount removed or replaced, or tried to,
+	// what it was like.
+	was atomic.Pointer[client.FileInfo]
 }
 
 var (
@@ -169,13 +172,21 @@ func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
 	seen := n.m.armed.begin(n)
 	i, kept, err := n.look(ctx)
 	f := n.m.opened(n.ino)
-	if f != nil && errors.Is(err, fserror.NotFound) {
-		i = f.last()
+	gone := false
+	if errors.Is(err, fserror.NotFound) {
+		if f != nil {
+			i = f.last()
+		} else if i = n.was.Load(); i != nil {
+			gone = true
+		}
 	}
 	if i == nil {
 		return inodeErrno(err)
 	}
 	n.m.fill(&out.Attr, i)
+	if gone {
+		out.Nlink = 0
+	}
 	if f != nil {
 		f.amend(&out.Attr)
 		f.remember(i)

@@ -20,8 +20,6 @@ var excluded = map[string]string{
 	"XAttr":               "the namespace has no extended attributes",
 	"XAttrLarge":          "the namespace has no extended attributes",
 	"Tmpfile":             "files without a name: O_TMPFILE needs link(2) to be of use",
-	"RenameOpenDir":       "fstat of a directory that was replaced while open gives ESTALE",
-	"OpenSymlinkRace":     "a known defect: fstat of a file that is open for read and was replaced by rename may give ESTALE",
 }
 
 func TestPOSIX(t *testing.T) {
