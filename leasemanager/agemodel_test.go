@@ -33,7 +33,9 @@ func (u *unit) key() AgeKey {
 // noted is what the model knows of a journalled age.
 type noted struct {
 	age, stamp time.Duration
-	stale      bool // the lease was renewed since, or is gone
+	at         time.Duration // when it was journalled
+	beyond     time.Duration // what the age is more than the time since the stamp
+	stale      bool          // the lease was renewed since, or is gone
 	since      time.Duration
 }
 
@@ -44,6 +46,7 @@ type ageRun struct {
 	clock     *clock.Fake
 	now       time.Duration
 	activated time.Duration
+	rebuilt   bool
 	safeMode  bool
 	units     map[AgeKey]*unit
 	told      map[AgeKey]*noted
@@ -244,7 +247,7 @@ func (r *ageRun) checkAges(t *rapid.T) {
 			t.Fatalf("%+v: in safe mode, or twice", a)
 		case a.Age == 0 && (told == nil || !told.stale):
 			t.Fatalf("%+v: was not renewed", a)
-		case a.Age > 0 && !r.due(u, told) || a.Age > 0 && a.Age != r.now-u.stamp:
+		case a.Age > 0 && !r.due(u, told) || a.Age > 0 && a.Age != r.age(u, told):
 			t.Fatalf("%+v: %+v, %+v", a, u, told)
 		}
 		given[a.AgeKey] = true
@@ -265,7 +268,11 @@ func (r *ageRun) checkAges(t *rapid.T) {
 		case a.Age == 0:
 			delete(r.told, a.AgeKey)
 		default:
-			r.told[a.AgeKey] = &noted{age: a.Age, stamp: r.units[a.AgeKey].stamp}
+			n := &noted{age: a.Age, stamp: r.units[a.AgeKey].stamp, at: r.now}
+			if told := r.told[a.AgeKey]; told != nil {
+				n.beyond = told.beyond
+			}
+			r.told[a.AgeKey] = n
 		}
 	}
 	if journal {
@@ -278,10 +285,36 @@ func (r *ageRun) due(u *unit, told *noted) bool {
 	switch {
 	case u == nil || u.ending:
 		return false
+	case told != nil && told.stale:
+		return false
+	case r.rebuilt && u.stamp <= r.activated: // nothing was heard of it
+		last := r.activated
+		if told != nil {
+			last = max(last, told.at)
+		}
+		_, least := u.grace()
+		return r.now >= last+min(max((last-r.activated)/2, least), u.grow)
 	case told == nil:
 		return r.now-u.stamp >= u.idle
 	}
-	return !told.stale && r.now-u.stamp >= told.age+u.grow
+	return r.now >= told.at+u.grow
+}
+
+// age is how long nothing was heard of a lease, over activations.
+func (r *ageRun) age(u *unit, told *noted) time.Duration {
+	if told == nil {
+		return r.now - u.stamp
+	}
+	return r.now - u.stamp + told.beyond
+}
+
+// grace is how long it lives on at least, after an activation and after many.
+func (u *unit) grace() (whole, least time.Duration) {
+	whole = u.limit / 3
+	if u.limit == hard {
+		whole = every
+	}
+	return whole, min(whole, every) / 10
 }
 
 // complete checks that nothing was left out that was not given just before.
@@ -320,16 +353,17 @@ func (r *ageRun) rebuild(t *rapid.T) {
 	}
 	clear(r.told)
 	clear(r.asked)
-	r.out, r.whole, r.activated = nil, true, r.now
+	r.out, r.whole, r.activated, r.rebuilt = nil, true, r.now, true
 	for k, u := range r.units {
 		u.ending, u.stamp = false, r.now
 		if age := ages[k]; age > 0 {
-			most := u.limit - u.limit/3
-			if u.limit == hard {
-				most = hard - every
+			whole, least := u.grace()
+			left := max(u.limit-age, whole)
+			if age > u.limit {
+				left = max(u.limit+whole-age, least)
 			}
-			u.stamp -= min(age, most)
-			r.told[k] = &noted{age: age, stamp: u.stamp}
+			u.stamp -= u.limit - left
+			r.told[k] = &noted{age: age, stamp: u.stamp, beyond: age - (u.limit - left)}
 		}
 	}
 	r.m.Rebuild(r.files(), r.granted(), func(k AgeKey) time.Duration { return ages[k] })

@@ -6,7 +6,11 @@ import "time"
 type told struct {
 	age   time.Duration
 	stamp time.Duration // of the lease; a later one means that it was renewed since
-	look  uint64        // the number of its entry in Manager.looks
+	at    time.Duration // when it was journalled; of one from before the activation 0
+	// beyond is what the age is more than the time since the stamp: an activation
+	// left the lease a grace.
+	beyond time.Duration
+	look   uint64 // the number of its entry in Manager.looks
 }
 
 // look is an entry of Manager.looks: when to look at the age of the lease. Of
@@ -87,24 +91,85 @@ func (m *Manager) newLook(due time.Duration, key AgeKey) uint64 {
 	return m.lookedAt
 }
 
-// nextLook is when the age of the lease may have to be journalled next; one that
-// is journalled is looked at at least that often, as it may be renewed.
-func (m *Manager) nextLook(l *lease, t *told, now time.Duration) time.Duration {
+// grace is how long a lease lives on at least after an activation, whatever its
+// age: once in a row of activations the whole, and least in each.
+type grace struct{ whole, least time.Duration }
+
+// graceOf is that of a lease: its renewal period, or a third of its TTL, and a
+// tenth of that, for who holds it to connect again; no more than for sessions.
+func (m *Manager) graceOf(k Kind, soft, ttl time.Duration) grace {
+	whole := m.period(soft)
+	if k == KindGranted {
+		whole = ttl / 3
+	}
+	return grace{whole, max(min(whole, m.period(m.cfg.Soft))/10, 1)}
+}
+
+// left is how long a lease lives on after an activation that finds its age: up to
+// the limit; the grace, if it is older; and of one that is past the limit, what is
+// left of that grace, since its age goes on while the grace is used up.
+func (g grace) left(age, limit time.Duration) time.Duration {
+	if age <= limit {
+		return max(limit-age, g.whole)
+	}
+	return max(g.whole-(age-limit), g.least)
+}
+
+func (m *Manager) grace(l *lease) grace {
+	soft, limit := m.limits(l)
+	return m.graceOf(l.kind, soft, limit)
+}
+
+// silent reports whether nothing was heard of the lease since the activation.
+func (m *Manager) silent(l *lease) bool { return m.stamp(l) <= m.activated }
+
+// ageDue is when the age of the lease is to be journalled next. Of one that was
+// renewed in this reign: when it has missed a renewal, and whenever its age has
+// grown. Of a silent one: after the least grace, and then each time when this
+// reign has grown by half; so that reigns that are cut short count too.
+func (m *Manager) ageDue(l *lease, t *told) time.Duration {
 	idle, grow := m.pace(l)
-	switch stamp := m.stamp(l); {
+	switch {
+	case m.silent(l):
+		last := m.activated
+		if t != nil {
+			last = max(last, t.at)
+		}
+		return last + min(max((last-m.activated)/2, m.grace(l).least), grow)
 	case t == nil:
-		return stamp + idle
-	case stamp > t.stamp:
+		return m.stamp(l) + idle
+	}
+	return t.at + grow
+}
+
+// lookEvery is how often a lease with a journalled age is looked at, as it may be
+// renewed. Where that would be forgotten by a reign that ends soon, often.
+func (m *Manager) lookEvery(l *lease, now time.Duration) time.Duration {
+	idle, grow := m.pace(l)
+	if l == nil || now-m.activated > idle {
+		return grow
+	}
+	return min(grow, max(m.grace(l).least/3, 1))
+}
+
+// nextLook is when the age of the lease may have to be journalled next; one that
+// is journalled is looked at oftener.
+func (m *Manager) nextLook(l *lease, t *told, now time.Duration) time.Duration {
+	switch {
+	case t == nil:
+		return m.ageDue(l, nil)
+	case m.stamp(l) > t.stamp:
 		return now
 	}
-	return min(t.stamp+t.age+grow, now+grow)
+	return min(m.ageDue(l, t), now+m.lookEvery(l, now))
 }
 
 // CheckAges returns up to n ages that are to be journalled now: of leases that
 // missed a renewal (granted: are idle for more than half their TTL) and whose
 // age has grown by Config.AgeEvery (at most a quarter of the hard limit or TTL)
-// since it was journalled; and 0 for leases with a journalled age that were
-// renewed since, or that are gone. The lock is released between portions of
+// since it was journalled, or that nothing was heard of since the activation,
+// sooner; and 0 for leases with a journalled age that were renewed since, or that
+// are gone. The lock is released between portions of
 // leases; the next call goes on where this one stopped, and nil means that there
 // is none now. The caller calls AgesJournalled when their record is applied; what
 // was not journalled comes again soon. In safe mode it returns nil.
@@ -132,17 +197,68 @@ func (m *Manager) CheckAges(n int) []Age {
 	return out
 }
 
+// looked returns the lease and the journalled age, if any, that an entry of looks
+// is about; counts is false if another entry is the one, or none is needed.
+func (m *Manager) looked(k look) (l *lease, t *told, counts bool) {
+	l, t = m.named(k.key), m.told[k.key]
+	switch {
+	case t != nil:
+		return l, t, t.look == k.n
+	case l != nil:
+		return l, nil, l.look == k.n || l.look == 0
+	}
+	return nil, nil, false
+}
+
+// age is how long the lease was not renewed, over activations in a row.
+func (m *Manager) age(l *lease, t *told, now time.Duration) time.Duration {
+	age := now - m.stamp(l)
+	if t != nil && m.stamp(l) <= t.stamp {
+		age += t.beyond
+	}
+	return age
+}
+
+// LastAges returns the ages to be journalled before a reign ends in good order, so
+// that the next one counts on from here: of leases that nothing was heard of since
+// the activation, or for more than a renewal period (granted: a third of the TTL);
+// and 0 for those with a journalled age that were renewed since. In safe mode it
+// returns nil. It holds the lock for as long as it takes to look at all leases.
+func (m *Manager) LastAges() (out []Age) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.safeMode {
+		return nil
+	}
+	now := m.now()
+	m.looks.Ascend(func(k look) bool {
+		l, t, counts := m.looked(k)
+		if !counts || l == nil || l.has(flagEnding) || l.kind != KindGranted && len(l.files) == 0 {
+			return true
+		}
+		age := m.age(l, t, now)
+		switch {
+		case m.silent(l) || age > m.grace(l).whole:
+			out = append(out, Age{k.key, age})
+		case t != nil:
+			out = append(out, Age{AgeKey: k.key})
+		}
+		return true
+	})
+	return out
+}
+
 // checkAge looks at one lease, and puts its entry back with the time of its next
 // look.
 func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
-	l, t := m.named(k.key), m.told[k.key]
-	switch {
-	case t != nil && t.look != k.n, t == nil && l != nil && l.look != k.n && l.look != 0, t == nil && l == nil:
-		return a, false // another entry is the one, or none is needed
-	case l != nil:
+	l, t, counts := m.looked(k)
+	if !counts {
+		return a, false
+	}
+	if l != nil {
 		l.look = k.n
 	}
-	idle, grow := m.pace(l)
+	_, grow := m.pace(l)
 	a.AgeKey = k.key
 	switch {
 	case l == nil || l.kind != KindGranted && len(l.files) == 0: // gone
@@ -156,12 +272,12 @@ func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
 	case t != nil && m.stamp(l) > t.stamp: // renewed
 		journal = true
 	default:
-		a.Age = now - m.stamp(l)
-		journal = t != nil && a.Age >= t.age+grow || t == nil && a.Age >= idle
+		a.Age = m.age(l, t, now)
+		journal = now >= m.ageDue(l, t)
 		k.due = max(m.nextLook(l, t, now), now+1)
 	}
 	if journal { // if it is not done then, it comes again
-		k.due = now + max(grow/4, 1)
+		k.due = now + min(max(grow/4, 1), m.lookEvery(l, now))
 	}
 	m.looks.ReplaceOrInsert(k)
 	return a, journal
@@ -188,7 +304,8 @@ func (m *Manager) AgesJournalled(ages []Age) {
 			t = new(told)
 			m.told[a.AgeKey] = t
 		}
-		t.age, t.stamp = a.Age, now-a.Age // if it is later now, it was renewed meanwhile
+		// If the lease's stamp is later now, it was renewed meanwhile.
+		t.age, t.stamp, t.at = a.Age, now-(a.Age-t.beyond), now
 		if l != nil {
 			t.look = l.look
 		}

@@ -102,11 +102,24 @@
 //
 //	deadline = activation + max(limit - journalled age, a renewal period)
 //
-// for the soft and for the hard limit; the period of a granted lease is a third
-// of its TTL, and it missed a renewal when it is idle for half of it. A lease of
-// which the journal knows an age ends later than its own time by at most one
-// checkpoint interval (Config.AgeEvery, or a quarter of its limit) an
-// activation, or when the renewal period after the last activation is over.
+// for the hard limit, and nobody takes a file within that period by the soft one;
+// the period of a granted lease is a third of its TTL, and it missed a renewal
+// when it is idle for half of it.
+//
+// A reign may end before that period is over, and the next one, too: so the age of
+// a lease that nothing is heard of goes on beyond its limit, and of one that is
+// past it only that remains of the period which activations in a row have not used
+// up, but a tenth of a session's period in any case, for its holder to connect
+// again. For the same reason the age of such a lease is journalled first when the
+// reign has lasted for that tenth, then whenever it has grown by half, and when it
+// ends in good order ([Manager.LastAges]); and that it was renewed, within a third
+// of that tenth. With the default limits these are 3 s and 1 s.
+//
+// So a dead holder's lease ends after at most twice its limit and the period, in
+// time that namenodes were active, not counting reigns shorter than the tenth; of
+// long reigns each costs one checkpoint interval at most (Config.AgeEvery, or a
+// quarter of the limit). One that comes back in each reign within the tenth is
+// never ended by them. TestRestartsEveryFewSeconds shows both.
 //
 // An age of a file or of a granted lease goes with it, here and in the tree. Of
 // a session that is gone CheckAges gives 0, so that the tree forgets it.
@@ -114,7 +127,8 @@
 // Which leases missed a renewal is not seen in the order, whose keys are old on
 // purpose. Each lease has an entry in a second tree, by the time when its age is
 // to be looked at: 1.5 renewal periods after the stamp that was seen last. So a
-// lease that is renewed costs one look in that time, and nothing a renewal.
+// lease that is renewed costs one look in that time and one after an activation,
+// and nothing a renewal.
 //
 // # Concurrency
 //

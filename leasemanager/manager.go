@@ -284,8 +284,9 @@ func (m *Manager) Resume() {
 //
 // age returns the journalled age of a lease, 0 if there is none; nil if there is
 // none at all. A lease goes on with its age, but at least a renewal period (of a
-// granted lease: a third of its TTL) remains until each of its limits; one
-// without an age counts from now. A file with an age of its own inode gets a
+// granted lease: a third of its TTL) remains until its hard limit. Activations in a
+// row share that: of a lease that is past its limit already, what is left of it
+// remains, and a tenth of it in any case. A lease without an age counts from now. A file with an age of its own inode gets a
 // lease of its own. All of them are taken for journalled: see CheckAges.
 //
 // The arguments must not call the Manager.
@@ -302,10 +303,10 @@ func (m *Manager) Rebuild(files iter.Seq2[Holder, Ref], granted iter.Seq[Granted
 	m.grants.all(func(l *lease) { l.word.Or(flagEnding) }) // as in resetSessions
 	m.grants.clear()
 	for h, ref := range files {
-		most := m.cfg.Hard - m.period(m.softOf(h))
-		m.open(h, ref, now, m.recall(AgeKey{Session: h.Session}, age, now, most), true)
+		grace := m.graceOf(KindSession, m.softOf(h), m.cfg.Hard)
+		m.open(h, ref, now, m.recall(AgeKey{Session: h.Session}, age, now, m.cfg.Hard, grace), true)
 		key := AgeKey{Inode: ref.Inode}
-		stamp := m.recall(key, age, now, most)
+		stamp := m.recall(key, age, now, m.cfg.Hard, grace)
 		if _, own := m.told[key]; own {
 			f := m.inodes[ref.Inode]
 			m.lapseFile(f, stamp)
@@ -314,7 +315,7 @@ func (m *Manager) Rebuild(files iter.Seq2[Holder, Ref], granted iter.Seq[Granted
 	}
 	if granted != nil {
 		for g := range granted {
-			stamp := m.recall(AgeKey{Granted: g.ID}, age, now, g.TTL-g.TTL/3)
+			stamp := m.recall(AgeKey{Granted: g.ID}, age, now, g.TTL, m.graceOf(KindGranted, 0, g.TTL))
 			m.grant(g.Holder, g.ID, g.TTL, now, stamp)
 		}
 	}
@@ -323,9 +324,9 @@ func (m *Manager) Rebuild(files iter.Seq2[Holder, Ref], granted iter.Seq[Granted
 	}
 }
 
-// recall returns the stamp of a lease that may have a journalled age, which
-// counts up to the most.
-func (m *Manager) recall(key AgeKey, age func(AgeKey) time.Duration, now, most time.Duration) time.Duration {
+// recall returns the stamp of a lease that may have a journalled age, of which so
+// much counts that the lease lives on for what grace.left says.
+func (m *Manager) recall(key AgeKey, age func(AgeKey) time.Duration, now, limit time.Duration, grace grace) time.Duration {
 	if t := m.told[key]; t != nil {
 		return t.stamp // the session of a file before
 	}
@@ -333,8 +334,9 @@ func (m *Manager) recall(key AgeKey, age func(AgeKey) time.Duration, now, most t
 	if a <= 0 {
 		return now
 	}
-	stamp := max(now-min(a, most), 0)
-	m.told[key] = &told{age: a, stamp: stamp}
+	counts := limit - grace.left(a, limit)
+	stamp := max(now-counts, 0)
+	m.told[key] = &told{age: a, stamp: stamp, beyond: a - counts}
 	return stamp
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"pgregory.net/rapid"
+
 	"github.com/leasefs/leasefs/clock"
 )
 
@@ -39,7 +41,7 @@ func fresh(t testing.TB) (*Manager, *clock.Fake) {
 	return m, c
 }
 
-func sound(t testing.TB, m *Manager) {
+func sound(t rapid.TB, m *Manager) {
 	t.Helper()
 	for _, w := range m.Check() {
 		t.Error(w)

@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
@@ -20,19 +21,36 @@ func (s *Server) checkpointAges(ctx context.Context) error {
 		if len(ages) == 0 {
 			return nil
 		}
-		op := &namespace.OpAges{Ages: make([]namespace.Age, len(ages))}
-		for i, a := range ages {
-			op.Ages[i] = namespace.Age{AgeKey: ageKey(a.AgeKey), MS: a.Age.Milliseconds()}
-		}
-		_, err := s.own(ctx, func() (namespace.Op, error) {
-			s.leases.AgesJournalled(ages)
-			return op, nil
-		})
-		if err != nil {
+		if err := s.journalAges(ctx, ages); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lastAges journals how old the leases are when a reign ends in good order, so
+// that not even the seconds since the last checkpoint are lost.
+func (s *Server) lastAges(ctx context.Context) error {
+	all := s.leases.LastAges()
+	for part := range slices.Chunk(all, agesRecord) {
+		if err := s.journalAges(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// journalAges writes one record of ages.
+func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error {
+	op := &namespace.OpAges{Ages: make([]namespace.Age, len(ages))}
+	for i, a := range ages {
+		op.Ages[i] = namespace.Age{AgeKey: ageKey(a.AgeKey), MS: a.Age.Milliseconds()}
+	}
+	_, err := s.own(ctx, func() (namespace.Op, error) {
+		s.leases.AgesJournalled(ages)
+		return op, nil
+	})
+	return err
 }
 
 // dropAges forgets the ages of sessions that a former reign knew and that hold

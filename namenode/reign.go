@@ -271,6 +271,11 @@ func (s *Server) applyTailed(r journal.Record) error {
 func (s *Server) handOver(ctx context.Context) error {
 	s.shared.handing.Lock()
 	defer s.shared.handing.Unlock()
+	if s.ready.Load() {
+		if err := s.lastAges(ctx); err != nil {
+			s.log.Warn("the ages of silent leases could not be journalled; they count from the last checkpoint", "cause", err)
+		}
+	}
 	s.mu.Lock() // no change is between its check and the journal
 	was := s.ready.Swap(false)
 	s.over.Store(true)

@@ -259,3 +259,33 @@ func TestScenario09ComesBack(t *testing.T) {
 	g.n.Restart(t)
 	wantTTL(t, g.b, l, ttl, ttl)
 }
+
+// Restarts every few seconds, too short for the monitor to end anything: the age
+// goes on all the same, and of the grace after an activation only what is left.
+func TestScenario09RestartsEveryFewSeconds(t *testing.T) {
+	t.Parallel()
+	const reign = 5 * time.Second
+	g := newAging(t)
+	g.n.Raw(t, "A").Create("/f")
+	b := g.n.Raw(t, "B")
+	w := b.Create("/g")
+	g.idle(t, hard-2*renewalPeriod)
+	renew(t, b, w)
+	for range 2 * renewalPeriod / reign {
+		g.clk.Advance(reign)
+		g.n.Restart(t)
+		renew(t, b, w)
+	}
+	g.wantLeft(t, "/f", hard, renewalPeriod, 0) // it is as old as can be
+	for range renewalPeriod / reign {
+		g.clk.Advance(reign)
+		g.n.Restart(t)
+		renew(t, b, w)
+	}
+	g.wantLeft(t, "/f", hard, renewalPeriod/10, 0)
+	g.clk.Advance(renewalPeriod/10 + time.Millisecond)
+	waitClosed(t, g.b, "/f")
+	g.wantLeft(t, "/g", hard, hard-reign, reign)
+	must(t, b.Flush(w, 0, "alive"))
+	must(t, b.Close(w, 5))
+}
