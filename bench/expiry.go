@@ -18,6 +18,8 @@ import (
 const (
 	// expiryBatch is how many leases one message keeps alive.
 	expiryBatch = 10_000
+	// expiryGrants is how many leases are granted before all are kept alive.
+	expiryGrants = 50_000
 	// expiryPoll is how often it is looked whether leases have ended.
 	expiryPoll = 10 * time.Millisecond
 	// expiryCalls is how many other calls are timed at most.
@@ -29,18 +31,22 @@ const (
 // namenode's --reap-rate.
 func (r *runner) expiry(ctx context.Context) (Row, error) {
 	n := r.cfg.N
-	ttl := max(5*time.Second, time.Duration(n)*100*time.Microsecond)
+	ttl := max(5*time.Second, time.Duration(n)*60*time.Microsecond)
 	ids := make([]uint64, n)
-	if _, err := parallel(ctx, r.cfg.Workers, n, func(ctx context.Context, w, i int) error {
-		a := r.actors[w]
-		resp, err := r.of(w).GrantLease(ctx, &pb.GrantLeaseRequest{Call: a.call(), Caller: a.caller, TtlMs: ttl.Milliseconds()})
-		ids[i] = resp.GetId()
-		return wire.FromStatus(err)
-	}); err != nil {
-		return Row{}, err
-	}
-	if err := r.keepAlive(ctx, ids); err != nil {
-		return Row{}, err
+	for from := 0; from < n; from += expiryGrants {
+		part := ids[from:min(from+expiryGrants, n)]
+		if _, err := parallel(ctx, r.cfg.Workers, len(part), func(ctx context.Context, w, i int) error {
+			a := r.actors[w]
+			resp, err := r.of(w).GrantLease(ctx, &pb.GrantLeaseRequest{Call: a.call(), Caller: a.caller, TtlMs: ttl.Milliseconds()})
+			part[i] = resp.GetId()
+			return wire.FromStatus(err)
+		}); err != nil {
+			return Row{}, err
+		}
+		// All that there are, so that none ends before the last is granted.
+		if err := r.keepAlive(ctx, ids[:from+len(part)]); err != nil {
+			return Row{}, err
+		}
 	}
 	dir := r.dir + "/expiry"
 	if err := r.fs.Mkdir(ctx, dir, 0o755); err != nil {

@@ -187,9 +187,9 @@ func (m *Manager) handedOut(leaseID uint64) *lease {
 	return it.l
 }
 
-// Ended is called when the records of an Ending are durable and all its files
-// were Closed. If the lease has more files, they come in a later call of Expire;
-// else it is forgotten.
+// Ended is called when the records of an Ending are durable and its files were
+// Closed, all of them or the first ones. If the lease has more files, they come in
+// a later call of Expire; else it is forgotten.
 func (m *Manager) Ended(leaseID uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -120,7 +120,7 @@ func (s *Server) admit(c *namespace.Call, grows bool) error {
 // whoever plans it says whether it should be. If there was nothing to do, what
 // says so is durable when it returns.
 func (s *Server) own(ctx context.Context, plan planFunc) (namespace.Result, error) {
-	r, wait, err := s.ownBegun(ctx, plan)
+	r, wait, err := s.ownBegun(ctx, plan, nil)
 	if werr := s.waitDurable(ctx, wait); err == nil {
 		err = werr
 	}
@@ -128,9 +128,14 @@ func (s *Server) own(ctx context.Context, plan planFunc) (namespace.Result, erro
 }
 
 // ownBegun is own without the wait for the disk: for many changes that are
-// waited for together.
-func (s *Server) ownBegun(ctx context.Context, plan planFunc) (r namespace.Result, wait uint64, err error) {
+// waited for together. For how long it held the namespace lock is added to held,
+// if that is not nil.
+func (s *Server) ownBegun(ctx context.Context, plan planFunc, held *time.Duration) (r namespace.Result, wait uint64, err error) {
 	err = s.exclusive(ctx, func(recall *recall) error {
+		if held != nil {
+			begin := s.cfg.Clock.Mono()
+			defer func() { *held += s.cfg.Clock.Mono() - begin }()
+		}
 		op, err := plan()
 		if err != nil || op == nil {
 			wait, _ = s.tree.Last()

@@ -2,9 +2,7 @@ package namenode
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"time"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
@@ -131,90 +129,3 @@ func (s *service) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*p
 func leaseOwner(l namespace.Lease) leasemanager.Holder {
 	return leasemanager.Holder{User: l.Owner.User, Client: l.Owner.Client, Host: l.Owner.Host}
 }
-
-// expireGranted ends granted leases whose time is over, and deletes the files
-// of those that have ended, both within what the rate allows. It returns when
-// there is more to do, 0 if nothing waits for the rate.
-func (s *Server) expireGranted(ctx context.Context) (again time.Duration) {
-	// One by one: the end of each may take up to endFiles files with it, which
-	// the next one then has to wait for.
-	var wait uint64
-	for n := 0; n < grantedPass && s.reapTokens(1) > 0 && ctx.Err() == nil; n++ {
-		ids := s.leases.ExpireGranted(1)
-		if len(ids) == 0 {
-			break
-		}
-		wait = max(wait, s.endExpired(ctx, ids[0]))
-	}
-	if s.waitDurable(ctx, wait) != nil {
-		return 0 // the namenode ends, and says why
-	}
-	for s.endedLeases() > 0 && ctx.Err() == nil {
-		n := s.reapTokens(reapSlice)
-		if n <= 0 {
-			break
-		}
-		r, err := s.own(ctx, func() (namespace.Op, error) {
-			if err := s.checkSafeMode(); err != nil || s.tree.EndedLeases() == 0 {
-				return nil, err
-			}
-			return &namespace.OpReap{Limit: uint32(n)}, nil //nolint:gosec // at most reapSlice
-		})
-		if err != nil || r.Deleted == 0 {
-			return time.Second
-		}
-		s.reapSpent(r.Deleted)
-	}
-	if s.endedLeases() > 0 || s.reapTokens(1) == 0 {
-		return 10 * time.Millisecond
-	}
-	return 0
-}
-
-// endExpired ends one granted lease whose time is over.
-func (s *Server) endExpired(ctx context.Context, id uint64) (wait uint64) {
-	r, wait, err := s.ownBegun(ctx, func() (namespace.Op, error) {
-		if err := s.checkSafeMode(); err != nil {
-			return nil, err
-		}
-		return orNil(s.tree.PlanEndLease(nil, namespace.LeaseID(id), namespace.LeaseExpired))
-	})
-	if err != nil {
-		s.leases.NotExpired(id)
-		if ctx.Err() == nil && !errors.Is(err, fserror.Retry) {
-			s.log.Error("a lease whose time is over could not be ended; it will be tried again", "lease", leaseID(id), "cause", err)
-		}
-		return 0
-	}
-	s.reapSpent(max(1, r.Deleted))
-	return wait
-}
-
-// grantedPass is how many granted leases are ended before the disk is waited for.
-const grantedPass = 1000
-
-// reapSlice is how many files of ended leases one record deletes.
-const reapSlice = 100
-
-func (s *Server) endedLeases() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.tree.EndedLeases()
-}
-
-// reapTokens is how many, of up to n, may be ended or deleted now.
-func (s *Server) reapTokens(n int) int {
-	return min(n, max(0, int(s.reaper.TokensAt(s.reapNow()))))
-}
-
-// reapSpent takes from the rate what was done; it may go below zero.
-func (s *Server) reapSpent(n int) {
-	for n > 0 {
-		part := min(n, s.reaper.Burst())
-		s.reaper.ReserveN(s.reapNow(), part)
-		n -= part
-	}
-}
-
-// reapNow is the clock of the rate: it must not follow the time of day.
-func (s *Server) reapNow() time.Time { return time.Unix(0, 0).Add(s.cfg.Clock.Mono()) }
