@@ -90,7 +90,10 @@ func (w *writer) idle() bool {
 	}
 }
 
-// fill sends what is to be sent again, then new groups as there is room.
+// fill sends what is to be sent again, then new groups as there is room, and as
+// each is worth a batch of its own: at least as many records as are under way,
+// so that few who write are not kept waiting, and the batches of many grow (cf.
+// Nagle's rule for TCP).
 func (w *writer) fill() {
 	for _, b := range w.flight {
 		if b.call == nil {
@@ -98,7 +101,11 @@ func (w *writer) fill() {
 		}
 	}
 	for len(w.flight) < w.j.cfg.InFlight {
-		g := w.j.takeGroup()
+		under := uint32(0) // records
+		for _, b := range w.flight {
+			under += b.header.count
+		}
+		g := w.j.takeGroup(max(under, 1))
 		if g == nil {
 			return
 		}

@@ -69,11 +69,14 @@ func (j *Journal) Append(rec journal.Record) error {
 	}
 	j.backlog += int64(len(g.buf) - before)
 	j.sinceRoll += int64(len(g.buf) - before)
-	if g.count == 1 {
+	if g.count == 1 || g.count == j.worth || before < worthBytes && len(g.buf) >= worthBytes {
 		j.wakeWriter()
 	}
 	return nil
 }
+
+// worthBytes is the size with which a group is sent though others are under way.
+const worthBytes = 64 << 10
 
 // mayWrite says why this process may not write now. The lock is held.
 func (j *Journal) mayWrite(what string) error {
@@ -105,12 +108,14 @@ func (j *Journal) sealOpen(roll bool) {
 	j.open = j.newGroup(roll)
 }
 
-// takeGroup returns the next group to be written, nil if there is none.
-func (j *Journal) takeGroup() *group {
+// takeGroup returns the next group to be written, nil if there is none that has
+// enough records to be worth a batch now. The writer is woken when it has.
+func (j *Journal) takeGroup(worth uint32) *group {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.worth = worth
 	if len(j.queue) == 0 {
-		if j.open.count == 0 {
+		if j.open.count < worth && len(j.open.buf) < worthBytes {
 			return nil
 		}
 		j.sealOpen(false)

@@ -45,6 +45,8 @@ type Config struct {
 	// kilobytes. A larger record is kept in several nodes.
 	MaxNode int
 	// InFlight is how many batches may be under way; 0 means DefaultInFlight.
+	// While some are, another is sent when it has as many records as all of
+	// them together, or 64 KiB: each costs the servers much more than a record.
 	InFlight int
 	// First is the txid of the first record if the journal is made by this
 	// Open; 0 means 1. For a journal that goes on from a restored image.
@@ -112,6 +114,7 @@ type Journal struct {
 	durableOffset uint64   // bytes up to its end
 	queue         []*group // full ones, oldest first
 	open          *group   // takes the next record
+	worth         uint32   // with so many records it is sent though others are under way
 	under         []*group // under way, oldest first
 	backlog       int64
 	sinceRoll     int64
