@@ -31,7 +31,7 @@ var zookeepers struct {
 	err  error
 }
 
-func sharedZooKeeper(t *testing.T) *testenv.ZooKeeper {
+func sharedZooKeeper(t testing.TB) *testenv.ZooKeeper {
 	t.Helper()
 	zookeepers.once.Do(func() { zookeepers.z, zookeepers.err = testenv.RunZooKeeper(3) })
 	if zookeepers.err != nil {
@@ -90,7 +90,7 @@ type fleetConfig struct {
 
 // startFleet starts one and waits until a namenode is active and the others
 // follow.
-func startFleet(ctx context.Context, t *testing.T, mods ...func(*fleetConfig)) *fleet {
+func startFleet(ctx context.Context, t testing.TB, mods ...func(*fleetConfig)) *fleet {
 	t.Helper()
 	haTurn <- struct{}{}
 	t.Cleanup(func() { <-haTurn })
@@ -312,7 +312,7 @@ type link struct {
 	closed bool
 }
 
-func startLink(t *testing.T, to string) *link {
+func startLink(t testing.TB, to string) *link {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // namenode is one under test: a process at a time, always on the same folder
 // and ports.
 type namenode struct {
-	t            *testing.T
+	t            testing.TB
 	data         string
 	listen, http string
 	flags        []string
@@ -35,7 +35,7 @@ type namenode struct {
 
 // freePort is one that nothing listens on, below those that the kernel gives
 // to outgoing connections: so it is still free at a restart.
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(20_000)))
@@ -52,13 +52,13 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-func newNamenode(t *testing.T, data string, flags ...string) *namenode {
+func newNamenode(t testing.TB, data string, flags ...string) *namenode {
 	t.Helper()
 	return &namenode{t: t, data: data, listen: freePort(t), http: freePort(t), flags: flags}
 }
 
 // startNamenode starts one on a new folder and waits until it is ready.
-func startNamenode(ctx context.Context, t *testing.T, flags ...string) *namenode {
+func startNamenode(ctx context.Context, t testing.TB, flags ...string) *namenode {
 	t.Helper()
 	n := newNamenode(t, filepath.Join(t.TempDir(), "data"), flags...)
 	n.start(ctx)
@@ -211,7 +211,7 @@ func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 func since(began time.Time) string { return fmt.Sprintf("%.2f s", time.Since(began).Seconds()) }
 
 // jsonError is the object of an error under --json.
-func jsonError(t *testing.T, stderr string) map[string]any {
+func jsonError(t testing.TB, stderr string) map[string]any {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewBufferString(stderr))
 	var v map[string]map[string]any

@@ -68,7 +68,7 @@ func sized[T any](everyDay, n T) T {
 }
 
 // deadline is the test's context with an end.
-func deadline(t *testing.T, d time.Duration) context.Context {
+func deadline(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -107,7 +107,7 @@ func (o *output) String() string {
 // process is one that this test started. It is killed at the latest when its
 // context or the test ends.
 type process struct {
-	t        *testing.T
+	t        testing.TB
 	name     string
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser // nil if it was given an input
@@ -122,7 +122,7 @@ type spec struct {
 	stdin io.Reader // nil: a pipe to feed
 }
 
-func start(ctx context.Context, t *testing.T, s spec) *process {
+func start(ctx context.Context, t testing.TB, s spec) *process {
 	t.Helper()
 	p := &process{t: t, name: strings.Join(s.argv, " "), out: newOutput(), err: newOutput(), done: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, s.argv[0], s.argv[1:]...) //nolint:gosec // the test's own
@@ -299,7 +299,7 @@ func (p *process) rss() (now, peak int64) {
 }
 
 // eventually looks often until ok.
-func eventually(ctx context.Context, t *testing.T, what string, ok func() bool) {
+func eventually(ctx context.Context, t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -322,7 +322,7 @@ func tailOf(s string) string {
 }
 
 // oneLine checks an error line of the program.
-func oneLine(t *testing.T, stderr string) {
+func oneLine(t testing.TB, stderr string) {
 	t.Helper()
 	if !strings.HasPrefix(stderr, "leasefs: ") || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
 		t.Errorf("not one line that begins with \"leasefs: \": %q", stderr)
@@ -330,7 +330,7 @@ func oneLine(t *testing.T, stderr string) {
 }
 
 // folderBytes is what is in the regular files below dir, and how many there are.
-func folderBytes(t *testing.T, dir string) (size int64, files int) {
+func folderBytes(t testing.TB, dir string) (size int64, files int) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
 		if err != nil {

@@ -65,7 +65,7 @@ func startOnS3(ctx context.Context, t *testing.T, server *s3env.Server) *namenod
 }
 
 // prefixOf is a prefix in the bucket that no other test has.
-func prefixOf(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-") }
+func prefixOf(t testing.TB) string { return strings.ReplaceAll(t.Name(), "/", "-") }
 
 var keyInList = regexp.MustCompile(`<Key>([^<]*)</Key>`)
 

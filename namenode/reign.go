@@ -79,6 +79,7 @@ func (s *Server) reign(ctx context.Context) error {
 		return ended(ctx, err)
 	}
 	began := s.cfg.Clock.Mono()
+	s.log.Info("elected")
 	last, _, err := s.shared.journal.Term(ctx)
 	if err != nil {
 		return ended(ctx, err)
@@ -193,8 +194,12 @@ func unwritable(err error) bool {
 	return errors.Is(err, journal.ErrFenced) || errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed)
 }
 
-// openWindow beats until the window is open. A lost connection is no end.
+// openWindow beats until the window is open, which the write that began the
+// term did, unless that was long ago. A lost connection is no end.
 func (s *Server) openWindow(ctx context.Context) error {
+	if s.shared.window.Confirmed() {
+		return nil
+	}
 	beat := s.stalling(s.shared.journal.Beat)
 	for {
 		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)

@@ -347,6 +347,7 @@ func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fail
 	if len(members) < 2 {
 		return nil, fserror.New(fserror.Unavailable, "failover", "", "there is no standby to hand over to; start another namenode")
 	}
+	s.active.Store(&members[1].Address) // clients go there at once
 	if err := s.handOver(ctx); err != nil {
 		s.stepDown(errHandedOver) // half way: there is no going back
 		return nil, fserror.Wrap(fserror.Unavailable, "failover", "", err)
