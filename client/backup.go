@@ -7,18 +7,42 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
+// backupIdle is how often a backup is tried again, after the namenode or the
+// block store was away, without a block that arrives.
+const backupIdle = 4
+
 // Backup writes into dir, on this machine, a folder from which a namenode can
-// be started: an image of one moment and, if the blocks are local to the
-// namenode, the blocks. dir must not exist, or be empty: Exists. It appears
-// whole, each file verified and on the disk, or not at all. Each function in
+// be started: an image of one moment and all blocks of its files, read from the
+// block store if that is elsewhere. dir must not exist, or be empty: Exists. It
+// appears whole, each file verified and on the disk, or not at all.
+//
+// What a failed backup has read from a store is kept beside dir, under a name
+// with a dot before and ".part" behind, and the next one into dir goes on from
+// there. Two at a time into one dir are refused: Exists. Each function in
 // progress is called often with what was received so far.
 func (a *Admin) Backup(ctx context.Context, dir string, progress ...func(BackupResult)) (BackupResult, error) {
+	return a.backup(ctx, dir, &pb.BackupRequest{Caller: a.fs.caller}, progress)
+}
+
+// BackupTree is Backup without the blocks: with a copy of the block store, a
+// namenode can be started from it.
+func (a *Admin) BackupTree(ctx context.Context, dir string, progress ...func(BackupResult)) (BackupResult, error) {
+	return a.backup(ctx, dir, &pb.BackupRequest{Caller: a.fs.caller, TreeOnly: true}, progress)
+}
+
+func (a *Admin) backup(ctx context.Context, dir string, req *pb.BackupRequest, progress []func(BackupResult)) (BackupResult, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return BackupResult{}, fserror.Wrap(fserror.InvalidArgument, "backup", dir, err)
@@ -30,32 +54,74 @@ func (a *Admin) Backup(ctx context.Context, dir string, progress ...func(BackupR
 		return BackupResult{}, localError(dir, err)
 	}
 	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o750); err != nil {
+	b := &backup{root: filepath.Join(parent, "."+filepath.Base(dir)+".part"), progress: progress, blobs: a.fs.blobs, ended: a.fs.ctx}
+	if err := os.MkdirAll(b.root, 0o750); err != nil {
 		return BackupResult{}, localError(dir, err)
 	}
-	part, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".part-")
+	unlock, err := lockFolder(b.root)
 	if err != nil {
-		return BackupResult{}, localError(dir, err)
-	}
-	b := &backup{root: part, dirs: map[string]bool{part: true}, progress: progress}
-	if err = b.receive(ctx, a.fs); err == nil {
-		err = b.publish(dir, parent)
-	}
-	if err != nil {
-		b.closeFile()
-		_ = os.RemoveAll(part) // err says more
 		return BackupResult{}, fserror.With(err, "backup", dir)
 	}
-	return b.result, nil
+	defer unlock()
+	for idle := 0; ; idle++ {
+		had := b.fetched
+		if err = b.prepare(); err == nil {
+			err = b.receive(ctx, a.fs, req)
+		}
+		b.closeFile()
+		if b.fetched > had {
+			idle = 0
+		}
+		if err == nil || idle == backupIdle || !goesOn(err) || b.fetched+len(b.older) == 0 || ctx.Err() != nil {
+			break
+		}
+		sleep(ctx, a.fs.ctx, backoffFor(idle))
+	}
+	if err == nil {
+		err = b.publish(dir, parent)
+	}
+	switch {
+	case err == nil:
+		return b.result, nil
+	case b.fetched > 0 || len(b.older) > 0:
+		kind := fserror.Internal
+		var e *fserror.Error
+		if errors.As(err, &e) {
+			kind = e.Kind
+		}
+		return BackupResult{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command goes on from there)", err, b.root)
+	}
+	_ = os.RemoveAll(b.root) // err says more
+	return BackupResult{}, fserror.With(err, "backup", dir)
+}
+
+// lockFolder makes sure that one backup at a time writes a folder.
+func lockFolder(dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, localError(dir, err)
+	}
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor is small
+		_ = d.Close()
+		return nil, fserror.New(fserror.Exists, "", "", "another backup into it is under way")
+	}
+	return func() { _ = d.Close() }, nil
 }
 
 // backup is a folder while it is being received.
 type backup struct {
-	root   string
-	dirs   map[string]bool // those made, to be synced
-	result BackupResult
+	root  string
+	dirs  map[string]bool // those made, to be synced
+	older []string        // folders of blocks of earlier tries
 
+	mu       sync.Mutex // of dirs, result and fetched, while blocks are fetched
+	result   BackupResult
+	fetched  int // blocks from the store, in all rounds
 	progress []func(BackupResult)
+
+	blobs    *blobs
+	ended    context.Context //nolint:containedctx // of the client
+	fetching *errgroup.Group
 
 	name string
 	file *os.File
@@ -63,17 +129,71 @@ type backup struct {
 	crc  uint32
 }
 
-func (b *backup) receive(ctx context.Context, f *FS) error {
-	req := &pb.BackupRequest{Caller: f.caller}
+// blocksFolder is the folder of blocks in a backup.
+const blocksFolder = "blocks"
+
+// prepare leaves nothing of an earlier try but its blocks, which are looked at
+// when they are needed.
+func (b *backup) prepare() error {
+	b.dirs, b.older = map[string]bool{b.root: true}, nil
+	b.result = BackupResult{}
+	entries, err := os.ReadDir(b.root)
+	if err != nil {
+		return localError(b.root, err)
+	}
+	next := 0
+	for _, e := range entries {
+		path := filepath.Join(b.root, e.Name())
+		if digits, ok := strings.CutPrefix(e.Name(), blocksFolder+"."); ok {
+			if n, err := strconv.Atoi(digits); err == nil {
+				b.older = append(b.older, path)
+				next = max(next, n+1)
+				continue
+			}
+		}
+		if e.Name() == blocksFolder {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return localError(path, err)
+		}
+	}
+	last := filepath.Join(b.root, blocksFolder)
+	switch err := os.Rename(last, last+"."+strconv.Itoa(next)); {
+	case err == nil:
+		b.older = append(b.older, last+"."+strconv.Itoa(next))
+	case !errors.Is(err, fs.ErrNotExist):
+		return localError(last, err)
+	}
+	return nil
+}
+
+func (b *backup) receive(ctx context.Context, f *FS, req *pb.BackupRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var fetchCtx context.Context
+	b.fetching, fetchCtx = errgroup.WithContext(ctx)
+	b.fetching.SetLimit(fetchAtOnce)
 	err := receive(ctx, f, "backup", "", func(ctx context.Context, ep *endpoint) (receiver[pb.BackupResponse], error) {
 		return pb.NewAdminClient(ep.conn()).Backup(ctx, req)
 	}, func(m *pb.BackupResponse) (bool, error) {
-		err := b.take(m)
-		for _, f := range b.progress {
-			f(b.result)
+		var err error
+		if m.GetUrl() != "" {
+			b.fetching.Go(func() error { return b.fetch(fetchCtx, m) })
+			err = context.Cause(fetchCtx) // the first that failed
+		} else {
+			err = b.take(m)
 		}
+		if err == nil && m.GetTxid() != 0 { // all was told; the namenode waits until we have it
+			return false, b.fetching.Wait()
+		}
+		b.tell()
 		return err == nil, err
 	})
+	cancel()
+	if ferr := b.fetching.Wait(); ferr != nil && !errors.Is(ferr, context.Canceled) {
+		err = ferr
+	}
 	switch {
 	case err != nil:
 		return err
@@ -85,9 +205,23 @@ func (b *backup) receive(ctx context.Context, f *FS) error {
 	return nil
 }
 
+func (b *backup) tell() {
+	b.mu.Lock()
+	so := b.result
+	b.mu.Unlock()
+	for _, f := range b.progress {
+		f(so)
+	}
+}
+
 func (b *backup) take(m *pb.BackupResponse) error {
 	if m.GetTxid() != 0 {
 		b.result.TxID = m.GetTxid()
+	}
+	if m.GetTotalBlocks() > 0 {
+		b.mu.Lock()
+		b.result.Blocks, b.result.BlockBytes = m.GetTotalBlocks(), m.GetTotalBytes()
+		b.mu.Unlock()
 	}
 	if m.GetName() != "" && (b.file == nil || m.GetName() != b.name) {
 		if err := b.begin(m.GetName()); err != nil {
@@ -100,7 +234,7 @@ func (b *backup) take(m *pb.BackupResponse) error {
 		}
 		b.crc = blockstore.UpdateCRC(b.crc, m.GetData())
 		n, err := b.buf.Write(m.GetData())
-		b.result.Bytes += int64(n)
+		b.count(0, int64(n))
 		if err != nil {
 			return localError(b.name, err)
 		}
@@ -119,12 +253,9 @@ func (b *backup) begin(name string) error {
 		return fserror.New(fserror.Internal, "", "", "the namenode sent a file name outside the folder: %q", name)
 	}
 	b.name, b.crc = name, 0
-	path := filepath.Join(b.root, name)
-	for d := filepath.Dir(path); !b.dirs[d]; d = filepath.Dir(d) {
-		b.dirs[d] = true
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return localError(name, err)
+	path, err := b.place(name)
+	if err != nil {
+		return err
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
@@ -149,8 +280,36 @@ func (b *backup) finish(crc uint32) error {
 	if err != nil {
 		return localError(b.name, err)
 	}
-	b.result.Files++
+	b.count(1, 0)
 	return nil
+}
+
+func (b *backup) count(files int, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.result.Files += files
+	b.result.Bytes += bytes
+}
+
+// place makes the folder of a file.
+func (b *backup) place(name string) (path string, err error) {
+	path = filepath.Join(b.root, name)
+	dir := filepath.Dir(path)
+	b.mu.Lock()
+	there := b.dirs[dir]
+	b.mu.Unlock()
+	if there {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", localError(name, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for d := dir; !b.dirs[d]; d = filepath.Dir(d) {
+		b.dirs[d] = true
+	}
+	return path, nil
 }
 
 func (b *backup) closeFile() {
@@ -162,6 +321,11 @@ func (b *backup) closeFile() {
 
 // publish gives the folder its name once all of it is on the disk.
 func (b *backup) publish(dir, parent string) error {
+	for _, old := range b.older {
+		if err := os.RemoveAll(old); err != nil {
+			return localError(old, err)
+		}
+	}
 	for d := range b.dirs {
 		if err := syncDir(d); err != nil {
 			return err

@@ -267,7 +267,10 @@ type CollectResult struct {
 
 // BackupResult is what Backup wrote.
 type BackupResult struct {
-	TxID  uint64
-	Files int
-	Bytes int64
+	TxID       uint64
+	Files      int
+	Bytes      int64  // of all files
+	Blocks     uint64 // in the tree, of BlockBytes bytes; known from the begin on
+	BlockBytes int64
+	Reused     int // blocks that an earlier try had copied
 }

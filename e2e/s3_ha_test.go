@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -353,21 +352,7 @@ func haOnlyTheStore(ctx context.Context, t *testing.T, e *ensemble, server *s3en
 	if id != s.NamespaceID {
 		t.Fatalf("id %q, want %q", id, s.NamespaceID)
 	}
-	sess, err := zkconn.Dial(ctx, zkconn.Config{Servers: e.zk, SessionTimeout: 4 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sess.EnsurePath(ctx, "/leasefs/"+ensembleName); err != nil {
-		t.Fatal(err)
-	}
-	format, err := json.Marshal(map[string]any{"format": 1, "namespace": id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sess.Create(ctx, "/leasefs/"+ensembleName+"/format", format, 0); err != nil {
-		t.Fatal(err)
-	}
-	_ = sess.Close()
+	names(t, e.restore(ctx, server.URL(prefixOf(t))), "all later changes are lost", "2 files")
 	fresh := newEnsemble(t, e.zk, server, 2)
 	fresh.start(ctx)
 	if got := fresh.run(ctx, "cat", "/small"); got != "small" {

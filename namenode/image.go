@@ -3,7 +3,6 @@ package namenode
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,9 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pelletier/go-toml/v2"
-
-	"github.com/leasefs/leasefs/blockstore/local"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/journal"
 	localjournal "github.com/leasefs/leasefs/journal/local"
@@ -494,87 +490,4 @@ func (s *Server) checkpointDue() string {
 		return "age" // more than the image's own record and an activation
 	}
 	return ""
-}
-
-// backup sends VERSION and an image of this moment, and the blocks that it
-// refers to. They are immutable, so they can be copied while writes go on; the
-// collector leaves those of files deleted meanwhile until it is done.
-func (s *Server) backup(ctx context.Context, send func(*backupMessage) error) error {
-	defer s.holdGarbage()()
-	t, err := s.snapshot(ctx)
-	if err != nil {
-		return err
-	}
-	last, _ := t.Last()
-	img := &backupWriter{name: filepath.Join(imageDir, imageName(last)), send: send}
-	if err := t.WriteImage(img); err != nil {
-		return err
-	}
-	if err := img.end(); err != nil {
-		return err
-	}
-	if err := s.backupBlocks(ctx, t, send); err != nil {
-		return err
-	}
-	raw, err := toml.Marshal(versionInfo{
-		Format: FormatVersion, Namespace: hex.EncodeToString(s.dir.id[:]), By: "leasefs " + s.cfg.Version,
-		Created: s.cfg.Clock.Wall().UTC().Format(time.RFC3339), BackupTxID: last,
-	})
-	if err != nil {
-		return err
-	}
-	v := &backupWriter{name: versionFile, send: send}
-	if _, err := v.Write(raw); err != nil {
-		return err
-	}
-	if err := v.end(); err != nil {
-		return err
-	}
-	return send(&backupMessage{Txid: last})
-}
-
-// blockFolder is a store that keeps a block in a file: a backup holds it under
-// the same name, and the folder's marker.
-type blockFolder interface {
-	FileName(key blockKey) string
-	Marker() (name string, content []byte)
-}
-
-var _ blockFolder = (*local.Store)(nil)
-
-func (s *Server) backupBlocks(ctx context.Context, t *namespace.Tree, send func(*backupMessage) error) error {
-	namer, ok := s.store.(blockFolder)
-	if !ok {
-		return nil // not kept in a folder of ours
-	}
-	name, content := namer.Marker()
-	m := &backupWriter{name: filepath.Join(blocksDir, name), send: send}
-	_, err := m.Write(content)
-	if err == nil {
-		err = m.end()
-	}
-	if err != nil {
-		return err
-	}
-	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
-		err = s.backupBlock(ctx, filepath.Join(blocksDir, namer.FileName(b.Key)), b, send)
-		return err == nil && ctx.Err() == nil
-	})
-	return errors.Join(err, ctx.Err())
-}
-
-func (s *Server) backupBlock(ctx context.Context, name string, b namespace.Block, send func(*backupMessage) error) error {
-	rc, err := s.store.Get(ctx, b.Key, 0, -1)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rc.Close() }()
-	w := &backupWriter{name: name, send: send}
-	if _, err := io.Copy(w, rc); err != nil {
-		return err
-	}
-	if w.crc != b.CRC {
-		return fmt.Errorf("block %d/%d is damaged in the store; leasefs admin fsck --blocks names its file", b.Key.Term, b.Key.Seq)
-	}
-	return w.end()
 }

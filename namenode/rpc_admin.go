@@ -274,7 +274,13 @@ func (s *service) Backup(r *pb.BackupRequest, stream grpc.ServerStreamingServer[
 	if err := s.admin(stream.Context(), r.GetCaller()); err != nil {
 		return err
 	}
-	return s.backup(stream.Context(), func(m *backupMessage) error { return s.send(func() error { return stream.Send(m) }) })
+	return s.backup(stream.Context(), r.GetTreeOnly(), func(m *backupMessage) error {
+		patience := s.patience
+		if m.GetUrl() != "" { // the client is at the ones before
+			patience = backupURLLife
+		}
+		return sendWithin(patience, func() error { return stream.Send(m) })
+	})
 }
 
 const backupPiece = 256 << 10

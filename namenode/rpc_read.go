@@ -312,16 +312,18 @@ func (w *walk) aside(fn func() error) error {
 
 // send gives a client a part of a long answer, for which a clone of the tree is
 // held: so it ends the stream of one that takes nothing for a minute.
-func (s *Server) send(stream func() error) error {
+func (s *Server) send(stream func() error) error { return sendWithin(s.patience, stream) }
+
+func sendWithin(patience time.Duration, stream func() error) error {
 	sent := make(chan error, 1)
 	go func() { sent <- stream() }() // the end of the stream ends it
-	late := time.NewTimer(s.patience)
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
 	case err := <-sent:
 		return err
 	case <-late.C:
-		return fserror.New(fserror.Deadline, "", "", "nothing of the answer was taken for %s, so it was broken off; ask again, and read on without a pause", s.patience)
+		return fserror.New(fserror.Deadline, "", "", "nothing of the answer was taken for %s, so it was broken off; ask again, and read on without a pause", patience)
 	}
 }
 

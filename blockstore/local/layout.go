@@ -1,6 +1,7 @@
 package local
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,8 +36,10 @@ type place struct{ term, high uint64 }
 
 func placeOf(key blockstore.Key) place { return place{key.Term, key.Seq >> folderBits} }
 
-func (s *Store) folderPath(p place) string {
-	return filepath.Join(s.root, fmt.Sprintf("%0*x", termDigits, p.term), fmt.Sprintf("%0*x", folderDigits, p.high))
+func (s *Store) folderPath(p place) string { return filepath.Join(s.root, p.path()) }
+
+func (p place) path() string {
+	return filepath.Join(fmt.Sprintf("%0*x", termDigits, p.term), fmt.Sprintf("%0*x", folderDigits, p.high))
 }
 
 func (s *Store) blockPath(key blockstore.Key) string {
@@ -44,9 +47,9 @@ func (s *Store) blockPath(key blockstore.Key) string {
 }
 
 // FileName is the name of a block's file, relative to Config.Dir: a folder with
-// such files is one that Open takes.
-func (s *Store) FileName(key blockstore.Key) string {
-	return strings.TrimPrefix(s.blockPath(key), s.cfg.Dir+string(filepath.Separator))
+// such files, and Marker's, is one that Open takes.
+func FileName(id [16]byte, key blockstore.Key) string {
+	return filepath.Join(hex.EncodeToString(id[:]), placeOf(key).path(), blockName(key))
 }
 
 func blockName(key blockstore.Key) string {

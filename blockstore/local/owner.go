@@ -46,8 +46,8 @@ func marker(id [16]byte) []byte {
 
 // Marker is the file that Format makes, relative to Config.Dir, for a copy of
 // the folder.
-func (s *Store) Marker() (name string, content []byte) {
-	return filepath.Join(filepath.Base(s.root), markerFile), marker(s.cfg.NamespaceID)
+func Marker(id [16]byte) (name string, content []byte) {
+	return filepath.Join(hex.EncodeToString(id[:]), markerFile), marker(id)
 }
 
 // own makes sure that this is the namespace's folder, and that no other

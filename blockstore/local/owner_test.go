@@ -38,7 +38,7 @@ func TestExclusiveWantsTheMarker(t *testing.T) {
 	}
 	defer s.Close()
 	// A copy of the folder by the names that the store tells is one, too.
-	name, content := s.Marker()
+	name, content := Marker(testID)
 	copied := t.TempDir()
 	if err := os.MkdirAll(filepath.Dir(filepath.Join(copied, name)), 0o750); err != nil {
 		t.Fatal(err)

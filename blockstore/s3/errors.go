@@ -107,8 +107,14 @@ func (s *Store) explained(ctx context.Context, op, what string, err error) *fser
 		}
 		return &fserror.Error{Op: op, Kind: kind, Message: what, Err: context.Cause(ctx)}
 	}
+	if a.code == "" { // it may be the answer of whoever gives credentials
+		var send *smithyhttp.RequestSendError
+		if _, cerr := s.creds.Retrieve(ctx); cerr != nil && !errors.As(err, &send) {
+			return s.noCredentials(op, cerr)
+		}
+	}
 	if a.status == 0 {
-		return s.noAnswer(ctx, op, what, &a)
+		return s.noAnswer(op, what, &a)
 	}
 	if e := s.refusal(op, what, &a); e != nil {
 		return e
@@ -183,14 +189,8 @@ func (s *Store) refusal(op, what string, a *answer) *fserror.Error {
 	return nil
 }
 
-// noAnswer explains an error without an answer: no credentials, or no server.
-func (s *Store) noAnswer(ctx context.Context, op, what string, a *answer) *fserror.Error {
-	var send *smithyhttp.RequestSendError
-	if !errors.As(a.err, &send) {
-		if _, err := s.creds.Retrieve(ctx); err != nil {
-			return s.noCredentials(op, err)
-		}
-	}
+// noAnswer explains an error without an answer: no server.
+func (s *Store) noAnswer(op, what string, a *answer) *fserror.Error {
 	e := &fserror.Error{Op: op, Kind: fserror.Unavailable, Err: a}
 	var authority x509.UnknownAuthorityError
 	if errors.As(a.err, &authority) {

@@ -155,3 +155,32 @@ func (s *Store) remove(ctx context.Context, objects []object) error {
 	return fserror.New(kind, "delete", "", "the block store refuses to delete %s: %s %s (and %d more)",
 		strings.TrimPrefix(aws.ToString(first.Key), s.root), aws.ToString(first.Code), aws.ToString(first.Message), refused-1)
 }
+
+// Namespaces lists what is directly below the prefix of a location, up to 1,000
+// names: the ids of the namespaces whose stores are there. Config.NamespaceID is
+// not looked at.
+func Namespaces(ctx context.Context, cfg Config) ([]string, error) {
+	s, err := Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Check(ctx); err != nil {
+		return nil, err
+	}
+	prefix := ""
+	if cfg.Prefix != "" {
+		prefix = cfg.Prefix + "/"
+	}
+	page, err := s.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
+		Bucket: aws.String(cfg.Bucket), Prefix: aws.String(prefix), Delimiter: aws.String("/"), MaxKeys: aws.Int32(pageSize),
+	})
+	if err != nil {
+		return nil, s.explain(ctx, "list", "bucket "+cfg.Bucket, err)
+	}
+	names := make([]string, len(page.CommonPrefixes))
+	for i, p := range page.CommonPrefixes {
+		names[i] = strings.TrimSuffix(strings.TrimPrefix(aws.ToString(p.Prefix), prefix), "/")
+	}
+	return names, nil
+}

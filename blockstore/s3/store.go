@@ -99,6 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	setDefaults(&cfg)
 	options := []func(*config.LoadOptions) error{
+		config.WithLogger(logging.Nop{}), // our errors say it
 		config.WithCredentialsCacheOptions(func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = credentialsEarly }),
 	}
 	if cfg.Region != "" {

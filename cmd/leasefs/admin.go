@@ -65,10 +65,12 @@ func (p *program) adminCommand() *cli.Command {
 			{
 				Name:        "backup",
 				Usage:       "copy the namespace into a folder",
-				UsageText:   "leasefs admin backup DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
-				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine, from\nwhich leasefs namenode --data can be started.",
+				UsageText:   "leasefs admin backup [--tree-only] DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
+				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine: tree and\nblocks, also those that are in a bucket. From it leasefs namenode --data can be started, and\nleasefs admin restore makes a new ensemble. When it fails, the same command goes on with the\nblocks that it has copied.",
+				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "no blocks: for who has another copy of the block store"}},
 				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, backup),
 			},
+			p.restoreCommand(),
 			p.journalCommand(),
 			p.imageCommand(),
 		},
@@ -164,14 +166,20 @@ func collect(e *env) error {
 
 func backup(e *env) error {
 	bar := e.newBar("copying")
-	res, err := e.fs.Admin().Backup(e.ctx, e.args[0], func(so client.BackupResult) { bar.set(so.Bytes) })
+	copyTo := e.fs.Admin().Backup
+	if e.flags.Bool("tree-only") {
+		copyTo = e.fs.Admin().BackupTree
+	}
+	res, err := copyTo(e.ctx, e.args[0], func(so client.BackupResult) { bar.set(so.Bytes) })
 	bar.finish()
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
 	if e.json {
-		return e.printJSON(map[string]any{"txid": res.TxID, "files": res.Files, "bytes": res.Bytes})
+		return e.printJSON(map[string]any{
+			"txid": res.TxID, "files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
+		})
 	}
-	e.printf("%s: txid %d, %d files, %d bytes\n", e.args[0], res.TxID, res.Files, res.Bytes)
+	e.printf("%s: txid %d, %d files, %d bytes; of them %s, %d bytes\n", e.args[0], res.TxID, res.Files, res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,21 +22,15 @@ func (p *program) namenodeCommand() *cli.Command {
 			"addresses (the first is the one for --namenode) once it answers. SIGTERM ends it cleanly. The\n" +
 			"HTTP address serves blocks, /metrics, /healthz and /readyz. With --tls-cert and --tls-key both\n" +
 			"are served with TLS; with --tls-client-ca clients need a certificate that names their user.",
-		Flags: []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "data", Usage: "the `DIR` that holds the namespace", EnvVars: []string{"LEASEFS_DATA"}},
 			&cli.StringFlag{Name: "listen", Usage: "the `ADDR` for clients; port 0 takes a free one", Value: namenode.DefaultListen},
 			&cli.StringFlag{Name: "http", Usage: "the `ADDR` for blocks and pages; port 0 takes a free one", Value: namenode.DefaultHTTP},
 			&cli.StringFlag{Name: "advertise-http", Usage: "the `HOST:PORT` by which clients reach --http", DefaultText: "--http, or this host's name if that is all addresses"},
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2 or s3://bucket/prefix?endpoint=https://s3.example:9000", DefaultText: "DIR/blocks"},
-			&cli.StringFlag{Name: "zookeeper", Usage: "`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes"},
-			&cli.StringFlag{Name: "namespace", Usage: "with --zookeeper: the `NAME` under which the namenodes meet"},
-			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
+		}, zookeeperFlags(), []cli.Flag{
 			&cli.DurationFlag{Name: "session-timeout", Usage: "with --zookeeper: another namenode takes over after so `LONG` without a sign of life", Value: namenode.DefaultSessionTimeout},
-			&cli.StringFlag{Name: "zookeeper-auth", Usage: "`USER:PASSWORD` for ZooKeeper (digest); better in the environment", EnvVars: []string{"LEASEFS_ZOOKEEPER_AUTH"}},
-			&cli.BoolFlag{Name: "zookeeper-tls", Usage: "connect to ZooKeeper with TLS; implied by the next ones"},
-			&cli.StringFlag{Name: "zookeeper-tls-ca", Usage: "PEM `FILE` of the authorities that sign ZooKeeper's servers", DefaultText: "the system's"},
-			&cli.StringFlag{Name: "zookeeper-tls-cert", Usage: "PEM `FILE` of the certificate shown to ZooKeeper"},
-			&cli.StringFlag{Name: "zookeeper-tls-key", Usage: "PEM `FILE` of its key"},
+			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
 			&cli.DurationFlag{Name: "soft-limit", Usage: "after so `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
 			&cli.DurationFlag{Name: "hard-limit", Usage: "after so `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
 			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`", Value: namenode.DefaultMinLeaseTTL},
@@ -44,8 +39,21 @@ func (p *program) namenodeCommand() *cli.Command {
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates"},
 			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "info"},
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},
-		},
+		}),
 		Action: p.action(operands{}, serve),
+	}
+}
+
+// zookeeperFlags say where the namenodes of a namespace meet.
+func zookeeperFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "zookeeper", Usage: "`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes"},
+		&cli.StringFlag{Name: "namespace", Usage: "with --zookeeper: the `NAME` under which the namenodes meet"},
+		&cli.StringFlag{Name: "zookeeper-auth", Usage: "`USER:PASSWORD` for ZooKeeper (digest); better in the environment", EnvVars: []string{"LEASEFS_ZOOKEEPER_AUTH"}},
+		&cli.BoolFlag{Name: "zookeeper-tls", Usage: "connect to ZooKeeper with TLS; implied by the next ones"},
+		&cli.StringFlag{Name: "zookeeper-tls-ca", Usage: "PEM `FILE` of the authorities that sign ZooKeeper's servers", DefaultText: "the system's"},
+		&cli.StringFlag{Name: "zookeeper-tls-cert", Usage: "PEM `FILE` of the certificate shown to ZooKeeper"},
+		&cli.StringFlag{Name: "zookeeper-tls-key", Usage: "PEM `FILE` of its key"},
 	}
 }
 

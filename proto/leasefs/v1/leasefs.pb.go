@@ -6898,6 +6898,7 @@ func (x *FailoverResponse) GetNext() string {
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	TreeOnly      bool                   `protobuf:"varint,2,opt,name=tree_only,json=treeOnly,proto3" json:"tree_only,omitempty"` // no blocks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6939,13 +6940,25 @@ func (x *BackupRequest) GetCaller() *Caller {
 	return nil
 }
 
+func (x *BackupRequest) GetTreeOnly() bool {
+	if x != nil {
+		return x.TreeOnly
+	}
+	return false
+}
+
 type BackupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the file, relative to the folder
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`     // of the file
-	Crc32C        uint32                 `protobuf:"varint,4,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of the file's bytes, with last
-	Txid          uint64                 `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"`     // in the last message of all
+	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`                                                                                // of the file
+	Crc32C        uint32                 `protobuf:"varint,4,opt,name=crc32c,proto3" json:"crc32c,omitempty"`                                                                            // of the file's bytes, with last or url
+	Txid          uint64                 `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"`                                                                                // in the last message of all; the client ends the stream when it has all
+	Url           string                 `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`                                                                                   // where the file's bytes are to be had from
+	Headers       map[string]string      `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // to be sent with it
+	Length        int64                  `protobuf:"varint,8,opt,name=length,proto3" json:"length,omitempty"`                                                                            // of the file, with url
+	TotalBlocks   uint64                 `protobuf:"varint,9,opt,name=total_blocks,json=totalBlocks,proto3" json:"total_blocks,omitempty"`                                               // in the first message: what is to come
+	TotalBytes    int64                  `protobuf:"varint,10,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`                                                 // of these blocks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7011,6 +7024,41 @@ func (x *BackupResponse) GetCrc32C() uint32 {
 func (x *BackupResponse) GetTxid() uint64 {
 	if x != nil {
 		return x.Txid
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *BackupResponse) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *BackupResponse) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetTotalBlocks() uint64 {
+	if x != nil {
+		return x.TotalBlocks
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
 	}
 	return 0
 }
@@ -7576,15 +7624,26 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\"&\n" +
 	"\x10FailoverResponse\x12\x12\n" +
-	"\x04next\x18\x01 \x01(\tR\x04next\";\n" +
+	"\x04next\x18\x01 \x01(\tR\x04next\"X\n" +
 	"\rBackupRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"x\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1b\n" +
+	"\ttree_only\x18\x02 \x01(\bR\btreeOnly\"\xe5\x02\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
 	"\x04last\x18\x03 \x01(\bR\x04last\x12\x16\n" +
 	"\x06crc32c\x18\x04 \x01(\rR\x06crc32c\x12\x12\n" +
-	"\x04txid\x18\x05 \x01(\x04R\x04txid*i\n" +
+	"\x04txid\x18\x05 \x01(\x04R\x04txid\x12\x10\n" +
+	"\x03url\x18\x06 \x01(\tR\x03url\x12A\n" +
+	"\aheaders\x18\a \x03(\v2'.leasefs.v1.BackupResponse.HeadersEntryR\aheaders\x12\x16\n" +
+	"\x06length\x18\b \x01(\x03R\x06length\x12!\n" +
+	"\ftotal_blocks\x18\t \x01(\x04R\vtotalBlocks\x12\x1f\n" +
+	"\vtotal_bytes\x18\n" +
+	" \x01(\x03R\n" +
+	"totalBytes\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*i\n" +
 	"\bFileType\x12\x19\n" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
@@ -7659,7 +7718,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -7759,6 +7818,7 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*BackupResponse)(nil),          // 95: leasefs.v1.BackupResponse
 	nil,                             // 96: leasefs.v1.Block.HeadersEntry
 	nil,                             // 97: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 98: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
@@ -7864,87 +7924,88 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	4,   // 100: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
 	4,   // 101: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
 	4,   // 102: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	13,  // 103: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	20,  // 104: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	24,  // 105: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	28,  // 106: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	30,  // 107: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	32,  // 108: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	34,  // 109: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	37,  // 110: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	39,  // 111: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	40,  // 112: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	41,  // 113: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	44,  // 114: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	46,  // 115: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	49,  // 116: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	50,  // 117: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	52,  // 118: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	56,  // 119: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	58,  // 120: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	60,  // 121: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	61,  // 122: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	63,  // 123: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	65,  // 124: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	68,  // 125: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	70,  // 126: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	74,  // 127: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	75,  // 128: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	76,  // 129: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	77,  // 130: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	78,  // 131: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	79,  // 132: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	80,  // 133: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	81,  // 134: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	83,  // 135: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	85,  // 136: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	87,  // 137: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	90,  // 138: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	94,  // 139: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	92,  // 140: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	14,  // 141: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	22,  // 142: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	25,  // 143: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	29,  // 144: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	31,  // 145: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	33,  // 146: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	35,  // 147: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	38,  // 148: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	73,  // 149: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	73,  // 150: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	42,  // 151: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	45,  // 152: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	47,  // 153: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	45,  // 154: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	51,  // 155: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	54,  // 156: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	57,  // 157: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	59,  // 158: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	59,  // 159: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	62,  // 160: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	64,  // 161: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	66,  // 162: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	69,  // 163: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	71,  // 164: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	73,  // 165: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	73,  // 166: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	73,  // 167: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	73,  // 168: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	73,  // 169: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	73,  // 170: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	73,  // 171: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 172: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	84,  // 173: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	86,  // 174: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	88,  // 175: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	91,  // 176: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	95,  // 177: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	93,  // 178: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	141, // [141:179] is the sub-list for method output_type
-	103, // [103:141] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	98,  // 103: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	13,  // 104: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	20,  // 105: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	24,  // 106: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	28,  // 107: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	30,  // 108: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	32,  // 109: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	34,  // 110: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	37,  // 111: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	39,  // 112: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	40,  // 113: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	41,  // 114: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	44,  // 115: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	46,  // 116: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	49,  // 117: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	50,  // 118: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	52,  // 119: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	56,  // 120: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	58,  // 121: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	60,  // 122: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	61,  // 123: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	63,  // 124: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	65,  // 125: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	68,  // 126: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	70,  // 127: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	74,  // 128: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	75,  // 129: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	76,  // 130: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	77,  // 131: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	78,  // 132: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	79,  // 133: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	80,  // 134: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	81,  // 135: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	83,  // 136: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	85,  // 137: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	87,  // 138: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	90,  // 139: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	94,  // 140: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	92,  // 141: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	14,  // 142: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	22,  // 143: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	25,  // 144: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	29,  // 145: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	31,  // 146: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	33,  // 147: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	35,  // 148: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	38,  // 149: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	73,  // 150: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	73,  // 151: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	42,  // 152: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	45,  // 153: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	47,  // 154: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	45,  // 155: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	51,  // 156: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	54,  // 157: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	57,  // 158: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	59,  // 159: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	59,  // 160: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	62,  // 161: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	64,  // 162: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	66,  // 163: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	69,  // 164: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	71,  // 165: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	73,  // 166: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	73,  // 167: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	73,  // 168: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	73,  // 169: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	73,  // 170: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	73,  // 171: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	73,  // 172: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	82,  // 173: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	84,  // 174: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	86,  // 175: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	88,  // 176: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	91,  // 177: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	95,  // 178: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	93,  // 179: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	142, // [142:180] is the sub-list for method output_type
+	104, // [104:142] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -7971,7 +8032,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   95,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1365,7 +1365,8 @@ type AdminClient interface {
 	// Collect runs the block collector now.
 	Collect(ctx context.Context, in *CollectRequest, opts ...grpc.CallOption) (*CollectResponse, error)
 	// Backup streams a folder from which a namenode can be started: VERSION, an
-	// image of one moment, and the blocks if they are local.
+	// image of one moment, and the blocks; or, if these are elsewhere, where to
+	// get them. Then it lasts until the client ends it.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error)
 	// Failover makes the active namenode hand its reign over to the next one.
 	Failover(ctx context.Context, in *FailoverRequest, opts ...grpc.CallOption) (*FailoverResponse, error)
@@ -1482,7 +1483,8 @@ type AdminServer interface {
 	// Collect runs the block collector now.
 	Collect(context.Context, *CollectRequest) (*CollectResponse, error)
 	// Backup streams a folder from which a namenode can be started: VERSION, an
-	// image of one moment, and the blocks if they are local.
+	// image of one moment, and the blocks; or, if these are elsewhere, where to
+	// get them. Then it lasts until the client ends it.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error
 	// Failover makes the active namenode hand its reign over to the next one.
 	Failover(context.Context, *FailoverRequest) (*FailoverResponse, error)

@@ -1,0 +1,115 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+const (
+	// fetchAtOnce is how many blocks a backup reads at a time; it holds as many
+	// in memory.
+	fetchAtOnce = 4
+	// fetchTries is how often it tries to.
+	fetchTries = 6
+)
+
+// fetch puts a block into the folder: from an earlier try, or from the store.
+func (b *backup) fetch(ctx context.Context, m *pb.BackupResponse) error {
+	name := m.GetName()
+	inside, ok := strings.CutPrefix(name, blocksFolder+"/")
+	if !ok || !filepath.IsLocal(name) || !filepath.IsLocal(inside) {
+		return fserror.New(fserror.Internal, "", "", "the namenode sent a file name outside the folder of blocks: %q", name)
+	}
+	if m.GetLength() < 1 || m.GetLength() > blockstore.MaxObjectSize {
+		return fserror.New(fserror.Internal, "", "", "the namenode sent a block of %d bytes: %q", m.GetLength(), name)
+	}
+	path, err := b.place(name)
+	if err != nil {
+		return err
+	}
+	buf := b.blobs.get(m.GetLength())
+	defer b.blobs.put(buf)
+	buf.b = buf.b[:m.GetLength()]
+	for _, old := range b.older {
+		if had, err := again(filepath.Join(old, inside), path, buf.b, m.GetCrc32C()); err != nil {
+			return localError(name, err)
+		} else if had {
+			b.mu.Lock()
+			b.result.Reused++
+			b.mu.Unlock()
+			b.count(1, m.GetLength())
+			return nil
+		}
+	}
+	for n := range fetchTries {
+		if err = b.blobs.download(ctx, m.GetUrl(), m.GetHeaders(), 0, m.GetLength(), buf.b); err == nil && blockstore.CRC(buf.b) != m.GetCrc32C() {
+			err = fserror.New(fserror.Damaged, "", "", "%s is damaged in the block store; leasefs admin fsck --blocks names its file", name)
+		}
+		status := statusOf(err)
+		if err == nil || ctx.Err() != nil || status == http.StatusForbidden || status == http.StatusNotFound {
+			break
+		}
+		sleep(ctx, b.ended, backoffFor(n))
+	}
+	if errors.Is(err, fserror.Damaged) {
+		return err
+	} else if err != nil {
+		return fserror.Wrap(fserror.Unavailable, "", "", err)
+	}
+	if err := writeSynced(path, buf.b); err != nil {
+		return localError(name, err)
+	}
+	b.mu.Lock()
+	b.fetched++
+	b.mu.Unlock()
+	b.count(1, m.GetLength())
+	return nil
+}
+
+// again moves a block of an earlier try to its place if it is whole.
+func again(old, path string, buf []byte, crc uint32) (bool, error) {
+	f, err := os.Open(old)
+	if err != nil {
+		return false, nil //nolint:nilerr // not one of those
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || info.Size() != int64(len(buf)) {
+		return false, err
+	}
+	if _, err := f.ReadAt(buf, 0); err != nil || blockstore.CRC(buf) != crc {
+		return false, nil //nolint:nilerr // it is read from the store, then
+	}
+	return true, os.Rename(old, path)
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// goesOn reports whether a backup should be tried again: the namenode was away,
+// or a URL was over.
+func goesOn(err error) bool {
+	for _, kind := range []fserror.Kind{fserror.Unavailable, fserror.NotActive, fserror.Retry, fserror.Deadline} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}

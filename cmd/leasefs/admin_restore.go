@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/hex"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/namenode"
+)
+
+func (p *program) restoreCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "restore",
+		Usage:     "bring a namespace back to a new ZooKeeper ensemble",
+		UsageText: "leasefs admin restore --zookeeper HOSTS --namespace NAME --blocks URL [DIR]\n\nExample:\n  leasefs admin restore --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main \\\n    --blocks 's3://new-bucket/leasefs?endpoint=https://s3.example:9000' /mnt/backup/leasefs-2026-01-31",
+		Description: "Makes a namespace known to an ensemble that does not have it, so that namenodes can be started on\n" +
+			"it. With DIR, a folder that leasefs admin backup made: copies its blocks and tree into the block\n" +
+			"store. Without: ZooKeeper is lost, the block store is there, and the newest image in it is taken.\n" +
+			"All changes after the one that it tells are lost. No namenode of the namespace may run. It can be\n" +
+			"repeated until it succeeds.",
+		Flags: append(zookeeperFlags(),
+			&cli.StringFlag{Name: "blocks", Usage: "where blocks are, or go to: a `URL` such as s3://bucket/prefix?endpoint=https://s3.example:9000 or file:///shared/dir"},
+			&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for so `LONG`", Value: namenode.DefaultSessionTimeout},
+			&cli.StringFlag{Name: "id", Usage: "without DIR, if the block store has several namespaces: the `ID` of the one"},
+			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "warn"},
+		),
+		Action: p.action(operands{max: 1, names: "[DIR]", local: true}, restore),
+	}
+}
+
+func restore(e *env) error {
+	ha, err := e.ensemble()
+	if err != nil {
+		return err
+	}
+	if ha == nil {
+		return usagef(e.op, "needs --zookeeper HOSTS; a namenode alone is started with --data on the folder of a backup")
+	}
+	r := namenode.Restoring{
+		Config: namenode.Config{HA: ha, Blocks: e.flags.String("blocks"), Version: version}, ID: e.flags.String("id"),
+	}
+	if r.Config.Logger, err = e.logger(); err != nil {
+		return err
+	}
+	what := r.Config.Blocks
+	if len(e.args) > 0 {
+		if r.Backup = e.args[0]; r.ID != "" {
+			return usagef(e.op, "--id is for a restore without DIR")
+		}
+		what = r.Backup
+	}
+	bar := e.newBar("copying")
+	r.Progress = bar.set
+	done, err := namenode.Restore(e.ctx, r)
+	bar.finish()
+	if err != nil {
+		return e.fail(err, what)
+	}
+	at := done.Time.UTC().Format(time.RFC3339)
+	if e.json {
+		return e.printJSON(map[string]any{
+			"namespace": ha.Name, "id": hex.EncodeToString(done.ID[:]), "txid": done.TxID, "time": at, "files": done.Files,
+			"blocks": done.Blocks, "block_bytes": done.BlockBytes, "copied": done.Copied, "copied_bytes": done.CopiedBytes,
+		})
+	}
+	e.printf("%s: txid %d of %s, %s, %s (%d bytes), %d of them copied; all later changes are lost. Start the namenodes\n",
+		ha.Name, done.TxID, at, plural(uint64(done.Files), "file", "files"), plural(uint64(done.Blocks), "block", "blocks"), done.BlockBytes, done.Copied) //nolint:gosec // counts
+	return nil
+}

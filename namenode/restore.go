@@ -1,0 +1,432 @@
+package namenode
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	zookeeper "github.com/go-zookeeper/zk"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/blockstore/local"
+	"github.com/leasefs/leasefs/blockstore/s3"
+	"github.com/leasefs/leasefs/fserror"
+	localjournal "github.com/leasefs/leasefs/journal/local"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/zkconn"
+)
+
+// restoreAtOnce is how many blocks a restore copies at a time; it holds as many
+// in memory; restoreDial is how long ZooKeeper has to answer.
+const (
+	restoreAtOnce = 4
+	restoreDial   = 5 * time.Second
+)
+
+// Restoring says from where and to where a namespace is brought back.
+type Restoring struct {
+	// Config has HA, the ensemble that does not have the namespace, and Blocks.
+	// Of the rest FS, Clock, Logger and Version are used.
+	Config Config
+	// Backup is the folder of a backup. Empty: ZooKeeper is lost and the block
+	// store is there; the newest image in it is taken.
+	Backup string
+	// ID is the namespace's, 32 hexadecimal digits; needed without a Backup if
+	// the block store has several.
+	ID string
+	// Progress is called often with the bytes of blocks that are in place.
+	Progress func(bytes int64)
+}
+
+// Restored says what a restore has brought back.
+type Restored struct {
+	ID          [16]byte
+	TxID        uint64    // of the last record in it; all later ones are lost
+	Time        time.Time // when that was
+	Files       int
+	Blocks      int
+	BlockBytes  int64
+	Copied      int // blocks that were not in the store yet
+	CopiedBytes int64
+}
+
+// restore is a restore under way.
+type restore struct {
+	Restoring
+	cfg     Config
+	fs      vfs.FS
+	log     *slog.Logger
+	store   blockstore.Store
+	objects blockstore.Objects
+	close   func() error
+}
+
+// Restore makes a namespace known to a ZooKeeper ensemble that does not have it,
+// so that namenodes can be started on it: from a backup, whose blocks and image
+// are copied into the block store, or from what the store has. No namenode of
+// the namespace may run. It can be repeated until it succeeds.
+//
+// Exists if the ensemble has a namespace of that name, or the block store has
+// newer images of it than the backup. Damaged if something in the backup, or
+// each image in the store, is.
+func Restore(ctx context.Context, r Restoring) (Restored, error) {
+	cfg := r.Config
+	if cfg.Data == "" {
+		cfg.Data = "unused" // by check only
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return Restored{}, err
+	}
+	if cfg.HA == nil {
+		return Restored{}, errors.New("no ZooKeeper server is named: a namenode alone is started from a backup with --data")
+	}
+	w := &restore{Restoring: r, cfg: cfg, fs: cfg.FS, log: cfg.Logger, close: func() error { return nil }}
+	short, cancel := context.WithTimeout(ctx, max(2*cfg.HA.SessionTimeout, restoreDial))
+	sess, err := zkconn.Dial(short, zkconn.Config{
+		Servers: cfg.HA.ZooKeeper, SessionTimeout: cfg.HA.SessionTimeout, User: cfg.HA.User, Password: cfg.HA.Password, TLS: cfg.HA.TLS, Logger: w.log,
+	})
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		return Restored{}, fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the new ensemble first", strings.Join(cfg.HA.ZooKeeper, ","), err)
+	}
+	if err != nil {
+		return Restored{}, err
+	}
+	defer func() { _ = sess.Close() }()
+	if there, err := sess.Exists(ctx, cfg.HA.path("format")); err != nil {
+		return Restored{}, err
+	} else if there {
+		return Restored{}, fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s: it need not be restored; or choose another name with --namespace", cfg.HA.Name)
+	}
+	var done Restored
+	if r.Backup != "" {
+		done, err = w.fromBackup(ctx)
+	} else {
+		done, err = w.fromStore(ctx)
+	}
+	err = errors.Join(err, w.close())
+	if err != nil {
+		return Restored{}, err
+	}
+	return done, w.announce(ctx, sess, done.ID)
+}
+
+// announce makes the node that says what the namespace is.
+func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byte) error {
+	path := w.cfg.HA.path("format")
+	raw, err := json.Marshal(haFormat{
+		Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
+		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
+	})
+	if err != nil {
+		return err
+	}
+	if err := sess.EnsurePath(ctx, strings.TrimSuffix(path, "/format")); err != nil {
+		return fmt.Errorf("%s in ZooKeeper: %w", path, err)
+	}
+	if _, err := sess.Create(ctx, path, raw, 0); err != nil && !errors.Is(err, zookeeper.ErrNodeExists) {
+		return fmt.Errorf("%s in ZooKeeper: %w", path, err)
+	}
+	return nil
+}
+
+// open opens the block store for a namespace.
+func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
+	if w.cfg.s3 != nil {
+		st, err := s3.Open(ctx, s3.Config{Location: *w.cfg.s3, NamespaceID: id, Clock: w.cfg.Clock, Logger: w.log, MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize)})
+		if err != nil {
+			return err
+		}
+		w.store, w.objects, w.close = st, st, st.Close
+		if format {
+			return st.Probe(ctx)
+		}
+		return st.Check(ctx)
+	}
+	if format {
+		if err := local.Format(w.fs, w.cfg.BlocksDir, id); err != nil {
+			return err
+		}
+	}
+	secret := make([]byte, secretBytes)
+	_, _ = rand.Read(secret) // no URL is signed
+	st, err := local.Open(local.Config{
+		FS: w.fs, Dir: w.cfg.BlocksDir, NamespaceID: id, Secret: secret, BaseURL: func() string { return "" },
+		Clock: w.cfg.Clock, Reserve: w.cfg.Reserve, Logger: w.log, MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Shared: true,
+	})
+	if err != nil {
+		return err
+	}
+	w.store, w.objects, w.close = st, st, st.Close
+	return nil
+}
+
+// fromBackup copies a backup into the store: blocks first, the image last.
+func (w *restore) fromBackup(ctx context.Context) (Restored, error) {
+	id, t, file, err := w.readBackup()
+	if err != nil {
+		return Restored{}, err
+	}
+	if err := w.open(ctx, id, true); err != nil {
+		return Restored{}, err
+	}
+	last, ms := t.Last()
+	o := &imageObjects{objects: w.objects}
+	there, err := o.list(ctx)
+	if err != nil {
+		return Restored{}, err
+	}
+	if len(there) > 0 && there[0].txid != last {
+		return Restored{}, fserror.New(fserror.Exists, "", "", "the block store has images of this namespace (%s): name an empty prefix with --blocks, or restore what the store has, without a backup's folder", there[0].name)
+	}
+	done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.Counts().Files}
+	if err := w.copyBlocks(ctx, t, &done); err != nil {
+		return Restored{}, err
+	}
+	if err := w.mark(ctx, id); err != nil {
+		return Restored{}, err
+	}
+	if len(there) > 0 { // by an earlier try: it is the same if it can be read
+		if _, err := o.read(ctx, there[0]); err != nil {
+			return Restored{}, fmt.Errorf("image %s: %w", o.where(there[0]), err)
+		}
+		return done, nil
+	}
+	size, err := fileSize(w.fs, file)
+	if err != nil {
+		return Restored{}, err
+	}
+	return done, putFile(ctx, w.objects, w.fs, file, size, imageObject(last, t.Term()))
+}
+
+// readBackup reads VERSION and the image.
+func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err error) {
+	fail := func(format string, args ...any) ([16]byte, *namespace.Tree, string, error) {
+		return id, nil, "", fserror.New(fserror.InvalidArgument, "", w.Backup, format, args...)
+	}
+	raw, err := readFile(w.fs, filepath.Join(w.Backup, versionFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail("no backup: there is no %s; give a folder that leasefs admin backup made", versionFile)
+	}
+	if err != nil {
+		return id, nil, "", err
+	}
+	v, id, err := parseVersion(raw)
+	switch {
+	case err != nil:
+		return id, nil, "", fserror.Wrap(fserror.Damaged, "", w.Backup, fmt.Errorf("%s: %w", versionFile, err))
+	case v.Format > FormatVersion:
+		return fail("the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, FormatVersion)
+	case v.BackupTxID == 0:
+		return fail("a namenode's data folder, no backup: start leasefs namenode --data on it, and take a backup of that")
+	}
+	names, err := w.fs.List(filepath.Join(w.Backup, journalDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return id, nil, "", err
+	}
+	if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
+		return fail("a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
+	}
+	folder := imageFolder{fs: w.fs, dir: filepath.Join(w.Backup, imageDir), log: w.log}
+	img := image{v.BackupTxID, imageName(v.BackupTxID)}
+	if t, err = folder.read(context.Background(), img); err != nil { // a folder: no network
+		return id, nil, "", fserror.Wrap(fserror.Damaged, "", folder.where(img), err)
+	}
+	if got := t.NamespaceID(); got != id {
+		return id, nil, "", fserror.New(fserror.Damaged, "", folder.where(img), "it is of namespace %x, the backup of %x", got, id)
+	}
+	return id, t, folder.where(img), nil
+}
+
+func fileSize(fsys vfs.FS, name string) (int64, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	return f.Size()
+}
+
+// copyBlocks puts all blocks of the tree that the store does not have. Each is
+// verified, also those that are there.
+func (w *restore) copyBlocks(ctx context.Context, t *namespace.Tree, done *Restored) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(restoreAtOnce)
+	type outcome struct {
+		bytes  int64
+		copied bool
+	}
+	results, counted := make(chan outcome), make(chan struct{})
+	go func() {
+		defer close(counted)
+		for r := range results {
+			done.Blocks++
+			done.BlockBytes += r.bytes
+			if r.copied {
+				done.Copied++
+				done.CopiedBytes += r.bytes
+			}
+			if w.Progress != nil {
+				w.Progress(done.BlockBytes)
+			}
+		}
+	}()
+	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
+		g.Go(func() error {
+			copied, err := w.copyBlock(gctx, t.NamespaceID(), b)
+			if err == nil {
+				results <- outcome{int64(b.Stored), copied}
+			}
+			return err
+		})
+		return gctx.Err() == nil
+	})
+	err := g.Wait()
+	close(results)
+	<-counted
+	return errors.Join(err, ctx.Err())
+}
+
+func (w *restore) copyBlock(ctx context.Context, id [16]byte, b namespace.Block) (copied bool, err error) {
+	name := filepath.Join(w.Backup, blocksDir, local.FileName(id, b.Key))
+	data, err := readFile(w.fs, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a backup of the tree only
+		return false, w.inStore(ctx, b, "neither in the backup nor ")
+	case err != nil:
+		return false, err
+	case int64(len(data)) != int64(b.Stored) || blockstore.CRC(data) != b.CRC:
+		return false, fserror.New(fserror.Damaged, "", name, "the block is damaged: %d bytes with checksum %08x, not %d with %08x; use another backup", len(data), blockstore.CRC(data), b.Stored, b.CRC)
+	}
+	err = w.store.Put(ctx, b.Key, data, b.CRC)
+	if errors.Is(err, fserror.Exists) {
+		return false, w.inStore(ctx, b, "")
+	}
+	return err == nil, err
+}
+
+// inStore makes sure that the store has the very block.
+func (w *restore) inStore(ctx context.Context, b namespace.Block, nor string) error {
+	r, err := w.store.Get(ctx, b.Key, 0, -1)
+	if errors.Is(err, fserror.NotFound) {
+		return fserror.New(fserror.NotFound, "", "", "block %s is %sin the block store", b.Key, nor)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	var crc uint32
+	var size int64
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(buf)
+		crc, size = blockstore.UpdateCRC(crc, buf[:n]), size+int64(n)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if size != int64(b.Stored) || crc != b.CRC {
+		return fserror.New(fserror.Damaged, "", "", "the block store has another block %s than the backup: name an empty prefix with --blocks", b.Key)
+	}
+	return nil
+}
+
+// mark puts the object that says whose the store is.
+func (w *restore) mark(ctx context.Context, id [16]byte) error {
+	text := fmt.Sprintf("leasefs namespace %s %x\n", w.cfg.HA.Name, id)
+	err := w.objects.PutNamed(ctx, markerObject, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
+	if errors.Is(err, fserror.Exists) {
+		return nil
+	}
+	return err
+}
+
+// fromStore finds the newest image that can be read in a store that outlived
+// ZooKeeper.
+func (w *restore) fromStore(ctx context.Context) (Restored, error) {
+	id, err := w.findID(ctx)
+	if err != nil {
+		return Restored{}, err
+	}
+	if err := w.open(ctx, id, false); err != nil {
+		return Restored{}, err
+	}
+	o := &imageObjects{objects: w.objects}
+	all, err := o.list(ctx)
+	if err != nil {
+		return Restored{}, err
+	}
+	if len(all) == 0 {
+		return Restored{}, fserror.New(fserror.NotFound, "", "", "the block store has no image of namespace %x: restore a backup", id)
+	}
+	var problems []error
+	for _, img := range all {
+		t, err := o.read(ctx, img)
+		if err == nil {
+			last, ms := t.Last()
+			c := t.Counts()
+			done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: c.Files, Blocks: c.Blocks, BlockBytes: c.StoredBytes}
+			return done, w.mark(ctx, id)
+		}
+		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) || ctx.Err() != nil {
+			return Restored{}, err
+		}
+		w.log.Error("an image cannot be read; going on with an older one", "image", img.name, "cause", err)
+		problems = append(problems, fmt.Errorf("%s: %w", img.name, err))
+	}
+	return Restored{}, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore a backup", errors.Join(problems...))
+}
+
+// findID is the namespace whose things the store has.
+func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
+	text := w.ID
+	if text == "" {
+		var all []string
+		if w.cfg.s3 != nil {
+			all, err = s3.Namespaces(ctx, s3.Config{Location: *w.cfg.s3, Clock: w.cfg.Clock, Logger: w.log})
+		} else {
+			all, err = w.fs.List(w.cfg.BlocksDir)
+		}
+		if err != nil {
+			return id, err
+		}
+		all = slices.DeleteFunc(all, func(name string) bool { _, ok := parseID(name); return !ok })
+		switch len(all) {
+		case 0:
+			return id, fserror.New(fserror.NotFound, "", "", "the block store %s has no namespace: name the right bucket and prefix with --blocks", w.cfg.Blocks)
+		case 1:
+			text = all[0]
+		default:
+			return id, fserror.New(fserror.InvalidArgument, "", "", "the block store has %d namespaces: say which one with --id: %s", len(all), strings.Join(all, ", "))
+		}
+	}
+	id, ok := parseID(text)
+	if !ok {
+		return id, fserror.New(fserror.InvalidArgument, "", "", "%q is no id of a namespace (32 hexadecimal digits)", text)
+	}
+	return id, nil
+}
+
+func parseID(text string) (id [16]byte, ok bool) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(id) || strings.ToLower(text) != text {
+		return id, false
+	}
+	return [16]byte(b), true
+}
