@@ -135,19 +135,92 @@ type AttrChange struct {
 // SetAttr changes several attributes at once: of a symbolic link at the end of
 // the path, those of the link itself.
 func (f *FS) SetAttr(ctx context.Context, path string, c AttrChange) error {
-	const op = "setattr"
-	path, err := clean(op, path)
+	path, err := clean("setattr", path)
 	if err != nil {
 		return err
 	}
+	return f.changeAttr(ctx, path, 0, c)
+}
+
+// SetAttrInode is SetAttr for an inode, wherever it is; path is for errors.
+// NotFound if it is not in the tree any more.
+func (f *FS) SetAttrInode(ctx context.Context, inode uint64, path string, c AttrChange) error {
+	return f.changeAttr(ctx, path, inode, c)
+}
+
+func (f *FS) changeAttr(ctx context.Context, path string, inode uint64, c AttrChange) error {
+	const op = "setattr"
 	req := &pb.SetAttrRequest{
-		Call: f.ids.begin(), Caller: f.caller, Path: path,
+		Call: f.ids.begin(), Caller: f.caller, Inode: inode,
 		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
+	}
+	if inode == 0 {
+		req.Path = path
 	}
 	if c.SetMTime && !c.MTime.IsZero() {
 		req.MtimeUnixMs = c.MTime.UnixMilli()
 	}
 	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
+}
+
+// AppendInode is Append for a file by number, wherever it is; path is for
+// errors, and the Writer's. NotFound if it is not in the tree any more.
+func (f *FS) AppendInode(ctx context.Context, inode uint64, path string, opts ...OpenOption) (*Writer, error) {
+	o := gather(opts)
+	o.inode = inode
+	return f.append(ctx, path, &o)
+}
+
+// TruncateInode is Truncate for a file by number, wherever it is; path is for
+// errors.
+func (f *FS) TruncateInode(ctx context.Context, inode uint64, path string, length int64) error {
+	id := f.ids.begin()
+	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
+		&pb.TruncateRequest{Call: id, Caller: f.caller, Inode: inode, Length: length})
+}
+
+// Hidden says how RenameOver and RemoveHiding keep a file that loses its name.
+type Hidden struct {
+	Inode uint64  // if it is this one; another is deleted
+	Name  string  // that it gets, in the directory where it is
+	Lease LeaseID // the granted lease that it is attached to then
+}
+
+// RenameOver is Rename with overwrite of a file. If a file in the way is the one
+// that h says, it is not deleted but hidden, in the same step; then hidden is
+// true.
+func (f *FS) RenameOver(ctx context.Context, from, to string, h Hidden) (hidden bool, err error) {
+	if from, err = clean("rename", from); err != nil {
+		return false, err
+	}
+	if to, err = clean("rename", to); err != nil {
+		return false, err
+	}
+	id := f.ids.begin()
+	return f.hiding(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
+		&pb.RenameRequest{Call: id, Caller: f.caller, From: from, To: to, Overwrite: true, Hide: h.wire()})
+}
+
+// RemoveHiding is RemoveFile, but if the file is the one that h says it is
+// hidden, not deleted; then hidden is true.
+func (f *FS) RemoveHiding(ctx context.Context, path string, h Hidden) (hidden bool, err error) {
+	if path, err = clean("remove", path); err != nil {
+		return false, err
+	}
+	id := f.ids.begin()
+	return f.hiding(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
+		&pb.DeleteRequest{Call: id, Caller: f.caller, Path: path, Only: pb.FileType_FILE_TYPE_FILE, Hide: h.wire()})
+}
+
+func (h Hidden) wire() *pb.Hide {
+	return &pb.Hide{Inode: h.Inode, Name: h.Name, Lease: uint64(h.Lease)}
+}
+
+func (f *FS) hiding(ctx context.Context, op, path, method string, id *pb.CallId, req any) (bool, error) {
+	defer f.ids.end(id)
+	resp := new(pb.MutateResponse)
+	err := f.call(ctx, &call{op: op, path: path, mutates: true}, method, req, resp)
+	return resp.GetHidden(), err
 }
 
 // RemoveFile is Remove of what is no directory: IsDirectory if it is one.

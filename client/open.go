@@ -49,7 +49,8 @@ func (f *FS) createRequest(path string, o *openOptions) *pb.CreateRequest {
 }
 
 // Append opens an existing file for write at its end. Options:
-// WithExpectedLength, WithCreate, WithParents, WithMode, WithWait. NotFound,
+// WithExpectedLength, WithExpectedModTime, WithCut, WithCreate, WithParents,
+// WithMode, WithWait. NotFound,
 // IsDirectory, Held (another is writing; the error says who and until when),
 // NotAtEnd (with WithExpectedLength; the error has the true length). A holder
 // past its soft limit is replaced in this call: Writer.TookOver.
@@ -59,6 +60,10 @@ func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writ
 		return nil, err
 	}
 	o := gather(opts)
+	return f.append(ctx, path, &o)
+}
+
+func (f *FS) append(ctx context.Context, path string, o *openOptions) (*Writer, error) {
 	until := time.Now().Add(o.wait)
 	for {
 		if err := f.mayOpen("append", path); err != nil {
@@ -67,7 +72,7 @@ func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writ
 		// The lease may be as old as the wait was long: well below its end.
 		wait := min(max(time.Until(until), 0), waitSlice, max(time.Duration(f.hard.Load())/4, 100*time.Millisecond))
 		asked := time.Now()
-		w, err := f.appendOnce(ctx, path, &o, wait, time.Until(until) > wait)
+		w, err := f.appendOnce(ctx, path, o, wait, time.Until(until) > wait)
 		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 {
 			return w, err
 		}
@@ -85,6 +90,13 @@ func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait t
 	req := &pb.AppendRequest{
 		Call: f.ids.begin(), Caller: f.caller, Path: path, HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
+		Inode: o.inode, Cut: o.cut, CutLength: o.length, Writer: o.writer,
+	}
+	if o.inode != 0 {
+		req.Path = ""
+	}
+	if !o.unchanged.IsZero() {
+		req.ExpectedMtimeUnixMs = o.unchanged.UnixMilli()
 	}
 	defer f.ids.end(req.Call)
 	c := call{op: "append", path: path, mutates: true, attempt: f.attemptTime + wait}

@@ -3,6 +3,8 @@ package client
 import (
 	"io/fs"
 	"time"
+
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // OpenOption changes how Create, Append, WriteFile and WriteFiles open a file.
@@ -21,6 +23,11 @@ type openOptions struct {
 	hasLength bool
 	wait      time.Duration
 	lease     LeaseID
+	cut       bool
+	length    int64        // with cut
+	unchanged time.Time    // with hasLength
+	inode     uint64       // instead of the path
+	writer    *pb.WriterId // that the new one replaces
 }
 
 func gather(opts []OpenOption) openOptions {
@@ -68,3 +75,11 @@ func WithWait(d time.Duration) OpenOption { return func(o *openOptions) { o.wait
 // WithLease attaches a file that is made to a granted lease: it is deleted when
 // the lease ends.
 func WithLease(id LeaseID) OpenOption { return func(o *openOptions) { o.lease = id } }
+
+// WithCut makes Append cut the file to n bytes, not more than it has (else
+// Unsupported), in one step with taking its lease.
+func WithCut(n int64) OpenOption { return func(o *openOptions) { o.cut, o.length = true, n } }
+
+// WithExpectedModTime makes Append, with WithExpectedLength, refuse a file whose
+// modification time is another: NotAtEnd.
+func WithExpectedModTime(t time.Time) OpenOption { return func(o *openOptions) { o.unchanged = t } }

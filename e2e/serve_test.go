@@ -25,7 +25,7 @@ func refused(ctx context.Context, n *namenode, flags ...string) string {
 	return p.err.String()
 }
 
-func names(t *testing.T, text string, parts ...string) {
+func names(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {

@@ -215,12 +215,7 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	}
 	defer done()
 	if f != nil {
-		if i, _, err := n.m.fs.LstatKept(ctx, p); err == nil && i.Inode == f.ino {
-			err := f.hide(ctx, p)
-			if !errors.Is(err, fserror.Permission) {
-				return errno(err)
-			}
-		}
+		return errno(f.hide(ctx, p, func(h client.Hidden) (bool, error) { return n.m.fs.RemoveHiding(ctx, p, h) }))
 	}
 	return errno(n.m.fs.RemoveFile(ctx, p))
 }
@@ -289,87 +284,29 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		}
 		return errno(err)
 	}
-	return errno(f.replace(ctx, p1, p2))
+	return errno(f.hide(ctx, p2, func(h client.Hidden) (bool, error) { return n.m.fs.RenameOver(ctx, p1, p2, h) }))
 }
 
-// replace renames p1 to p2, which is where f, open here, is.
-func (f *file) replace(ctx context.Context, p1, p2 string) error {
-	src, _, err := f.m.fs.LstatKept(ctx, p1)
-	if err != nil {
-		return err
-	}
-	dst, _, err := f.m.fs.LstatKept(ctx, p2)
-	if err != nil || dst.Inode != f.ino || src.Inode == f.ino || src.IsDir() {
-		return f.m.fs.Rename(ctx, p1, p2, true)
-	}
-	if f.isWritten() {
-		// It goes on under a hidden name. For a moment there is nothing at p2.
-		if err := f.hide(ctx, p2); err != nil {
-			return err
-		}
-		err := f.m.fs.Rename(ctx, p1, p2, true)
-		if err != nil {
-			f.unhide(ctx, p2)
-		}
-		return err
-	}
-	// Those who read it read on what is known of it now.
-	if _, e := f.view(ctx); e != 0 && e != syscall.EACCES {
-		return e
-	}
-	f.remember(dst)
-	if err := f.m.fs.Rename(ctx, p1, p2, true); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	f.gone = true
-	f.mu.Unlock()
-	return nil
-}
-
-// isWritten tells whether a handle may still write.
-func (f *file) isWritten() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for h := range f.handles {
-		if h.write && h.gen == f.gen {
-			return true
-		}
-	}
-	return false
-}
-
-// hide renames the file to a hidden name that is deleted with this mount.
-func (f *file) hide(ctx context.Context, p string) error {
+// hide lets do take the file's name, p, away, in one step with giving it a hidden
+// name, so that those who have it open go on with it. It is deleted with the
+// last of them, or with this mount.
+func (f *file) hide(ctx context.Context, p string, do func(client.Hidden) (bool, error)) error {
 	id, err := f.m.lease.get(ctx)
 	if err != nil {
 		return err
 	}
-	if err := f.m.fs.Attach(ctx, id, p); err != nil {
-		return err
-	}
 	dir, name := fspath.Split(p)
-	hidden := fspath.Join(dir, fspath.TempName(name))
-	if err := f.m.fs.Rename(ctx, p, hidden, false); err != nil {
-		_ = f.m.fs.Detach(ctx, p) // else it is deleted later, as was asked for
+	h := client.Hidden{Inode: f.ino, Name: fspath.TempName(name), Lease: id}
+	f.m.hidden.add(h.Name)
+	hidden, err := do(h)
+	if !hidden {
+		f.m.hidden.remove(h.Name)
 		return err
 	}
-	f.m.hidden.add(base(hidden))
 	f.mu.Lock()
-	f.hidden = hidden
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	f.hidden = fspath.Join(dir, h.Name)
 	return nil
-}
-
-// unhide takes hide back.
-func (f *file) unhide(ctx context.Context, p string) {
-	f.mu.Lock()
-	hidden := f.hidden
-	f.hidden = ""
-	f.mu.Unlock()
-	if err := f.m.fs.Publish(ctx, hidden, p, false); err != nil {
-		f.m.log.Warn("leasefs: a file that was about to be replaced could not be named as before", "path", p, "now", hidden, "err", err)
-	}
 }
 
 // removeHidden removes a file that was hidden, wherever it is now.

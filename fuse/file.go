@@ -40,18 +40,19 @@ type file struct {
 	unlock  chan struct{}    // closed when a flock ends
 	// writer is set while this mount holds the lease.
 	writer *client.Writer
+	// cutting: the writer is being replaced by one with which it goes on.
+	cutting bool
 	// gen counts the holds that are not the same: a handle of an older one gets
-	// ESTALE. length is that of the file when the lease was given back.
+	// ESTALE. length and left are length and modification time of the file when
+	// the lease was given back; left is zero if it is not known.
 	gen    uint64
 	length int64
+	left   time.Time
 	// mtime is what the writer's close will set; zero: its time.
 	mtime time.Time
 	wrote bool // by this writer
 	// hidden is the name that the file got when it was unlinked.
 	hidden string
-	// gone: the name was given to another file, by this mount.
-	gone bool
-	info *client.FileInfo // as last seen
 }
 
 // file returns what the mount has of an inode; put has to follow.
@@ -133,7 +134,7 @@ func lock(ctx context.Context, l chan struct{}) syscall.Errno {
 // live is the writer if the lease is held. One whose lease was lost is let go
 // of here. The caller holds mu.
 func (f *file) live() *client.Writer {
-	if f.writer != nil && f.writer.Context().Err() != nil {
+	if f.writer != nil && f.writer.Context().Err() != nil && !f.cutting {
 		f.drop()
 	}
 	return f.writer
@@ -166,26 +167,43 @@ func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno 
 	if f.current() != nil {
 		return 0
 	}
-	p, i, e := n.place(ctx)
-	if e != 0 {
-		return e
-	}
-	w, err := f.m.appendTo(ctx, raw, p, wait)
+	i, _, err := n.look(ctx)
 	if err != nil {
-		return errno(err)
+		return inodeErrno(err)
 	}
-	if w.Inode() != f.ino {
-		_ = w.Close() // nothing was written to it
-		return syscall.ESTALE
+	return f.begin(ctx, raw, i, wait)
+}
+
+// begin opens the Writer; i is what was seen of the file. The caller holds one.
+func (f *file) begin(ctx, raw context.Context, i *client.FileInfo, wait bool, opts ...client.OpenOption) syscall.Errno {
+	f.mu.Lock()
+	before := len(f.handles) > 0 && f.gen > 0
+	same := f.unchanged()
+	f.mu.Unlock()
+	var w *client.Writer
+	var err error
+	if before {
+		w, err = f.appendTo(ctx, raw, wait, append(same, opts...)...)
+	}
+	if before = before && err == nil; !before && (err == nil || errors.Is(err, fserror.NotAtEnd)) {
+		w, err = f.appendTo(ctx, raw, wait, opts...)
+	}
+	if err != nil {
+		return inodeErrno(err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	same := len(f.handles) > 0 && f.gen > 0 && w.Length() == f.length
 	f.hold(w, i)
-	if !same {
+	if !before {
 		f.gen++
 	}
 	return 0
+}
+
+// unchanged is the condition that nobody changed the file since the lease was
+// given back. The caller holds mu.
+func (f *file) unchanged() []client.OpenOption {
+	return []client.OpenOption{client.WithExpectedLength(f.length), client.WithExpectedModTime(f.left)}
 }
 
 // regain takes the lease again for a handle that writes after it was given
@@ -193,7 +211,7 @@ func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno 
 func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, syscall.Errno) {
 	f.mu.Lock()
 	w := f.live()
-	old, length := h.gen != f.gen, f.length
+	old, same := h.gen != f.gen, f.unchanged()
 	f.mu.Unlock()
 	switch {
 	case old:
@@ -201,15 +219,11 @@ func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, 
 	case w != nil:
 		return w, 0
 	}
-	p, i, e := n.place(ctx)
-	if e != 0 {
-		return nil, e
+	i, _, err := n.look(ctx)
+	if err != nil {
+		return nil, inodeErrno(err)
 	}
-	w, err := f.m.fs.Append(ctx, p, client.WithExpectedLength(length))
-	if err == nil && w.Inode() != f.ino {
-		_ = w.Close() // nothing was written to it
-		err = fserror.New(fserror.NotFound, "write", p, "it is another file by now")
-	}
+	w, err = f.appendTo(ctx, ctx, false, same...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -253,6 +267,9 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	w := f.writer
 	mtime := f.mtime
 	f.mu.Unlock()
+	if mtime.IsZero() {
+		mtime = time.Now().Truncate(time.Millisecond)
+	}
 	w.SetModTime(mtime)
 	err := w.CloseContext(ctx)
 	f.mu.Lock()
@@ -261,7 +278,7 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 		f.drop()
 		return errno(err)
 	}
-	f.writer, f.wrote, f.length = nil, false, w.Length()
+	f.writer, f.wrote, f.length, f.left = nil, false, w.Length(), mtime
 	return 0
 }
 
@@ -359,32 +376,17 @@ func (f *file) amend(out *fuse.Attr) {
 			out.SetTimes(&t, &t, &t)
 		}
 	}
-	if f.hidden != "" || f.gone {
+	if f.hidden != "" {
 		out.Nlink = 0
 	}
-}
-
-// remember notes what was last seen of the file.
-func (f *file) remember(i *client.FileInfo) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.info = i
-}
-
-// last is what was last seen of a file whose name this mount gave to another;
-// nil if it was deleted by somebody else.
-func (f *file) last() *client.FileInfo {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.gone {
-		return nil
-	}
-	return f.info
 }
 
 func (f *file) setModTime(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.writer == nil {
+		f.left = t
+	}
 	if t.IsZero() {
 		t = time.Now()
 	}
@@ -418,16 +420,7 @@ func (f *file) view(ctx context.Context) (*client.Reader, syscall.Errno) {
 	if err == nil {
 		return f.reader, 0
 	}
-	if errors.Is(err, fserror.NotFound) && f.reader != nil && f.isGone() {
-		return f.reader, 0 // as it was when its name was given to another
-	}
 	return nil, inodeErrno(err)
-}
-
-func (f *file) isGone() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.gone
 }
 
 // name is for errors.

@@ -104,7 +104,7 @@ func (n *node) openWriter(ctx, raw context.Context, h *handle, truncate bool) sy
 	defer func() { <-f.one }()
 	var e syscall.Errno
 	if truncate {
-		e = f.cut(ctx, raw, n, 0, true)
+		e = f.cut(ctx, raw, 0, true)
 	} else {
 		e = f.acquire(ctx, raw, n)
 	}
@@ -123,12 +123,12 @@ func (n *node) openReader(ctx, raw context.Context, h *handle, truncate bool) (u
 	}
 	seen := n.m.armed.begin(n)
 	i, kept, err := n.look(ctx)
-	if err != nil && h.f.last() == nil {
+	if err != nil {
 		return 0, inodeErrno(err)
 	}
 	h.f.add(h)
 	switch {
-	case err != nil || i.Open != nil || h.f.current() != nil:
+	case i.Open != nil || h.f.current() != nil:
 		return fuse.FOPEN_DIRECT_IO, 0
 	case kept && n.m.armed.opened(n, seen):
 		return fuse.FOPEN_KEEP_CACHE, 0
@@ -158,7 +158,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 		}
 		f.used(h, threadOf(raw))
 	}
-	e := f.cut(ctx, raw, n, int64(size), false)
+	e := f.cut(ctx, raw, int64(size), false)
 	if re := f.release(ctx); e == 0 {
 		e = re
 	}
@@ -299,84 +299,61 @@ func (h *handle) Release(context.Context) syscall.Errno {
 
 // cut truncates the file to size. With keep the lease is held afterwards, else
 // only if it was before, or had to be waited for. The caller holds one.
-func (f *file) cut(ctx, raw context.Context, n *node, size int64, keep bool) syscall.Errno {
-	if f.current() == nil {
-		err := f.cutClosed(ctx, n, size)
-		switch wait := f.m.wait && errors.Is(err, fserror.Held); {
-		case err != nil && !wait:
-			return errno(err)
-		case err == nil && !keep:
-			return 0
+func (f *file) cut(ctx, raw context.Context, size int64, keep bool) syscall.Errno {
+	switch w := f.current(); {
+	case w == nil && keep:
+		return f.takeCut(ctx, raw, size)
+	case w == nil:
+		err := f.m.fs.TruncateInode(ctx, f.ino, f.name(), size)
+		if f.m.wait && errors.Is(err, fserror.Held) {
+			return f.takeCut(ctx, raw, size)
 		}
-		if e := f.acquire(ctx, raw, n); e != 0 {
-			return e
+		if err == nil {
+			f.mu.Lock()
+			f.length, f.left = size, time.Time{}
+			f.mu.Unlock()
 		}
+		return inodeErrno(err)
+	case w.Length() == size:
+		return 0
+	case w.Length() < size:
+		return syscall.EOPNOTSUPP // a file does not grow but by writing
+	default:
+		return f.cutHeld(ctx, w, size)
 	}
-	for range cutTries {
-		switch w := f.current(); {
-		case w == nil:
-			return syscall.ESTALE
-		case w.Length() == size:
-			return 0
-		case w.Length() < size:
-			return syscall.EOPNOTSUPP // a file does not grow but by writing
-		}
-		if e := f.cutHeld(ctx, n, size); e != 0 {
-			return e
-		}
-	}
-	return syscall.EBUSY // others write to it each time
 }
 
-// cutTries is how often a file that others write to meanwhile is cut.
-const cutTries = 8
+// takeCut takes the lease and cuts the file, in one step.
+func (f *file) takeCut(ctx, raw context.Context, size int64) syscall.Errno {
+	e := f.begin(ctx, raw, nil, f.m.wait, client.WithCut(size))
+	if e == 0 {
+		f.changedNow()
+	}
+	return e
+}
 
-// cutClosed cuts a file that this mount does not hold.
-func (f *file) cutClosed(ctx context.Context, n *node, size int64) error {
-	p, i, e := n.place(ctx)
-	if e != 0 {
-		return e
-	}
-	if i.Open != nil || i.Length != size {
-		if err := f.m.fs.Truncate(ctx, p, size); err != nil {
-			return err
-		}
-	}
+// cutHeld cuts a file whose lease is held, without letting go of it.
+func (f *file) cutHeld(ctx context.Context, w *client.Writer, size int64) syscall.Errno {
 	f.mu.Lock()
-	f.length = size
+	f.cutting = true
 	f.mu.Unlock()
-	return nil
-}
-
-// cutHeld cuts a file whose lease is held: it is given back for that, and taken
-// again if the file is as it was left.
-func (f *file) cutHeld(ctx context.Context, n *node, size int64) syscall.Errno {
-	p, _, e := n.place(ctx)
-	if e != 0 {
-		return e
-	}
-	if e := f.giveBack(ctx); e != 0 {
-		return e
-	}
-	err := f.m.fs.Truncate(ctx, p, size)
-	var w *client.Writer
-	if err == nil {
-		w, err = f.m.fs.Append(ctx, p, client.WithExpectedLength(size))
-	}
-	if err == nil && w.Inode() != f.ino {
-		_ = w.Close() // nothing was written to it
-		err = syscall.ESTALE
-	}
+	next, err := w.Cut(ctx, size)
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.cutting = false
+	if err == nil {
+		f.hold(next, nil)
+	}
+	f.mu.Unlock()
 	if err != nil {
-		f.drop()
-		if errors.Is(err, fserror.NotAtEnd) {
-			return syscall.EBUSY // another was quicker
-		}
 		return errno(err)
 	}
-	f.hold(w, nil)
-	f.mtime, f.wrote = time.Now().Truncate(time.Millisecond), true
+	f.changedNow()
 	return 0
+}
+
+// changedNow notes that the file was changed by this mount.
+func (f *file) changedNow() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mtime, f.wrote = time.Now().Truncate(time.Millisecond), true
 }

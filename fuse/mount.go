@@ -205,17 +205,14 @@ func (a appends) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte)
 }
 
 // appendTo opens a file for write, waiting for a holder if that is wanted.
-func (m *Mounted) appendTo(ctx, raw context.Context, p string, wait bool) (*client.Writer, error) {
-	if !wait {
-		return m.fs.Append(ctx, p)
-	}
-	w, err := m.fs.Append(ctx, p)
-	if !errors.Is(err, fserror.Held) {
+func (f *file) appendTo(ctx, raw context.Context, wait bool, opts ...client.OpenOption) (*client.Writer, error) {
+	w, err := f.m.fs.AppendInode(ctx, f.ino, f.name(), opts...)
+	if !wait || !errors.Is(err, fserror.Held) {
 		return w, err
 	}
-	patient, stop := m.impatient(raw)
+	patient, stop := f.m.impatient(raw)
 	defer stop()
-	return m.fs.Append(patient, p, client.WithWait(math.MaxInt32*time.Second))
+	return f.m.fs.AppendInode(patient, f.ino, f.name(), append(opts, client.WithWait(math.MaxInt32*time.Second))...)
 }
 
 // goRun runs fn while the mount lives; false if that is over.

@@ -110,29 +110,6 @@ func (n *node) look(ctx context.Context) (i *client.FileInfo, kept bool, err err
 	return n.m.fs.StatInode(ctx, n.ino)
 }
 
-// place is where the node is now: where the kernel believes, or wherever it
-// was moved if it is a file. ESTALE if it is gone.
-func (n *node) place(ctx context.Context) (string, *client.FileInfo, syscall.Errno) {
-	if p, ok := n.treePath(); ok {
-		i, _, err := n.m.fs.LstatKept(ctx, p)
-		if err == nil && i.Inode == n.ino {
-			return p, i, 0
-		}
-		if err != nil && !errors.Is(err, fserror.NotFound) && !errors.Is(err, fserror.NotDirectory) {
-			return "", nil, errno(err)
-		}
-	}
-	if n.Mode() != syscall.S_IFREG {
-		return "", nil, syscall.ESTALE
-	}
-	p, err := n.m.fs.PathOf(ctx, n.ino)
-	if err != nil {
-		return "", nil, inodeErrno(err)
-	}
-	i, _, err := n.m.fs.StatInode(ctx, n.ino)
-	return p, i, inodeErrno(err)
-}
-
 // Lookup finds a name in a directory.
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	ctx, end := n.m.op(ctx)
@@ -174,11 +151,8 @@ func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
 	f := n.m.opened(n.ino)
 	gone := false
 	if errors.Is(err, fserror.NotFound) {
-		if f != nil {
-			i = f.last()
-		} else if i = n.was.Load(); i != nil {
-			gone = true
-		}
+		i = n.was.Load()
+		gone = i != nil
 	}
 	if i == nil {
 		return inodeErrno(err)
@@ -189,7 +163,6 @@ func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
 	}
 	if f != nil {
 		f.amend(&out.Attr)
-		f.remember(i)
 	}
 	if kept && i.Open == nil {
 		if left := min(n.m.fs.CacheRemaining(), maxAttrTime); n.m.armed.good(n, seen) {
@@ -222,12 +195,8 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 	}
 	c.SetMTime, c.MTime = mtimeOf(in)
 	if c.SetMode || c.User != "" || c.Group != "" || c.SetMTime {
-		p, _, e := n.place(ctx)
-		if e != 0 {
-			return e
-		}
-		if err := n.m.fs.SetAttr(ctx, p, c); err != nil {
-			return errno(err)
+		if err := n.m.fs.SetAttrInode(ctx, n.ino, "", c); err != nil {
+			return inodeErrno(err)
 		}
 		if c.SetMTime {
 			if f := n.m.opened(n.ino); f != nil {

@@ -93,6 +93,10 @@ func callResult(r namespace.Result, op namespace.Op) namespace.CallResult {
 		out.Token = o.Token
 	case *namespace.OpOpen:
 		out.Token, out.Flag = o.Token, len(r.Closed) > 0
+	case *namespace.OpCut:
+		out.Token, out.Flag = o.Token, len(r.Closed) > 0 && r.Closed[0].Reason == namespace.ReasonTakenOver
+	case *namespace.OpHide:
+		out.Flag = true
 	}
 	return out
 }

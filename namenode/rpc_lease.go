@@ -288,7 +288,7 @@ func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListL
 		f.LeaseID = n
 	}
 	if r.GetPath() != "" {
-		id, err := s.inodeOf(ctx, c, r.GetPath())
+		id, err := s.inodeOf(ctx, c, namespace.At(r.GetPath()))
 		if err != nil {
 			return f, err
 		}

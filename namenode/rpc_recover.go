@@ -30,7 +30,7 @@ func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Calle
 		return out, 0, err
 	}
 	out, err = s.change(ctx, id, c, false, func() (namespace.Op, error) {
-		a, err := s.tree.PlanOpen(c, path)
+		a, err := s.tree.PlanOpen(c, namespace.At(path))
 		if err != nil {
 			return nil, err
 		}

@@ -29,7 +29,7 @@ func (s *Server) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, re
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.MutateResponse{Txid: out.TxID}
+	resp := &pb.MutateResponse{Txid: out.TxID, Hidden: out.Flag}
 	if out.Inode != 0 {
 		resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Length: out.Length}
 	}
@@ -54,7 +54,8 @@ func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResp
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanRename(c, r.GetFrom(), r.GetTo(), r.GetOverwrite(), r.GetDetach()))
+		op, err := orNil(s.tree.PlanRename(c, r.GetFrom(), r.GetTo(), r.GetOverwrite(), r.GetDetach()))
+		return s.hiding(c, op, err, r.GetHide())
 	})
 }
 
@@ -68,12 +69,26 @@ func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRe
 		}
 	}
 	resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly()))) //nolint:gosec // an unknown type matches nothing
+		op, err := orNil(s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly()))) //nolint:gosec // an unknown type matches nothing
+		return s.hiding(c, op, err, r.GetHide())
 	})
 	if err == nil {
 		s.wake(&s.reclaimWake)
 	}
 	return resp, err
+}
+
+// hiding makes a planned rename or delete one that hides a file, if asked for.
+func (s *Server) hiding(c *namespace.Call, op namespace.Op, err error, h *pb.Hide) (namespace.Op, error) {
+	if err != nil || op == nil || h == nil {
+		return op, err
+	}
+	return s.tree.PlanHide(c, op, namespace.Hide{Inode: namespace.InodeID(h.GetInode()), Name: h.GetName(), Lease: namespace.LeaseID(h.GetLease())})
+}
+
+// target is what a request names: a path, or an inode instead.
+func target(path string, inode uint64) namespace.Target {
+	return namespace.Target{Path: path, Inode: namespace.InodeID(inode)}
 }
 
 // SetAttr is chmod, chown and utimes.
@@ -89,7 +104,7 @@ func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.Mutate
 		}
 	}
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanSetAttr(c, r.GetPath(), r.GetFollow(), op))
+		return orNil(s.tree.PlanSetAttr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), op))
 	})
 }
 
@@ -103,7 +118,7 @@ func (s *service) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.Mutate
 // Truncate shrinks a closed file.
 func (s *service) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		op, err := s.tree.PlanTruncate(c, r.GetPath(), r.GetLength())
+		op, err := s.tree.PlanTruncate(c, target(r.GetPath(), r.GetInode()), r.GetLength())
 		return s.orHeld(op, err)
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 // queuing is a call that waits for a file.
 type queuing struct {
-	path  string
+	at    namespace.Target
 	by    namespace.Holder
 	wait  time.Duration
 	again bool  // it asks again when the wait is over
@@ -22,7 +22,7 @@ type queuing struct {
 // mustQueue reports whether others wait for the file already, so that whoever is
 // willing to wait has to go behind them, also if it is free just now. A call that
 // has been answered before is not held up.
-func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, path string) bool {
+func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, at namespace.Target) bool {
 	if !s.waits.any() {
 		return false
 	}
@@ -31,17 +31,25 @@ func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.
 		if _, known, err := s.tree.CallResult(id); known || err != nil {
 			return err
 		}
-		a, err := s.tree.Stat(c, path, true)
+		a, err := s.statOf(c, at)
 		queued = err == nil && s.waits.waiting(a.ID, s.cfg.Clock.Mono()) > 0
 		return err
 	})
 	return err == nil && queued // else the call itself says what is wrong
 }
 
+// statOf is the attributes of what a request is about.
+func (s *Server) statOf(c *namespace.Call, at namespace.Target) (namespace.Attr, error) {
+	if at.Inode != 0 {
+		return s.tree.StatInode(c, at.Inode)
+	}
+	return s.tree.Stat(c, at.Path, true)
+}
+
 // waitFor tries in the file's queue until the wait is over: at each freeing of
 // the file, and when its holder can be dispossessed.
 func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (applied, error) {
-	inode, err := s.inodeOf(ctx, c, q.path)
+	inode, err := s.inodeOf(ctx, c, q.at)
 	if err != nil {
 		return applied{}, err
 	}
@@ -95,15 +103,15 @@ func (s *Server) stillHeld(ctx context.Context, c *namespace.Call, q queuing) er
 		return q.held
 	}
 	err := s.read(ctx, c, func() error {
-		a, err := s.tree.Stat(c, q.path, true)
+		a, err := s.statOf(c, q.at)
 		if err != nil || a.Open == nil {
 			return err
 		}
 		_, st := s.mayTake(*a.Open, q.by)
-		return s.held(q.path, *a.Open, st)
+		return s.held(q.at.Path, *a.Open, st)
 	})
 	if err == nil {
-		err = fserror.New(fserror.Held, "", q.path, "others have waited for it for longer; wait longer, or try again")
+		err = fserror.New(fserror.Held, "", q.at.Path, "others have waited for it for longer; wait longer, or try again")
 	}
 	return err
 }

@@ -208,12 +208,13 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 		return s.change(ctx, id, c, true, func() (namespace.Op, error) { return s.planAppend(c, r, h, token) })
 	}
 	var out applied
-	queued := wait > 0 && s.mustQueue(ctx, c, id, r.GetPath())
+	at := target(r.GetPath(), r.GetInode())
+	queued := wait > 0 && s.mustQueue(ctx, c, id, at)
 	if !queued {
 		out, err = try()
 	}
 	if queued || errors.Is(err, fserror.Held) && wait > 0 {
-		q := queuing{path: r.GetPath(), by: h, wait: wait, again: r.GetAgain(), held: err, try: try}
+		q := queuing{at: at, by: h, wait: wait, again: r.GetAgain(), held: err, try: try}
 		out, err = s.waitFor(ctx, c, q)
 	}
 	if err != nil {
@@ -223,7 +224,7 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 }
 
 func (s *Server) planAppend(c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
-	a, err := s.tree.PlanOpen(c, r.GetPath())
+	a, err := s.tree.PlanOpen(c, target(r.GetPath(), r.GetInode()))
 	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
 			return nil, notAtEnd(r.GetPath(), 0, r.GetExpectedLength())
@@ -239,19 +240,47 @@ func (s *Server) planAppend(c *namespace.Call, r *pb.AppendRequest, h namespace.
 	if err != nil {
 		return nil, err
 	}
-	if a.Open != nil {
-		if v, st := s.mayTake(*a.Open, h); v != leasemanager.Takeable {
-			err := s.held(r.GetPath(), *a.Open, st)
-			if v == leasemanager.SameSession {
-				err = fserror.New(fserror.Held, "", r.GetPath(), "this client process has the file open for write already; close that writer first")
-			}
-			return nil, err
+	if err := s.mayOpen(c, r, a, h); err != nil {
+		return nil, err
+	}
+	if r.GetHasExpectedLength() {
+		switch t := r.GetExpectedMtimeUnixMs(); {
+		case a.Length != r.GetExpectedLength():
+			return nil, notAtEnd(r.GetPath(), a.Length, r.GetExpectedLength())
+		case t != 0 && t != a.MTime:
+			return nil, &fserror.Error{Kind: fserror.NotAtEnd, Path: r.GetPath(), Length: a.Length, Message: "the file was changed since, though its length is as expected"}
 		}
 	}
-	if r.GetHasExpectedLength() && a.Length != r.GetExpectedLength() {
-		return nil, notAtEnd(r.GetPath(), a.Length, r.GetExpectedLength())
+	if r.GetCut() {
+		return orNil(s.tree.PlanCut(a, r.GetCutLength(), h, token))
 	}
 	return &namespace.OpOpen{Inode: a.ID, Holder: h, Token: token}, nil
+}
+
+// mayOpen returns an error if somebody has the file, and not the caller by the
+// writer that it shows.
+func (s *Server) mayOpen(c *namespace.Call, r *pb.AppendRequest, a namespace.Attr, h namespace.Holder) error {
+	if r.GetWriter() != nil {
+		w, err := writerID(r.GetWriter())
+		switch {
+		case err != nil:
+			return err
+		case w.Inode != a.ID || a.Open != nil && a.Open.Epoch == w.Epoch && a.Open.Holder.Session != h.Session:
+			return fserror.New(fserror.InvalidArgument, "", r.GetPath(), "the writer shown is not one of this file (inode %d) and of this session", a.ID)
+		}
+		return s.writer(c, w)
+	}
+	if a.Open == nil {
+		return nil
+	}
+	v, st := s.mayTake(*a.Open, h)
+	switch v {
+	case leasemanager.Takeable:
+		return nil
+	case leasemanager.SameSession:
+		return fserror.New(fserror.Held, "", r.GetPath(), "this client process has the file open for write already; close that writer first")
+	}
+	return s.held(r.GetPath(), *a.Open, st)
 }
 
 // orNil keeps a typed nil from becoming an op.
@@ -269,10 +298,13 @@ func notAtEnd(path string, length, expected int64) error {
 	return &fserror.Error{Kind: fserror.NotAtEnd, Path: path, Length: length, Message: fmt.Sprintf("the length is %d, not %d as expected", length, expected)}
 }
 
-func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, path string) (namespace.InodeID, error) {
+func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Target) (namespace.InodeID, error) {
+	if at.Inode != 0 {
+		return at.Inode, nil
+	}
 	var a namespace.Attr
 	err := s.read(ctx, c, func() (err error) {
-		a, err = s.tree.Stat(c, path, true)
+		a, err = s.tree.Stat(c, at.Path, true)
 		return err
 	})
 	return a.ID, err

@@ -286,6 +286,16 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			req := &pb.SetAttrRequest{Call: r.Call(), Caller: who, Path: v.file("x"), SetMode: true, Mode: 0o600}
 			return func(ctx context.Context, l link) error { _, err := l.nn.SetAttr(ctx, req); return err }
 		},
+		"SetXattr": func() sending {
+			req := &pb.SetXattrRequest{Call: r.Call(), Caller: who, Path: v.file("x"), Name: "user.a", Value: []byte("v"), Action: pb.XattrAction_XATTR_ACTION_CREATE}
+			return func(ctx context.Context, l link) error { _, err := l.nn.SetXattr(ctx, req); return err }
+		},
+		"Xattrs": func() sending {
+			return func(ctx context.Context, l link) error {
+				_, err := l.nn.Xattrs(ctx, &pb.XattrsRequest{Caller: who, Path: "/"})
+				return err
+			}
+		},
 		"Symlink": func() sending {
 			req := &pb.SymlinkRequest{Call: r.Call(), Caller: who, Path: v.path(), Target: "/w"}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Symlink(ctx, req); return err }

@@ -31,6 +31,18 @@ func (t *Tree) Affects(op Op) []Change {
 		a.attr(op.Inode)
 	case *OpTruncate:
 		a.attr(op.Inode)
+	case *OpCut:
+		a.attr(op.Inode)
+	case *OpXattr:
+		a.attr(op.Inode)
+	case *OpHide:
+		a.entry(op.Parent, op.Name)
+		a.entry(op.Parent, op.Hidden)
+		a.attr(op.Inode)
+		if n := t.lookup(op.FromParent, op.FromName); n != nil {
+			a.entry(op.FromParent, op.FromName)
+			a.attr(n.id)
+		}
 	case *OpAttach:
 		a.attr(op.Inode)
 	case *OpDetach:

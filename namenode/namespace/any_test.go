@@ -27,7 +27,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return rapid.SampledFrom([]LeaseID{0, 1, 2, 3, MaxLeaseID + 1}).Draw(t, "lease")
 	}
 	session := func() SessionID { return SessionID{byte(rapid.IntRange(0, 2).Draw(t, "session"))} }
-	switch rapid.IntRange(1, 26).Draw(t, "kind") {
+	switch rapid.IntRange(1, 29).Draw(t, "kind") {
 	case 1:
 		return &OpActivate{Term: uint64(num("term") + 2), User: user(), Group: user()}
 	case 2:
@@ -75,6 +75,16 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpCollected{Keys: []blockstore.Key{key()}}
 	case 18:
 		return &OpImage{TxID: uint64(num("txid") + 2), Name: "image"}
+	case 27:
+		return &OpCut{Inode: id("inode"), Length: num("length"), Token: Token{1}, Holder: Holder{Session: session()}}
+	case 28:
+		op := &OpHide{Parent: id("parent"), Name: name("name"), Inode: id("inode"), Hidden: name("hidden"), Lease: lease(), FromParent: id("from"), FromName: name("from"), Detach: rapid.Bool().Draw(t, "detach")}
+		if rapid.Bool().Draw(t, "only") {
+			op.FromParent = 0
+		}
+		return op
+	case 29:
+		return &OpXattr{Inode: id("inode"), Name: rapid.SampledFrom([]string{"user.a", "user.b", "user.", "other"}).Draw(t, "xattr"), Value: data(), Remove: rapid.Bool().Draw(t, "remove")}
 	case 20:
 		return &OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}
 	case 21:

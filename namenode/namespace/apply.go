@@ -121,6 +121,8 @@ func (t *Tree) apply(e *Entry) (Result, error) {
 		return t.create(op, e)
 	case *OpOpen:
 		return t.openForAppend(op, e)
+	case *OpCut:
+		return t.cut(op, e)
 	case *OpAppendTail:
 		return t.appendTail(op, e)
 	case *OpCommit:
@@ -131,12 +133,16 @@ func (t *Tree) apply(e *Entry) (Result, error) {
 		return t.recover(op, e)
 	case *OpRename:
 		return t.rename(op, e)
+	case *OpHide:
+		return t.hide(op, e)
 	case *OpDelete:
 		return t.remove(op, e)
 	case *OpReclaim:
 		return t.reclaim(op, e)
 	case *OpSetAttr:
 		return t.setAttr(op, e)
+	case *OpXattr:
+		return t.setXattr(op, e)
 	case *OpSymlink:
 		return t.symlink(op, e)
 	case *OpTruncate:

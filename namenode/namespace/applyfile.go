@@ -52,19 +52,24 @@ func (t *Tree) openForAppend(op *OpOpen, e *Entry) (Result, error) {
 	if !t.reachable(n, nil) {
 		return Result{}, misfitf("file %d is deleted", n.id)
 	}
+	return t.opened(n, n.edit(), ReasonTakenOver, op.Holder, op.Token, e), nil
+}
+
+// opened opens next, a copy of n that is to take its place, for append; why is
+// the reason for who had n open.
+func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e *Entry) Result {
 	var closed []ClosedFile
 	if n.open() != nil {
-		closed = []ClosedFile{closedFile(n, ReasonTakenOver)}
+		closed = []ClosedFile{closedFile(n, why)}
 	}
-	n = n.edit()
-	n.ownExt().open = &openState{grant: t.grant(op.Holder, op.Token, e)}
-	t.open.ReplaceOrInsert(n.id)
-	t.forgetAge(AgeKey{Inode: n.id})
-	t.store(n, e)
-	r := fileResult(n)
-	o := n.openFile()
+	next.ownExt().open = &openState{grant: t.grant(h, token, e)}
+	t.open.ReplaceOrInsert(next.id)
+	t.forgetAge(AgeKey{Inode: next.id})
+	t.store(next, e)
+	r := fileResult(next)
+	o := next.openFile()
 	r.Opened, r.Closed = &o, closed
-	return r, nil
+	return r
 }
 
 func (t *Tree) appendTail(op *OpAppendTail, e *Entry) (Result, error) {
@@ -202,26 +207,56 @@ func (t *Tree) recover(op *OpRecover, e *Entry) (Result, error) {
 
 func (t *Tree) truncate(op *OpTruncate, e *Entry) (Result, error) {
 	n, err := t.file(op.Inode)
-	if err != nil {
-		return Result{}, err
-	}
 	switch {
+	case err != nil:
+		return Result{}, err
 	case n.open() != nil:
 		return Result{}, misfitf("file %d is open", n.id)
-	case op.Length < 0 || op.Length > n.length():
-		return Result{}, misfitf("length %d is not within the file's %d bytes", op.Length, n.length())
+	}
+	if n, err = t.shortened(n, op.Length, e); err != nil {
+		return Result{}, err
+	}
+	t.store(n, e)
+	return fileResult(n), nil
+}
+
+// shortened returns a copy of a file, cut to length bytes, to be stored.
+func (t *Tree) shortened(n *inode, length int64, e *Entry) (*inode, error) {
+	if length < 0 || length > n.length() {
+		return nil, misfitf("length %d is not within the file's %d bytes", length, n.length())
 	}
 	n = n.edit()
 	n.mtime = e.Time
 	x := n.ownExt()
-	if op.Length >= x.n {
-		x.tail = copyTail(x.tail[:op.Length-x.n])
+	if length >= x.n {
+		x.tail = copyTail(x.tail[:length-x.n])
 	} else {
 		x.tail = nil
-		t.cutBlocks(x, op.Length, e)
+		t.cutBlocks(x, length, e)
 	}
-	t.store(n, e)
-	return fileResult(n), nil
+	return n, nil
+}
+
+// cut shortens a file and opens it.
+func (t *Tree) cut(op *OpCut, e *Entry) (Result, error) {
+	n, err := t.file(op.Inode)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case !t.reachable(n, nil):
+		return Result{}, misfitf("file %d is deleted", n.id)
+	}
+	short := n
+	if op.Length != n.length() {
+		if short, err = t.shortened(n, op.Length, e); err != nil {
+			return Result{}, err
+		}
+	}
+	why := ReasonTakenOver
+	if n.open() != nil && n.ext.open.grant.holder.Session == op.Holder.Session {
+		why = ReasonClosed // by the same, who goes on under a new epoch
+	}
+	return t.opened(n, short.edit(), why, op.Holder, op.Token, e), nil
 }
 
 // cutBlocks shortens a block list to length bytes, which is less than it has.

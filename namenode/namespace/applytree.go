@@ -211,34 +211,93 @@ func (t *Tree) rename(op *OpRename, e *Entry) (Result, error) {
 		return Result{}, misfitf("directory %d would be inside itself", n.id)
 	}
 
-	r := Result{Inode: n.id}
 	if op.Detach {
 		t.unattach(n.id, e)
 	}
 	t.dentries.Delete(n)
+	var closed []ClosedFile
 	if old != nil {
 		t.dentries.Delete(old)
-		r.Closed = t.free(old, e, ReasonReplaced)
+		closed = t.free(old, e, ReasonReplaced)
 	}
+	r := t.move(n, op.ToParent, op.ToName, delta(old == nil), e)
+	r.Closed = closed
+	return r, nil
+}
+
+// move gives an inode, which is no entry any more, another place. grown is by
+// how many entries the directory that it comes to grows.
+func (t *Tree) move(n *inode, dir InodeID, name string, grown int64, e *Entry) Result {
+	from, fromName := n.parent, n.nameString()
 	moved := n.edit()
-	moved.parent = op.ToParent
-	name := op.ToName
+	moved.parent = dir
 	if len(name) > inlineName {
 		name = cloneString(name)
 	}
 	moved.setName(name)
 	t.replace(moved)
-	grown := delta(old == nil)
-	if op.FromParent == op.ToParent {
-		t.changeEntries(op.ToParent, grown-1, e)
+	if from == dir {
+		t.changeEntries(dir, grown-1, e)
 	} else {
-		t.changeEntries(op.FromParent, -1, e)
-		t.changeEntries(op.ToParent, grown, e)
+		t.changeEntries(from, -1, e)
+		t.changeEntries(dir, grown, e)
 	}
-	t.touchEntry(e.TxID, op.FromParent, op.FromName)
-	t.touchEntry(e.TxID, op.ToParent, op.ToName)
+	t.touchEntry(e.TxID, from, fromName)
+	t.touchEntry(e.TxID, dir, name)
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
-	r.Length, r.BlocksLength = moved.length(), moved.blocksLength()
+	return Result{Inode: n.id, Length: moved.length(), BlocksLength: moved.blocksLength()}
+}
+
+// hide gives a file a hidden name, and what was its name to another.
+func (t *Tree) hide(op *OpHide, e *Entry) (Result, error) {
+	if _, err := t.reachableDir(op.Parent); err != nil {
+		return Result{}, err
+	}
+	n, err := t.entry(op.Parent, op.Name, op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	switch {
+	case n == nil || n.typ != TypeFile:
+		return Result{}, misfitf("entry %q of directory %d is no file", op.Name, op.Parent)
+	case t.lookup(op.Parent, op.Hidden) != nil:
+		return Result{}, misfitf("directory %d has an entry %q already", op.Parent, op.Hidden)
+	}
+	if err := checkNames(nil, op.Hidden); err != nil {
+		return Result{}, err
+	}
+	if _, err := t.liveLease(op.Lease); err != nil {
+		return Result{}, err
+	}
+	if err := t.attachable(n.id); err != nil {
+		return Result{}, err
+	}
+	var src *inode
+	if op.FromParent != 0 {
+		if _, err := t.reachableDir(op.FromParent); err != nil {
+			return Result{}, err
+		}
+		src = t.lookup(op.FromParent, op.FromName)
+		switch {
+		case src == nil || src == n || src.typ == TypeDir:
+			return Result{}, misfitf("entry %q of directory %d cannot replace inode %d", op.FromName, op.FromParent, n.id)
+		case op.Detach:
+			if err := t.attachable(src.id); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+
+	t.attachTo(op.Lease, n.id, e)
+	t.dentries.Delete(n)
+	r := t.move(n, op.Parent, op.Hidden, 1, e)
+	if src != nil {
+		if op.Detach {
+			t.unattach(src.id, e)
+		}
+		t.dentries.Delete(src)
+		t.move(src, op.Parent, op.Name, 1, e)
+	}
 	return r, nil
 }
 

@@ -40,6 +40,7 @@ func (t *Tree) Check() []string {
 		c.garbage()
 		c.sessions()
 		c.leases()
+		c.xattrs()
 	}
 	return c.problems
 }
@@ -299,5 +300,19 @@ func (c *checker) leases() {
 			c.problem("session %x may cache for %d ms", s.Session, s.Term)
 		}
 		return true
+	})
+}
+
+// xattrs checks that extended attributes belong to inodes and keep the limits.
+func (c *checker) xattrs() {
+	t := c.t
+	t.xattrs.Ascend(func(x xattrItem) bool {
+		switch {
+		case t.get(x.inode) == nil:
+			c.problem("extended attribute %q is of inode %d, which is not there", x.name, x.inode)
+		case CheckXattrName(x.name) != nil || len(x.value) > MaxXattrValue || t.xattrBytes(x.inode) > MaxXattrs:
+			c.problem("extended attribute %q of inode %d is over a limit", x.name, x.inode)
+		}
+		return len(c.problems) < maxProblems
 	})
 }

@@ -37,6 +37,9 @@ const (
 	typeDetach
 	typeAges
 	typeCaching
+	typeCut
+	typeHide
+	typeXattr
 )
 
 func (*OpActivate) opType() uint8   { return typeActivate }
@@ -65,6 +68,9 @@ func (*OpAttach) opType() uint8     { return typeAttach }
 func (*OpDetach) opType() uint8     { return typeDetach }
 func (*OpAges) opType() uint8       { return typeAges }
 func (*OpCaching) opType() uint8    { return typeCaching }
+func (*OpCut) opType() uint8        { return typeCut }
+func (*OpHide) opType() uint8       { return typeHide }
+func (*OpXattr) opType() uint8      { return typeXattr }
 
 // fielded is a record that can list its fields to a coder. All kinds are.
 type fielded interface {
@@ -127,6 +133,12 @@ func newOp(typ uint8) fielded {
 		return new(OpAges)
 	case typeCaching:
 		return new(OpCaching)
+	case typeCut:
+		return new(OpCut)
+	case typeHide:
+		return new(OpHide)
+	case typeXattr:
+		return new(OpXattr)
 	}
 	return nil
 }
@@ -535,4 +547,27 @@ func (c *coder) u8(v *uint8) {
 	} else if b := c.take(1); b != nil {
 		*v = b[0]
 	}
+}
+
+func (op *OpCut) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.i64(&op.Length)
+	c.holder(&op.Holder)
+	c.raw((*[16]byte)(&op.Token))
+}
+
+func (op *OpHide) fields(c *coder) {
+	c.entry(&op.Parent, &op.Name)
+	c.inode(&op.Inode)
+	c.string(&op.Hidden)
+	c.lease(&op.Lease)
+	c.entry(&op.FromParent, &op.FromName)
+	c.bool(&op.Detach)
+}
+
+func (op *OpXattr) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.string(&op.Name)
+	c.bytes(&op.Value)
+	c.bool(&op.Remove)
 }

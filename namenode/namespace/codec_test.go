@@ -44,6 +44,10 @@ func samples() []Op {
 		&OpDetach{Inode: 7},
 		&OpAges{Ages: []Age{{AgeKey{Session: h.Session}, 1}, {AgeKey{Inode: 7}, 1<<63 - 1}, {AgeKey{Lease: 5}, 0}}},
 		&OpCaching{Session: h.Session, Term: 10_000},
+		&OpCut{Inode: 7, Length: 1 << 40, Holder: h, Token: Token{1}},
+		&OpHide{Parent: 1, Name: "a", Inode: 7, Hidden: ".a.leasefs-x", Lease: 5, FromParent: 2, FromName: "b", Detach: true},
+		&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
+		&OpXattr{Inode: 7, Name: "user.a", Remove: true},
 	}
 }
 
@@ -119,12 +123,17 @@ func TestLayoutIsFixed(t *testing.T) {
 			"\x00\x03" + session + "\x00\x00\x02" + none + "\x07\x00\x80\x01" + none + "\x00\xac\x02\x00",
 		},
 		{CallID{}, &OpCaching{Session: SessionID{0xff}, Term: 64}, "\x00" + session + "\x80\x01"},
+		{CallID{}, &OpCut{Inode: 7, Length: 64, Holder: h, Token: Token{0xee}}, "\x00\x07\x80\x01" + holder + "\xee" + zero15},
+		{CallID{}, &OpHide{Parent: 1, Name: "a", Inode: 200, Hidden: "h", Lease: 5, FromParent: 2, FromName: "b", Detach: true}, "\x00\x01\x01a\xc8\x01\x01h\x05\x02\x01b\x01"},
+		{CallID{}, &OpHide{Parent: 1, Name: "a", Inode: 3, Hidden: "h", Lease: 5}, "\x00\x01\x01a\x03\x01h\x05\x00\x00\x00"},
+		{CallID{}, &OpXattr{Inode: 7, Name: "user.a", Value: []byte("xy")}, "\x00\x07\x06user.a\x02xy\x00"},
+		{CallID{}, &OpXattr{Inode: 7, Name: "user.a", Remove: true}, "\x00\x07\x06user.a\x00\x01"},
 	} {
 		if _, body := EncodeOp(nil, c.call, c.op); string(body) != c.want {
 			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
 		}
 	}
-	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}} {
+	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}} {
 		if int(op.opType()) != 20+i {
 			t.Errorf("%T has number %d", op, op.opType())
 		}

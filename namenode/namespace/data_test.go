@@ -147,7 +147,7 @@ func (s *script) run() string {
 		})
 		return act(s, op == nil, op, err)
 	case "open":
-		a, err := s.tree.PlanOpen(s.call(), s.path(0))
+		a, err := s.tree.PlanOpen(s.call(), At(s.path(0)))
 		return act(s, false, &OpOpen{Inode: a.ID, Holder: s.holder(), Token: s.newToken()}, err)
 	case "write":
 		w := s.writers[s.value("as", "w")]
@@ -177,10 +177,10 @@ func (s *script) run() string {
 	case "setattr":
 		set := OpSetAttr{SetMode: s.has("mode"), Mode: uint16(s.number("mode", 0)), User: s.value("owner", ""), Group: s.value("group", "")}
 		set.SetMTime, set.MTime = s.has("mtime"), s.number("mtime", 0)
-		op, err := s.tree.PlanSetAttr(s.call(), s.path(0), s.has("follow"), set)
+		op, err := s.tree.PlanSetAttr(s.call(), At(s.path(0)), s.has("follow"), set)
 		return act(s, op == nil, op, err)
 	case "truncate":
-		op, err := s.tree.PlanTruncate(s.call(), s.path(0), s.number("length", 0))
+		op, err := s.tree.PlanTruncate(s.call(), At(s.path(0)), s.number("length", 0))
 		return act(s, op == nil, op, err)
 	case "concat":
 		op, err := s.tree.PlanConcat(s.call(), s.path(0), s.paths()[1:])

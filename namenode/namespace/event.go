@@ -57,6 +57,16 @@ func (t *Tree) eventsBefore(op Op) (ev []Event) {
 			}
 			ev = append(ev, t.event(EventRename, n))
 		}
+	case *OpHide:
+		if n := t.get(op.Inode); n != nil {
+			ev = append(ev, t.event(EventRename, n))
+		}
+		if n := t.lookup(op.FromParent, op.FromName); n != nil {
+			if op.Detach && t.attachedTo(n.id) != 0 {
+				ev = append(ev, t.event(EventLease, n))
+			}
+			ev = append(ev, t.event(EventRename, n))
+		}
 	case *OpConcat:
 		for _, id := range op.Sources {
 			gone(id)
@@ -104,19 +114,25 @@ func (t *Tree) eventsAfter(op Op, r *Result, ev []Event, longer bool) []Event {
 		made(r.Inode, len(op.Dirs))
 	case *OpCreate:
 		made(r.Inode, len(op.Dirs))
-	case *OpRename:
-		if n := t.get(r.Inode); n != nil && len(ev) > 0 {
-			last := &ev[len(ev)-1]
-			last.NewDir = n.parent
-			last.NewPath, _ = t.Path(n.id)
+	case *OpRename, *OpHide:
+		for i := range ev {
+			if n := t.get(ev[i].Inode); ev[i].Type == EventRename && n != nil {
+				ev[i].NewDir = n.parent
+				ev[i].NewPath, _ = t.Path(n.id)
+			}
 		}
+		if op, ok := op.(*OpHide); ok {
+			add(EventLease, op.Inode)
+		}
+	case *OpXattr:
+		add(EventAttr, op.Inode)
 	case *OpSetAttr:
 		add(EventAttr, op.Inode)
 	case *OpAttach:
 		add(EventLease, op.Inode)
 	case *OpDetach:
 		add(EventLease, op.Inode)
-	case *OpAppendTail, *OpTruncate, *OpConcat, *OpCommit:
+	case *OpAppendTail, *OpTruncate, *OpCut, *OpConcat, *OpCommit:
 		if longer {
 			add(EventLength, r.Inode)
 		}
@@ -139,6 +155,8 @@ func (t *Tree) lengthOf(op Op) int64 {
 	case *OpAppendTail:
 		id = op.Inode
 	case *OpTruncate:
+		id = op.Inode
+	case *OpCut:
 		id = op.Inode
 	case *OpConcat:
 		id = op.Target

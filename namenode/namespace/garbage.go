@@ -102,6 +102,7 @@ func (t *Tree) free(n *inode, e *Entry, reason string) []ClosedFile {
 		closed = []ClosedFile{closedFile(n, reason)}
 	}
 	t.unattach(n.id, e)
+	t.dropXattrs(n.id)
 	t.disownBlocks(n.blocks(), e.Time)
 	t.drop(n)
 	t.countType(n.typ, -1)

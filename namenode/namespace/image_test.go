@@ -62,6 +62,9 @@ func rich(t tb) *rig {
 	r.must(t, &OpAges{Ages: []Age{{AgeKey{Session: SessionID{1}}, 5}, {AgeKey{Session: SessionID{2}}, 6}, {AgeKey{Inode: again.Inode}, 7}, {AgeKey{Lease: 1}, 8}, {AgeKey{Lease: MaxLeaseID}, 1 << 40}}})
 	r.must(t, &OpCaching{Session: SessionID{7}, Term: 10_000})
 	r.must(t, &OpCaching{Session: SessionID{8}, Term: 1})
+	r.must(t, &OpXattr{Inode: RootID, Name: "user.root", Value: []byte("value")})
+	r.must(t, &OpXattr{Inode: again.Inode, Name: "user.b", Value: []byte{0, 0xff}})
+	r.must(t, &OpXattr{Inode: again.Inode, Name: "user.a"})
 	r.must(t, &OpSafeMode{On: true})
 	r.must(t, &OpActivate{Term: 7, User: "new", Group: "super"})
 	return r
@@ -141,9 +144,9 @@ func TestImageDamage(t *testing.T) {
 
 func TestImageVersion(t *testing.T) {
 	image := imageOf(t, New())
-	binary.LittleEndian.PutUint32(image[8:], 2)
+	binary.LittleEndian.PutUint32(image[8:], 3)
 	binary.LittleEndian.PutUint32(image[12:], crcOf(string(image[:12])))
-	if _, err := ReadImage(bytes.NewReader(image)); err == nil || !strings.Contains(err.Error(), "format 2") {
+	if _, err := ReadImage(bytes.NewReader(image)); err == nil || !strings.Contains(err.Error(), "format 3") {
 		t.Fatal(err)
 	}
 }
@@ -153,7 +156,7 @@ func reframe(payload []byte) []byte {
 	w := &imageWriter{}
 	var b bytes.Buffer
 	w.w = &b
-	head := binary.LittleEndian.AppendUint32([]byte(imageMagic), imageVersion)
+	head := binary.LittleEndian.AppendUint32([]byte(imageMagic), imageXattrs)
 	b.Write(binary.LittleEndian.AppendUint32(head, crcOf(string(head))))
 	w.buf = bytes.Clone(payload)
 	w.flush()

@@ -38,7 +38,7 @@ func (e *ImageError) Unwrap() error { return e.Err }
 func ReadImage(r io.Reader) (*Tree, error) {
 	ir := &imageReader{r: r, t: newTree()}
 	err := ir.header()
-	for _, part := range []func() error{ir.meta, ir.inodes, ir.link, ir.garbage, ir.sessions, ir.leases, ir.trailer} {
+	for _, part := range []func() error{ir.meta, ir.inodes, ir.link, ir.garbage, ir.sessions, ir.leases, ir.xattrs, ir.trailer} {
 		if err == nil {
 			err = part()
 		}
@@ -58,6 +58,7 @@ type imageReader struct {
 	coder           // buf is what is left of mem
 	mem      []byte // of the chunks read
 	r        io.Reader
+	version  uint32
 	offset   int64 // of r
 	chunks   uint64
 	end      bool
@@ -115,9 +116,11 @@ func (r *imageReader) header() error {
 		return &ImageError{Detail: "it does not begin as an image does"}
 	case binary.LittleEndian.Uint32(h[sum:]) != crc32.Checksum(h[:sum], castagnoli):
 		return &ImageError{Detail: "the header does not match its checksum"}
-	case binary.LittleEndian.Uint32(h[len(imageMagic):]) != imageVersion:
-		return &ImageError{Detail: fmt.Sprintf("format %d is not the one known here, %d; it was written by another version of leasefs",
-			binary.LittleEndian.Uint32(h[len(imageMagic):]), imageVersion)}
+	}
+	r.version = binary.LittleEndian.Uint32(h[len(imageMagic):])
+	if r.version != imageVersion && r.version != imageXattrs {
+		return &ImageError{Detail: fmt.Sprintf("format %d is not one of those known here, %d and %d; it was written by another version of leasefs",
+			r.version, imageVersion, imageXattrs)}
 	}
 	return nil
 }

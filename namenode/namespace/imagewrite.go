@@ -10,6 +10,7 @@ import (
 const (
 	imageMagic   = "LEASEFSI"
 	imageVersion = 1
+	imageXattrs  = 2                       // with extended attributes: written only if there are any
 	imageHeader  = len(imageMagic) + 4 + 4 // magic, version, checksum
 	chunkHeader  = 4 + 4                   // length, checksum
 	chunkTarget  = 256 << 10               // bytes at which a chunk is written
@@ -79,7 +80,11 @@ func (t *Tree) WriteImage(w io.Writer) error {
 	iw := &imageWriter{w: w, coder: coder{encode: true, buf: make([]byte, 0, chunkTarget+64<<10)}}
 	head := make([]byte, 0, imageHeader)
 	head = append(head, imageMagic...)
-	head = binary.LittleEndian.AppendUint32(head, imageVersion)
+	version := uint32(imageVersion)
+	if t.xattrs.Len() > 0 {
+		version = imageXattrs
+	}
+	head = binary.LittleEndian.AppendUint32(head, version)
 	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
 	if _, err := w.Write(head); err != nil {
 		return err
@@ -89,6 +94,7 @@ func (t *Tree) WriteImage(w io.Writer) error {
 	t.writeGarbage(iw)
 	t.writeSessions(iw)
 	t.writeLeases(iw)
+	t.writeXattrs(iw)
 	t.writeTrailer(iw)
 	iw.flush()
 	if iw.err == nil {

@@ -446,7 +446,7 @@ func (m *machine) SetAttr(t *rapid.T) {
 	if m.nodes[path] == nil {
 		return
 	}
-	op, err := m.tree.PlanSetAttr(nil, path, false, OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
+	op, err := m.tree.PlanSetAttr(nil, At(path), false, OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
 	if err != nil {
 		t.Fatalf("setattr: %v", err)
 	}

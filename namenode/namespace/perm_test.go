@@ -62,12 +62,12 @@ func TestPermissionMatrix(t *testing.T) {
 		{"rename over", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/all/f", "/d/f", true, false); return err }},
 		{"rename directory", dir, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanRename(c, "/d", "/all/n", false, false); return err }},
 		{"read", file, 4, func(tr *Tree, c *Call) error { _, err := tr.File(c, "/all/f"); return err }},
-		{"append", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanOpen(c, "/all/f"); return err }},
-		{"truncate", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanTruncate(c, "/all/f", 0); return err }},
+		{"append", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanOpen(c, At("/all/f")); return err }},
+		{"truncate", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanTruncate(c, At("/all/f"), 0); return err }},
 		{"concat target", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanConcat(c, "/all/f", []string{"/all/s"}); return err }},
 		{"concat source", file, 6, func(tr *Tree, c *Call) error { _, err := tr.PlanConcat(c, "/all/s", []string{"/all/f"}); return err }},
 		{"touch", file, 2, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanSetAttr(c, "/all/f", true, OpSetAttr{SetMTime: true})
+			_, err := tr.PlanSetAttr(c, At("/all/f"), true, OpSetAttr{SetMTime: true})
 			return err
 		}},
 	}
@@ -164,7 +164,7 @@ func TestPlanSetAttr(t *testing.T) {
 		{"mtime by another", other, OpSetAttr{SetMTime: true, MTime: 5}, fserror.Permission, 0},
 		{"touch without write", other, OpSetAttr{SetMTime: true}, fserror.Permission, 0},
 	} {
-		op, err := r.tree.PlanSetAttr(c.call, "/f", true, c.op)
+		op, err := r.tree.PlanSetAttr(c.call, At("/f"), true, c.op)
 		if c.want != 0 {
 			if fserror.KindOf(err) != c.want || err == nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -175,7 +175,7 @@ func TestPlanSetAttr(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.name, op, err)
 		}
 	}
-	if op, err := r.tree.PlanSetAttr(owner, "/f", true, OpSetAttr{}); op != nil || err != nil {
+	if op, err := r.tree.PlanSetAttr(owner, At("/f"), true, OpSetAttr{}); op != nil || err != nil {
 		t.Errorf("nothing to change: %+v, %v", op, err)
 	}
 }

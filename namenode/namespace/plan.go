@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
 )
 
 // CreateRequest asks for a new file.
@@ -254,6 +255,57 @@ func (t *Tree) PlanRename(c *Call, from, to string, overwrite, detach bool) (*Op
 	return o, nil
 }
 
+// Hide says that a file that loses its name gets another one in its directory,
+// attached to a granted lease of the caller's. If it is not this inode any more
+// that loses the name, it is deleted as usual.
+type Hide struct {
+	Inode InodeID
+	Name  string
+	Lease LeaseID
+}
+
+// PlanHide makes of a checked rename or delete one that hides the file which it
+// would delete; or returns op itself if that is not the inode of h. Errors:
+// those of a bad name; Exists, NotFound (the lease), Permission (likewise).
+func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
+	const name = "hide"
+	o := &OpHide{Inode: h.Inode, Hidden: h.Name, Lease: h.Lease}
+	switch p := op.(type) {
+	case *OpRename:
+		if p.Replace != h.Inode {
+			return op, nil
+		}
+		o.Parent, o.Name, o.FromParent, o.FromName, o.Detach = p.ToParent, p.ToName, p.FromParent, p.FromName, p.Detach
+	case *OpDelete:
+		if p.Inode != h.Inode {
+			return op, nil
+		}
+		o.Parent, o.Name = p.Parent, p.Name
+	default:
+		return op, nil
+	}
+	n := t.get(h.Inode)
+	path, _ := t.Path(n.id)
+	if n.typ != TypeFile {
+		return nil, fserror.New(fserror.InvalidArgument, name, path, "only a file can be hidden")
+	}
+	if err := fspath.CheckName(h.Name); err != nil {
+		return nil, fserror.With(err, name, path)
+	}
+	if err := t.CheckLease(c, name, h.Lease); err != nil {
+		return nil, fserror.With(err, name, path)
+	}
+	t.lookName(c, o.Parent, h.Name)
+	if old := t.lookup(o.Parent, h.Name); old != nil {
+		at, _ := t.Path(old.id)
+		return nil, exists(name, at, old)
+	}
+	if t.attachable(n.id) != nil {
+		return nil, fserror.New(fserror.NotFound, name, path, "lease %x of the file has ended, it is being deleted", uint64(t.attachedTo(n.id)))
+	}
+	return o, nil
+}
+
 // PlanDelete checks a delete. A link at the end is itself deleted. A directory
 // with entries takes recursive; that its subtree may be emptied by a caller
 // other than the superuser is for CanRemoveAll. If only is not 0 an inode of
@@ -294,13 +346,12 @@ func (t *Tree) PlanDelete(c *Call, path string, recursive bool, only Type) (*OpD
 // of group by the owner takes the set-id bits from a file, and set-group-id
 // cannot be set for a group that the caller is not in. Both results are nil if
 // there is nothing to change. Errors: NotFound, Permission, NoSpace (MaxOwners).
-func (t *Tree) PlanSetAttr(c *Call, path string, follow bool, op OpSetAttr) (*OpSetAttr, error) {
+func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSetAttr, error) {
 	const name = "setattr"
-	at, err := t.find(c, name, path, follow)
+	n, path, err := t.aim(c, name, at, follow)
 	if err != nil {
 		return nil, err
 	}
-	n := at.node
 	op.Inode, op.Mode = n.id, op.Mode&modeBits
 	if !op.SetMode && !op.SetMTime && op.User == "" && op.Group == "" {
 		return nil, nil

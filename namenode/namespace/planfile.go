@@ -29,8 +29,8 @@ func errorHolder(h *Holder) *fserror.Holder {
 // PlanOpen checks that a caller may open an existing file for append, and
 // returns its attributes; Open of them says who has it now. Links are followed.
 // Errors: NotFound, IsDirectory, Permission (write), Loop.
-func (t *Tree) PlanOpen(c *Call, path string) (Attr, error) {
-	n, err := t.findWritable(c, "append", path)
+func (t *Tree) PlanOpen(c *Call, at Target) (Attr, error) {
+	n, _, err := t.findWritable(c, "append", at)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -38,15 +38,17 @@ func (t *Tree) PlanOpen(c *Call, path string) (Attr, error) {
 }
 
 // findWritable returns a file that the caller may write.
-func (t *Tree) findWritable(c *Call, op, path string) (*inode, error) {
-	at, err := t.find(c, op, path, true)
-	if err != nil {
-		return nil, err
+func (t *Tree) findWritable(c *Call, op string, at Target) (n *inode, path string, err error) {
+	n, path, err = t.aim(c, op, at, true)
+	switch {
+	case err != nil:
+		return nil, path, err
+	case n.typ == TypeDir:
+		return nil, path, isDirectory(op, path)
+	case n.typ != TypeFile: // by its number
+		return nil, path, fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link")
 	}
-	if at.node.typ == TypeDir {
-		return nil, isDirectory(op, path)
-	}
-	return at.node, t.require(c, at.node, mayWrite, op, path)
+	return n, path, t.require(c, n, mayWrite, op, path)
 }
 
 // CheckWriter returns nil if a writer still has its file. Else the error is of
@@ -260,9 +262,9 @@ func (t *Tree) PlanClose(c *Call, w Writer, offset int64, data []byte, length in
 // followed. Both results are nil if it has that length. Errors: NotFound,
 // IsDirectory, Permission (write), Held with the holder, InvalidArgument (a
 // length below 0), Unsupported (a length above the file's).
-func (t *Tree) PlanTruncate(c *Call, path string, length int64) (*OpTruncate, error) {
+func (t *Tree) PlanTruncate(c *Call, at Target, length int64) (*OpTruncate, error) {
 	const op = "truncate"
-	n, err := t.findWritable(c, op, path)
+	n, path, err := t.findWritable(c, op, at)
 	switch {
 	case err != nil:
 		return nil, err
@@ -271,11 +273,31 @@ func (t *Tree) PlanTruncate(c *Call, path string, length int64) (*OpTruncate, er
 	case n.open() != nil:
 		return nil, held(op, path, n)
 	case length > n.length():
-		return nil, fserror.New(fserror.Unsupported, op, path, "the file has %d bytes; truncate makes a file shorter, never longer", n.length())
+		return nil, noLonger(op, path, n)
 	case length == n.length():
 		return nil, nil
 	}
 	return &OpTruncate{Inode: n.id, Length: length}, nil
+}
+
+func noLonger(op, path string, n *inode) error {
+	return fserror.New(fserror.Unsupported, op, path, "the file has %d bytes; truncate makes a file shorter, never longer", n.length())
+}
+
+// PlanCut checks that a caller, who may open a file for append, also may cut it
+// to length bytes with that: see PlanOpen. Errors: InvalidArgument (a length
+// below 0), Unsupported (a length above the file's).
+func (t *Tree) PlanCut(a Attr, length int64, h Holder, token Token) (*OpCut, error) {
+	const op = "truncate"
+	n := t.get(a.ID)
+	path, _ := t.Path(a.ID)
+	switch {
+	case length < 0:
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "the length %d is below 0", length)
+	case length > n.length():
+		return nil, noLonger(op, path, n)
+	}
+	return &OpCut{Inode: a.ID, Length: length, Holder: h, Token: token}, nil
 }
 
 // PlanConcat checks the joining of closed files: the bytes of the sources, 1 to
@@ -293,7 +315,7 @@ func (t *Tree) PlanConcat(c *Call, target string, sources []string) (*OpConcat, 
 	case len(sources) > MaxConcat:
 		return nil, fserror.New(fserror.InvalidArgument, op, target, "%d sources are over the limit of %d", len(sources), MaxConcat)
 	}
-	n, err := t.findWritable(c, op, target)
+	n, _, err := t.findWritable(c, op, At(target))
 	if err != nil {
 		return nil, err
 	}

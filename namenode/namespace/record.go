@@ -253,4 +253,37 @@ type (
 		Session SessionID
 		Term    int64 // milliseconds that one lasts at most after each renewal
 	}
+
+	// OpCut cuts a file to Length bytes and opens it for append, as OpOpen does.
+	// If it was open it is taken from its holder, who may be the same one: the
+	// epoch is new, so that nothing sent before the cut comes after it.
+	OpCut struct {
+		Inode  InodeID
+		Length int64
+		Holder Holder
+		Token  Token
+	}
+
+	// OpHide takes the name (Parent, Name) from a file: it gets the name Hidden
+	// in the same directory and is attached to a granted lease. If FromParent is
+	// not 0 then (FromParent, FromName), no directory, gets the name that became
+	// free, as by OpRename.
+	OpHide struct {
+		Parent     InodeID
+		Name       string
+		Inode      InodeID
+		Hidden     string
+		Lease      LeaseID
+		FromParent InodeID
+		FromName   string
+		Detach     bool
+	}
+
+	// OpXattr sets an extended attribute of an inode, or removes it.
+	OpXattr struct {
+		Inode  InodeID
+		Name   string
+		Value  []byte
+		Remove bool
+	}
 )

@@ -131,7 +131,7 @@ func (r *rig) open(t tb, path, client string) Writer {
 	t.Helper()
 	h := Holder{User: "u", Client: client, Session: SessionID{client[0]}, Host: "host", PID: 42}
 	token := r.newToken()
-	a, err := r.tree.PlanOpen(nil, path)
+	a, err := r.tree.PlanOpen(nil, At(path))
 	var res Result
 	if errors.Is(err, fserror.NotFound) {
 		op, err := r.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Parents: true, Holder: h, Token: token})

@@ -174,14 +174,24 @@ func (t *Tree) remember(e *Entry, r *Result) {
 	res := CallResult{TxID: e.TxID, Op: e.Op.opType(), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength}
 	if r.Opened != nil {
 		res.Token = r.Opened.Token
-		_, open := e.Op.(*OpOpen)
-		res.Flag = open && len(r.Closed) > 0
+		res.Flag = tookOver(e.Op, r)
+	}
+	if _, hidden := e.Op.(*OpHide); hidden {
+		res.Flag = true
 	}
 	if r.Granted != nil {
 		res.Inode = InodeID(r.Lease)
 	}
 	i, _ := s.find(e.Call.Seq)
 	s.results = slices.Insert(s.results, i, callResult{seq: e.Call.Seq, hash: e.Call.Hash, res: res})
+}
+
+// tookOver tells whether a record took the file from another holder.
+func tookOver(op Op, r *Result) bool {
+	if _, created := op.(*OpCreate); created || len(r.Closed) == 0 {
+		return false
+	}
+	return r.Closed[0].Reason == ReasonTakenOver
 }
 
 // ownSession returns a session to change, made or copied if need be, with its

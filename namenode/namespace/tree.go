@@ -48,6 +48,7 @@ type Tree struct {
 	attached    *btree.BTreeG[attachment] // the same by file
 	ages        *btree.BTreeG[Age]
 	caching     *btree.BTreeG[OpCaching] // sessions that may have read-cache leases
+	xattrs      *btree.BTreeG[xattrItem]
 	users       interner
 	groups      interner
 
@@ -119,6 +120,7 @@ func newTree() *Tree {
 		attached:    newBTree(lessAttached),
 		ages:        newBTree(lessAge),
 		caching:     newBTree(lessCaching),
+		xattrs:      newBTree(lessXattr),
 	}
 	t.users.add("", t.gen)
 	t.groups.add("", t.gen)
@@ -150,6 +152,7 @@ func (t *Tree) Clone() *Tree {
 	c.attached = t.attached.Clone()
 	c.ages = t.ages.Clone()
 	c.caching = t.caching.Clone()
+	c.xattrs = t.xattrs.Clone()
 	c.events = false
 	c.holders = nil
 	c.track = nil

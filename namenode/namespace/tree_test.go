@@ -194,7 +194,7 @@ func TestOwnersLimit(t *testing.T) {
 	}
 	_, err := r.tree.PlanCreate(&Call{User: "one more", Super: true}, CreateRequest{Path: "/g"})
 	wantKind(t, err, fserror.NoSpace)
-	_, err = r.tree.PlanSetAttr(nil, "/f", true, OpSetAttr{User: "one more"})
+	_, err = r.tree.PlanSetAttr(nil, At("/f"), true, OpSetAttr{User: "one more"})
 	wantKind(t, err, fserror.NoSpace)
 	if _, err := r.apply(CallID{}, &OpSetAttr{Inode: id, User: "one more"}); err == nil {
 		t.Fatal("applied")

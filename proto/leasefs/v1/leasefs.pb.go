@@ -152,6 +152,58 @@ func (EventType) EnumDescriptor() ([]byte, []int) {
 	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{1}
 }
 
+type XattrAction int32
+
+const (
+	XattrAction_XATTR_ACTION_SET     XattrAction = 0 // make or replace it
+	XattrAction_XATTR_ACTION_CREATE  XattrAction = 1 // refuse if it is there
+	XattrAction_XATTR_ACTION_REPLACE XattrAction = 2 // refuse if it is missing
+	XattrAction_XATTR_ACTION_REMOVE  XattrAction = 3 // refuse if it is missing
+)
+
+// Enum value maps for XattrAction.
+var (
+	XattrAction_name = map[int32]string{
+		0: "XATTR_ACTION_SET",
+		1: "XATTR_ACTION_CREATE",
+		2: "XATTR_ACTION_REPLACE",
+		3: "XATTR_ACTION_REMOVE",
+	}
+	XattrAction_value = map[string]int32{
+		"XATTR_ACTION_SET":     0,
+		"XATTR_ACTION_CREATE":  1,
+		"XATTR_ACTION_REPLACE": 2,
+		"XATTR_ACTION_REMOVE":  3,
+	}
+)
+
+func (x XattrAction) Enum() *XattrAction {
+	p := new(XattrAction)
+	*p = x
+	return p
+}
+
+func (x XattrAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (XattrAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
+}
+
+func (XattrAction) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
+}
+
+func (x XattrAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use XattrAction.Descriptor instead.
+func (XattrAction) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+}
+
 type SafeModeRequest_Action int32
 
 const (
@@ -188,11 +240,11 @@ func (x SafeModeRequest_Action) String() string {
 }
 
 func (SafeModeRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[3].Descriptor()
 }
 
 func (SafeModeRequest_Action) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[3]
 }
 
 func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
@@ -201,7 +253,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -3731,9 +3783,17 @@ type AppendRequest struct {
 	Mode              uint32                 `protobuf:"varint,8,opt,name=mode,proto3" json:"mode,omitempty"`
 	HasMode           bool                   `protobuf:"varint,9,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
 	WaitMs            int64                  `protobuf:"varint,10,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // wait this long for a holder to finish or lapse
+	Inode             uint64                 `protobuf:"varint,11,opt,name=inode,proto3" json:"inode,omitempty"`                 // instead of path: this file, wherever it is
+	// Cut the file to so many bytes in the same step, so that nobody gets in
+	// between; not more than it has.
+	Cut       bool  `protobuf:"varint,12,opt,name=cut,proto3" json:"cut,omitempty"`
+	CutLength int64 `protobuf:"varint,13,opt,name=cut_length,json=cutLength,proto3" json:"cut_length,omitempty"`
+	// The caller's own, current writer of the file, which the new one replaces.
+	Writer              *WriterId `protobuf:"bytes,14,opt,name=writer,proto3" json:"writer,omitempty"`
+	ExpectedMtimeUnixMs int64     `protobuf:"varint,15,opt,name=expected_mtime_unix_ms,json=expectedMtimeUnixMs,proto3" json:"expected_mtime_unix_ms,omitempty"` // if not 0, with has_expected_length: it was not changed since
 	// It asks again at once if the answer is HELD when the wait is over: its place
 	// among those who wait is kept for that.
-	Again         bool `protobuf:"varint,11,opt,name=again,proto3" json:"again,omitempty"`
+	Again         bool `protobuf:"varint,16,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3834,6 +3894,41 @@ func (x *AppendRequest) GetHasMode() bool {
 func (x *AppendRequest) GetWaitMs() int64 {
 	if x != nil {
 		return x.WaitMs
+	}
+	return 0
+}
+
+func (x *AppendRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *AppendRequest) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
+func (x *AppendRequest) GetCutLength() int64 {
+	if x != nil {
+		return x.CutLength
+	}
+	return 0
+}
+
+func (x *AppendRequest) GetWriter() *WriterId {
+	if x != nil {
+		return x.Writer
+	}
+	return nil
+}
+
+func (x *AppendRequest) GetExpectedMtimeUnixMs() int64 {
+	if x != nil {
+		return x.ExpectedMtimeUnixMs
 	}
 	return 0
 }
@@ -4897,19 +4992,200 @@ func (x *StatResponse) GetMissing() *ErrorDetail {
 	return nil
 }
 
+type XattrsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Follow        bool                   `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"` // follow a symbolic link at the end of the path
+	Inode         uint64                 `protobuf:"varint,4,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path
+	Cache         bool                   `protobuf:"varint,5,opt,name=cache,proto3" json:"cache,omitempty"`   // the session would like to keep the answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *XattrsRequest) Reset() {
+	*x = XattrsRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *XattrsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*XattrsRequest) ProtoMessage() {}
+
+func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
+func (*XattrsRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *XattrsRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *XattrsRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *XattrsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+func (x *XattrsRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *XattrsRequest) GetCache() bool {
+	if x != nil {
+		return x.Cache
+	}
+	return false
+}
+
+type XattrsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Xattrs        []*Xattr               `protobuf:"bytes,1,rep,name=xattrs,proto3" json:"xattrs,omitempty"` // in the order of names
+	Keys          []*CacheKey            `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`     // what the answer depends on, if the session may keep it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *XattrsResponse) Reset() {
+	*x = XattrsResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *XattrsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*XattrsResponse) ProtoMessage() {}
+
+func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
+func (*XattrsResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *XattrsResponse) GetXattrs() []*Xattr {
+	if x != nil {
+		return x.Xattrs
+	}
+	return nil
+}
+
+func (x *XattrsResponse) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type Xattr struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`   // "user." and up to 250 bytes
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // at most 4 KiB; all of an inode with their names at most 16 KiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Xattr) Reset() {
+	*x = Xattr{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Xattr) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Xattr) ProtoMessage() {}
+
+func (x *Xattr) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
+func (*Xattr) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *Xattr) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Xattr) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // names greater than this
 	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // at most 10,000; 0 means 1,000
+	Cache         bool                   `protobuf:"varint,5,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep what it gets of the entries
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +5197,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +5210,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -4965,18 +5241,29 @@ func (x *ListRequest) GetLimit() int32 {
 	return 0
 }
 
+func (x *ListRequest) GetCache() bool {
+	if x != nil {
+		return x.Cache
+	}
+	return false
+}
+
 type ListResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
-	Directory     *Attr                  `protobuf:"bytes,3,opt,name=directory,proto3" json:"directory,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Entries   []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	More      bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Directory *Attr                  `protobuf:"bytes,3,opt,name=directory,proto3" json:"directory,omitempty"`
+	// What finding the directory depended on. If the session may keep an entry
+	// (Entry.keep), that depends on these, on its name in the directory and on its
+	// attributes (of a directory also its entries).
+	Keys          []*CacheKey `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4988,7 +5275,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5001,7 +5288,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5025,17 +5312,25 @@ func (x *ListResponse) GetDirectory() *Attr {
 	return nil
 }
 
+func (x *ListResponse) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 type Entry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Attr          *Attr                  `protobuf:"bytes,2,opt,name=attr,proto3" json:"attr,omitempty"`
+	Keep          bool                   `protobuf:"varint,3,opt,name=keep,proto3" json:"keep,omitempty"` // the session may keep it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5342,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5355,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Entry) GetName() string {
@@ -5077,6 +5372,13 @@ func (x *Entry) GetAttr() *Attr {
 	return nil
 }
 
+func (x *Entry) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
 type SummaryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -5087,7 +5389,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5099,7 +5401,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5112,7 +5414,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -5143,7 +5445,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5457,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5168,7 +5470,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -5225,7 +5527,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5237,7 +5539,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5250,7 +5552,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -5290,7 +5592,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5302,7 +5604,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5315,7 +5617,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -5335,7 +5637,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5649,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5360,7 +5662,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -5381,13 +5683,14 @@ type MutateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"` // of what was made or changed, if it still exists
 	Txid          uint64                 `protobuf:"varint,2,opt,name=txid,proto3" json:"txid,omitempty"`
+	Hidden        bool                   `protobuf:"varint,3,opt,name=hidden,proto3" json:"hidden,omitempty"` // a file was hidden, as asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5399,7 +5702,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5412,7 +5715,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -5429,6 +5732,13 @@ func (x *MutateResponse) GetTxid() uint64 {
 	return 0
 }
 
+func (x *MutateResponse) GetHidden() bool {
+	if x != nil {
+		return x.Hidden
+	}
+	return false
+}
+
 type MkdirRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -5443,7 +5753,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5455,7 +5765,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +5778,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -5521,13 +5831,14 @@ type RenameRequest struct {
 	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	Overwrite     bool                   `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace a file or an empty directory at to
 	Detach        bool                   `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`       // and take it from the granted lease that it is attached to
+	Hide          *Hide                  `protobuf:"bytes,7,opt,name=hide,proto3" json:"hide,omitempty"`            // with overwrite: what to do with the file at to
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5539,7 +5850,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5552,7 +5863,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -5597,6 +5908,76 @@ func (x *RenameRequest) GetDetach() bool {
 	return false
 }
 
+func (x *RenameRequest) GetHide() *Hide {
+	if x != nil {
+		return x.Hide
+	}
+	return nil
+}
+
+// Hide says that a file, which would be deleted because it loses its name, gets
+// another name in its directory instead, attached to a granted lease. If it is
+// another inode by now it is deleted as usual.
+type Hide struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Inode         uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Lease         uint64                 `protobuf:"varint,3,opt,name=lease,proto3" json:"lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hide) Reset() {
+	*x = Hide{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hide) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hide) ProtoMessage() {}
+
+func (x *Hide) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hide.ProtoReflect.Descriptor instead.
+func (*Hide) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *Hide) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *Hide) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Hide) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
 type DeleteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -5604,13 +5985,14 @@ type DeleteRequest struct {
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	Recursive     bool                   `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	Only          FileType               `protobuf:"varint,5,opt,name=only,proto3,enum=leasefs.v1.FileType" json:"only,omitempty"` // refuse if it is of another type
+	Hide          *Hide                  `protobuf:"bytes,6,opt,name=hide,proto3" json:"hide,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +6004,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +6017,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -5673,6 +6055,13 @@ func (x *DeleteRequest) GetOnly() FileType {
 	return FileType_FILE_TYPE_UNSPECIFIED
 }
 
+func (x *DeleteRequest) GetHide() *Hide {
+	if x != nil {
+		return x.Hide
+	}
+	return nil
+}
+
 type SetAttrRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -5685,13 +6074,14 @@ type SetAttrRequest struct {
 	Group         string                 `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"` // empty: unchanged
 	SetMtime      bool                   `protobuf:"varint,9,opt,name=set_mtime,json=setMtime,proto3" json:"set_mtime,omitempty"`
 	MtimeUnixMs   int64                  `protobuf:"varint,10,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // with set_mtime; 0 means now
+	Inode         uint64                 `protobuf:"varint,11,opt,name=inode,proto3" json:"inode,omitempty"`                                  // instead of path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5703,7 +6093,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +6106,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -5789,6 +6179,113 @@ func (x *SetAttrRequest) GetMtimeUnixMs() int64 {
 	return 0
 }
 
+func (x *SetAttrRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+type SetXattrRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"` // instead of path
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	Value         []byte                 `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"`
+	Action        XattrAction            `protobuf:"varint,8,opt,name=action,proto3,enum=leasefs.v1.XattrAction" json:"action,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetXattrRequest) Reset() {
+	*x = SetXattrRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetXattrRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetXattrRequest) ProtoMessage() {}
+
+func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
+func (*SetXattrRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *SetXattrRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *SetXattrRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *SetXattrRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SetXattrRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+func (x *SetXattrRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *SetXattrRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetXattrRequest) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *SetXattrRequest) GetAction() XattrAction {
+	if x != nil {
+		return x.Action
+	}
+	return XattrAction_XATTR_ACTION_SET
+}
+
 type SymlinkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -5802,7 +6299,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5814,7 +6311,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5827,7 +6324,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -5871,13 +6368,14 @@ type TruncateRequest struct {
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	Length        int64                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"` // not above the file's
+	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +6387,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +6400,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -5933,6 +6431,13 @@ func (x *TruncateRequest) GetLength() int64 {
 	return 0
 }
 
+func (x *TruncateRequest) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
 type ConcatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -5945,7 +6450,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5957,7 +6462,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5970,7 +6475,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -6010,7 +6515,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +6527,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +6540,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -6079,7 +6584,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6091,7 +6596,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6104,7 +6609,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -6298,7 +6803,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6310,7 +6815,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6323,7 +6828,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -6344,7 +6849,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6356,7 +6861,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6369,7 +6874,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -6403,7 +6908,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6415,7 +6920,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6428,7 +6933,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -6455,7 +6960,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6467,7 +6972,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6480,7 +6985,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -6508,7 +7013,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6520,7 +7025,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6533,7 +7038,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -6568,7 +7073,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6580,7 +7085,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6593,7 +7098,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -6629,7 +7134,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6641,7 +7146,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6654,7 +7159,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -6694,7 +7199,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6706,7 +7211,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6719,7 +7224,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -6741,7 +7246,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6753,7 +7258,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6766,7 +7271,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -6809,7 +7314,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6821,7 +7326,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6834,7 +7339,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -6860,7 +7365,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6872,7 +7377,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6885,7 +7390,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -6905,7 +7410,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6917,7 +7422,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6930,7 +7435,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -6965,7 +7470,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6977,7 +7482,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6990,7 +7495,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -7358,7 +7863,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x18.leasefs.v1.CreateResultR\aresults\"S\n" +
 	"\fCreateResult\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\"\xe0\x02\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\"\x8a\x04\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -7371,7 +7876,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bhas_mode\x18\t \x01(\bR\ahasMode\x12\x17\n" +
 	"\await_ms\x18\n" +
 	" \x01(\x03R\x06waitMs\x12\x14\n" +
-	"\x05again\x18\v \x01(\bR\x05again\"\x85\x01\n" +
+	"\x05inode\x18\v \x01(\x04R\x05inode\x12\x10\n" +
+	"\x03cut\x18\f \x01(\bR\x03cut\x12\x1d\n" +
+	"\n" +
+	"cut_length\x18\r \x01(\x03R\tcutLength\x12,\n" +
+	"\x06writer\x18\x0e \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x123\n" +
+	"\x16expected_mtime_unix_ms\x18\x0f \x01(\x03R\x13expectedMtimeUnixMs\x12\x14\n" +
+	"\x05again\x18\x10 \x01(\bR\x05again\"\x85\x01\n" +
 	"\x11AppendTailRequest\x12,\n" +
 	"\x06writer\x18\x01 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
@@ -7460,19 +7971,34 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\fStatResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
 	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x121\n" +
-	"\amissing\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailR\amissing\"y\n" +
+	"\amissing\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailR\amissing\"\x93\x01\n" +
+	"\rXattrsRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x14\n" +
+	"\x05inode\x18\x04 \x01(\x04R\x05inode\x12\x14\n" +
+	"\x05cache\x18\x05 \x01(\bR\x05cache\"e\n" +
+	"\x0eXattrsResponse\x12)\n" +
+	"\x06xattrs\x18\x01 \x03(\v2\x11.leasefs.v1.XattrR\x06xattrs\x12(\n" +
+	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"1\n" +
+	"\x05Xattr\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\x8f\x01\n" +
 	"\vListRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x7f\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x14\n" +
+	"\x05cache\x18\x05 \x01(\bR\x05cache\"\xa9\x01\n" +
 	"\fListResponse\x12+\n" +
 	"\aentries\x18\x01 \x03(\v2\x11.leasefs.v1.EntryR\aentries\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12.\n" +
-	"\tdirectory\x18\x03 \x01(\v2\x10.leasefs.v1.AttrR\tdirectory\"A\n" +
+	"\tdirectory\x18\x03 \x01(\v2\x10.leasefs.v1.AttrR\tdirectory\x12(\n" +
+	"\x04keys\x18\x04 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"U\n" +
 	"\x05Entry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
-	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"P\n" +
+	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
+	"\x04keep\x18\x03 \x01(\bR\x04keep\"P\n" +
 	"\x0eSummaryRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"\xb4\x01\n" +
@@ -7494,30 +8020,37 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"FoundEntry\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
-	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"J\n" +
+	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\"b\n" +
 	"\x0eMutateResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
-	"\x04txid\x18\x02 \x01(\x04R\x04txid\"\xbf\x01\n" +
+	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
+	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\xbf\x01\n" +
 	"\fMkdirRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x18\n" +
-	"\aparents\x18\x06 \x01(\bR\aparents\"\xbd\x01\n" +
+	"\aparents\x18\x06 \x01(\bR\aparents\"\xe3\x01\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x04 \x01(\tR\x02to\x12\x1c\n" +
 	"\toverwrite\x18\x05 \x01(\bR\toverwrite\x12\x16\n" +
-	"\x06detach\x18\x06 \x01(\bR\x06detach\"\xbf\x01\n" +
+	"\x06detach\x18\x06 \x01(\bR\x06detach\x12$\n" +
+	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\"F\n" +
+	"\x04Hide\x12\x14\n" +
+	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05lease\x18\x03 \x01(\x04R\x05lease\"\xe5\x01\n" +
 	"\rDeleteRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x04 \x01(\bR\trecursive\x12(\n" +
-	"\x04only\x18\x05 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04only\"\xaa\x02\n" +
+	"\x04only\x18\x05 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04only\x12$\n" +
+	"\x04hide\x18\x06 \x01(\v2\x10.leasefs.v1.HideR\x04hide\"\xc0\x02\n" +
 	"\x0eSetAttrRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -7529,18 +8062,29 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05group\x18\b \x01(\tR\x05group\x12\x1b\n" +
 	"\tset_mtime\x18\t \x01(\bR\bsetMtime\x12\"\n" +
 	"\rmtime_unix_ms\x18\n" +
-	" \x01(\x03R\vmtimeUnixMs\"\xaa\x01\n" +
+	" \x01(\x03R\vmtimeUnixMs\x12\x14\n" +
+	"\x05inode\x18\v \x01(\x04R\x05inode\"\x82\x02\n" +
+	"\x0fSetXattrRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
+	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x14\n" +
+	"\x05inode\x18\x05 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\a \x01(\fR\x05value\x12/\n" +
+	"\x06action\x18\b \x01(\x0e2\x17.leasefs.v1.XattrActionR\x06action\"\xaa\x01\n" +
 	"\x0eSymlinkRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06target\x18\x04 \x01(\tR\x06target\x12\x18\n" +
-	"\aparents\x18\x05 \x01(\bR\aparents\"\x91\x01\n" +
+	"\aparents\x18\x05 \x01(\bR\aparents\"\xa7\x01\n" +
 	"\x0fTruncateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
-	"\x06length\x18\x04 \x01(\x03R\x06length\"\x95\x01\n" +
+	"\x06length\x18\x04 \x01(\x03R\x06length\x12\x14\n" +
+	"\x05inode\x18\x05 \x01(\x04R\x05inode\"\x95\x01\n" +
 	"\rConcatRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
@@ -7657,7 +8201,12 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x11EVENT_TYPE_RENAME\x10\x04\x12\x15\n" +
 	"\x11EVENT_TYPE_LENGTH\x10\x05\x12\x13\n" +
 	"\x0fEVENT_TYPE_ATTR\x10\x06\x12\x14\n" +
-	"\x10EVENT_TYPE_LEASE\x10\a2\x92\x11\n" +
+	"\x10EVENT_TYPE_LEASE\x10\a*o\n" +
+	"\vXattrAction\x12\x14\n" +
+	"\x10XATTR_ACTION_SET\x10\x00\x12\x17\n" +
+	"\x13XATTR_ACTION_CREATE\x10\x01\x12\x18\n" +
+	"\x14XATTR_ACTION_REPLACE\x10\x02\x12\x17\n" +
+	"\x13XATTR_ACTION_REMOVE\x10\x032\x98\x12\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -7684,7 +8233,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05Close\x12\x18.leasefs.v1.CloseRequest\x1a\x19.leasefs.v1.CloseResponse\x12N\n" +
 	"\x0eCloseAbandoned\x12!.leasefs.v1.CloseAbandonedRequest\x1a\x19.leasefs.v1.CloseResponse\x12B\n" +
 	"\aGetFile\x12\x1a.leasefs.v1.GetFileRequest\x1a\x1b.leasefs.v1.GetFileResponse\x129\n" +
-	"\x04Stat\x12\x17.leasefs.v1.StatRequest\x1a\x18.leasefs.v1.StatResponse\x129\n" +
+	"\x04Stat\x12\x17.leasefs.v1.StatRequest\x1a\x18.leasefs.v1.StatResponse\x12?\n" +
+	"\x06Xattrs\x12\x19.leasefs.v1.XattrsRequest\x1a\x1a.leasefs.v1.XattrsResponse\x129\n" +
 	"\x04List\x12\x17.leasefs.v1.ListRequest\x1a\x18.leasefs.v1.ListResponse\x12B\n" +
 	"\aSummary\x12\x1a.leasefs.v1.SummaryRequest\x1a\x1b.leasefs.v1.SummaryResponse\x12;\n" +
 	"\x04Find\x12\x17.leasefs.v1.FindRequest\x1a\x18.leasefs.v1.FindResponse0\x01\x12=\n" +
@@ -7693,6 +8243,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06Delete\x12\x19.leasefs.v1.DeleteRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
 	"\aSetAttr\x12\x1a.leasefs.v1.SetAttrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12A\n" +
 	"\aSymlink\x12\x1a.leasefs.v1.SymlinkRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
+	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
 	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse2\xe7\x03\n" +
 	"\x05Admin\x12?\n" +
@@ -7717,295 +8268,315 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 	return file_leasefs_v1_leasefs_proto_rawDescData
 }
 
-var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
-	(SafeModeRequest_Action)(0),     // 2: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                  // 3: leasefs.v1.CallId
-	(*Caller)(nil),                  // 4: leasefs.v1.Caller
-	(*WriterId)(nil),                // 5: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 6: leasefs.v1.Attr
-	(*OpenState)(nil),               // 7: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 8: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 9: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 10: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 11: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 12: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 13: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 14: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 15: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 16: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 17: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 18: leasefs.v1.CacheAck
-	(*CacheKey)(nil),                // 19: leasefs.v1.CacheKey
-	(*RenewLeaseRequest)(nil),       // 20: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 21: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 22: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 23: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 24: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 25: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 26: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 27: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 28: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 29: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 30: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 31: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 32: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 33: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 34: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 35: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 36: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 37: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 38: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 39: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 40: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 41: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 42: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 43: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 44: leasefs.v1.CreateRequest
-	(*OpenResponse)(nil),            // 45: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 46: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 47: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 48: leasefs.v1.CreateResult
-	(*AppendRequest)(nil),           // 49: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 50: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 51: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 52: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 53: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 54: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 55: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 56: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 57: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 58: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 59: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 60: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 61: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 62: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 63: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 64: leasefs.v1.StatResponse
-	(*ListRequest)(nil),             // 65: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 66: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 67: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 68: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 69: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 70: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 71: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 72: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 73: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 74: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 75: leasefs.v1.RenameRequest
-	(*DeleteRequest)(nil),           // 76: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 77: leasefs.v1.SetAttrRequest
-	(*SymlinkRequest)(nil),          // 78: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 79: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 80: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 81: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 82: leasefs.v1.StatusResponse
-	(*CheckpointRequest)(nil),       // 83: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 84: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 85: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 86: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 87: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 88: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 89: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 90: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 91: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 92: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 93: leasefs.v1.FailoverResponse
-	(*BackupRequest)(nil),           // 94: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 95: leasefs.v1.BackupResponse
-	nil,                             // 96: leasefs.v1.Block.HeadersEntry
-	nil,                             // 97: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 98: leasefs.v1.BackupResponse.HeadersEntry
+	(XattrAction)(0),                // 2: leasefs.v1.XattrAction
+	(SafeModeRequest_Action)(0),     // 3: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                  // 4: leasefs.v1.CallId
+	(*Caller)(nil),                  // 5: leasefs.v1.Caller
+	(*WriterId)(nil),                // 6: leasefs.v1.WriterId
+	(*Attr)(nil),                    // 7: leasefs.v1.Attr
+	(*OpenState)(nil),               // 8: leasefs.v1.OpenState
+	(*HolderInfo)(nil),              // 9: leasefs.v1.HolderInfo
+	(*Block)(nil),                   // 10: leasefs.v1.Block
+	(*ErrorDetail)(nil),             // 11: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                   // 12: leasefs.v1.Hello
+	(*Welcome)(nil),                 // 13: leasefs.v1.Welcome
+	(*SessionRequest)(nil),          // 14: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),         // 15: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),              // 16: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),               // 17: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),         // 18: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                // 19: leasefs.v1.CacheAck
+	(*CacheKey)(nil),                // 20: leasefs.v1.CacheKey
+	(*RenewLeaseRequest)(nil),       // 21: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 22: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 23: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 24: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 25: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 26: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 27: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 28: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 29: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 30: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 31: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 32: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 33: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 34: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 35: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 36: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 37: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 38: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 39: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 40: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 41: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 42: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 43: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 44: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 45: leasefs.v1.CreateRequest
+	(*OpenResponse)(nil),            // 46: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 47: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 48: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 49: leasefs.v1.CreateResult
+	(*AppendRequest)(nil),           // 50: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 51: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 52: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 53: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 54: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 55: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 56: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 57: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 58: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 59: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 60: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 61: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 62: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 63: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 64: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 65: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 66: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 67: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 68: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 69: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 70: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 71: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 72: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 73: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 74: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 75: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 76: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 77: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 78: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 79: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 80: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 81: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 82: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 83: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 84: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 85: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 86: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 87: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 88: leasefs.v1.StatusResponse
+	(*CheckpointRequest)(nil),       // 89: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 90: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 91: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 92: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 93: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 94: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 95: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 96: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 97: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 98: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 99: leasefs.v1.FailoverResponse
+	(*BackupRequest)(nil),           // 100: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 101: leasefs.v1.BackupResponse
+	nil,                             // 102: leasefs.v1.Block.HeadersEntry
+	nil,                             // 103: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 104: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	7,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	8,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	96,  // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	8,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	4,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	11,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	20,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	15,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	18,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	12,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	22,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	10,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	16,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	17,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	19,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	21,  // 16: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	4,   // 17: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	23,  // 18: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	21,  // 19: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	8,   // 20: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	4,   // 21: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	26,  // 22: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	8,   // 23: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	27,  // 24: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	3,   // 25: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 26: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 27: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 28: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 29: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 30: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 31: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	36,  // 32: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	4,   // 33: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 34: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 35: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 36: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 37: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 38: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	43,  // 39: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	8,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	9,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	102, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	9,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	5,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	12,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	21,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	16,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	19,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	13,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	23,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	11,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	17,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	18,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	20,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	22,  // 16: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	5,   // 17: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	24,  // 18: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	22,  // 19: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	9,   // 20: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	5,   // 21: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	27,  // 22: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	9,   // 23: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	28,  // 24: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	4,   // 25: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 26: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 27: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 28: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 29: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 30: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 31: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	37,  // 32: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	5,   // 33: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 34: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 35: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 36: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 37: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 38: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	44,  // 39: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
 	1,   // 40: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	3,   // 41: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 42: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 43: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	5,   // 44: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	44,  // 45: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	48,  // 46: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	10,  // 47: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	3,   // 48: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 49: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 50: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	5,   // 51: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	53,  // 52: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	55,  // 53: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	97,  // 54: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	5,   // 55: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	9,   // 56: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	3,   // 57: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 58: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	3,   // 59: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 60: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 61: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 62: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	6,   // 63: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	9,   // 64: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	19,  // 65: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	4,   // 66: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 67: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	19,  // 68: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 69: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	4,   // 70: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	67,  // 71: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	6,   // 72: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	6,   // 73: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	4,   // 74: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 75: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	72,  // 76: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	6,   // 77: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	6,   // 78: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	3,   // 79: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 80: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 81: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 82: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 83: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 84: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 85: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	3,   // 86: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 87: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 88: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 89: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 90: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 91: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 92: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	4,   // 93: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 94: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 95: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 96: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 97: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	4,   // 98: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	89,  // 99: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	4,   // 100: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 101: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 102: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	98,  // 103: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	13,  // 104: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	20,  // 105: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	24,  // 106: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	28,  // 107: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	30,  // 108: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	32,  // 109: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	34,  // 110: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	37,  // 111: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	39,  // 112: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	40,  // 113: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	41,  // 114: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	44,  // 115: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	46,  // 116: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	49,  // 117: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	50,  // 118: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	52,  // 119: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	56,  // 120: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	58,  // 121: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	60,  // 122: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	61,  // 123: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	63,  // 124: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	65,  // 125: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	68,  // 126: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	70,  // 127: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	74,  // 128: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	75,  // 129: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	76,  // 130: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	77,  // 131: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	78,  // 132: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	79,  // 133: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	80,  // 134: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	81,  // 135: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	83,  // 136: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	85,  // 137: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	87,  // 138: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	90,  // 139: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	94,  // 140: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	92,  // 141: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	14,  // 142: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	22,  // 143: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	25,  // 144: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	29,  // 145: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	31,  // 146: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	33,  // 147: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	35,  // 148: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	38,  // 149: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	73,  // 150: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	73,  // 151: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	42,  // 152: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	45,  // 153: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	47,  // 154: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	45,  // 155: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	51,  // 156: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	54,  // 157: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	57,  // 158: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	59,  // 159: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	59,  // 160: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	62,  // 161: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	64,  // 162: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	66,  // 163: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	69,  // 164: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	71,  // 165: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	73,  // 166: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	73,  // 167: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	73,  // 168: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	73,  // 169: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	73,  // 170: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	73,  // 171: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	73,  // 172: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	82,  // 173: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	84,  // 174: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	86,  // 175: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	88,  // 176: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	91,  // 177: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	95,  // 178: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	93,  // 179: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	142, // [142:180] is the sub-list for method output_type
-	104, // [104:142] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	4,   // 41: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 42: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 43: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	6,   // 44: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	45,  // 45: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	49,  // 46: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	11,  // 47: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	4,   // 48: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 49: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 50: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	6,   // 51: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	6,   // 52: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	54,  // 53: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	56,  // 54: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	103, // 55: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	6,   // 56: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	10,  // 57: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	4,   // 58: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 59: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	4,   // 60: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 61: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 62: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 63: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	7,   // 64: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 65: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	20,  // 66: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 67: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 68: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	20,  // 69: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 70: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	5,   // 71: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	68,  // 72: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	20,  // 73: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 74: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	71,  // 75: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	7,   // 76: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	20,  // 77: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 78: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	5,   // 79: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 80: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	76,  // 81: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	7,   // 82: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	7,   // 83: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	4,   // 84: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 85: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 86: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 87: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	80,  // 88: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 89: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 90: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	0,   // 91: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	80,  // 92: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 93: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 94: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 95: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 96: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 97: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	4,   // 98: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 99: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 100: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 101: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 102: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 103: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 104: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 105: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 106: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 107: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	5,   // 108: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	95,  // 109: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	5,   // 110: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 111: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 112: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	104, // 113: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	14,  // 114: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	21,  // 115: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	25,  // 116: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	29,  // 117: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	31,  // 118: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	33,  // 119: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	35,  // 120: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	38,  // 121: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	40,  // 122: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	41,  // 123: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	42,  // 124: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	45,  // 125: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	47,  // 126: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	50,  // 127: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	51,  // 128: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	53,  // 129: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	57,  // 130: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	59,  // 131: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	61,  // 132: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	62,  // 133: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	64,  // 134: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	66,  // 135: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	69,  // 136: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	72,  // 137: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	74,  // 138: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	78,  // 139: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	79,  // 140: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	81,  // 141: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	82,  // 142: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	84,  // 143: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	83,  // 144: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	85,  // 145: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	86,  // 146: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	87,  // 147: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	89,  // 148: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	91,  // 149: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	93,  // 150: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	96,  // 151: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	100, // 152: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	98,  // 153: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	15,  // 154: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	23,  // 155: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	26,  // 156: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	30,  // 157: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	32,  // 158: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	34,  // 159: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	36,  // 160: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	39,  // 161: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	77,  // 162: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	77,  // 163: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	43,  // 164: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	46,  // 165: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	48,  // 166: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	46,  // 167: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	52,  // 168: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	55,  // 169: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	58,  // 170: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	60,  // 171: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	60,  // 172: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	63,  // 173: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	65,  // 174: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	67,  // 175: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	70,  // 176: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	73,  // 177: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	75,  // 178: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	77,  // 179: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	77,  // 180: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	77,  // 181: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	77,  // 182: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	77,  // 183: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	77,  // 184: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	77,  // 185: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	77,  // 186: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	88,  // 187: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	90,  // 188: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	92,  // 189: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	94,  // 190: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	97,  // 191: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	101, // 192: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	99,  // 193: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	154, // [154:194] is the sub-list for method output_type
+	114, // [114:154] is the sub-list for method input_type
+	114, // [114:114] is the sub-list for extension type_name
+	114, // [114:114] is the sub-list for extension extendee
+	0,   // [0:114] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -8031,8 +8602,8 @@ func file_leasefs_v1_leasefs_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   96,
+			NumEnums:      4,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

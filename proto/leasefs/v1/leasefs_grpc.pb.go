@@ -55,6 +55,7 @@ const (
 	Namenode_CloseAbandoned_FullMethodName  = "/leasefs.v1.Namenode/CloseAbandoned"
 	Namenode_GetFile_FullMethodName         = "/leasefs.v1.Namenode/GetFile"
 	Namenode_Stat_FullMethodName            = "/leasefs.v1.Namenode/Stat"
+	Namenode_Xattrs_FullMethodName          = "/leasefs.v1.Namenode/Xattrs"
 	Namenode_List_FullMethodName            = "/leasefs.v1.Namenode/List"
 	Namenode_Summary_FullMethodName         = "/leasefs.v1.Namenode/Summary"
 	Namenode_Find_FullMethodName            = "/leasefs.v1.Namenode/Find"
@@ -63,6 +64,7 @@ const (
 	Namenode_Delete_FullMethodName          = "/leasefs.v1.Namenode/Delete"
 	Namenode_SetAttr_FullMethodName         = "/leasefs.v1.Namenode/SetAttr"
 	Namenode_Symlink_FullMethodName         = "/leasefs.v1.Namenode/Symlink"
+	Namenode_SetXattr_FullMethodName        = "/leasefs.v1.Namenode/SetXattr"
 	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
 	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
 )
@@ -123,6 +125,8 @@ type NamenodeClient interface {
 	// URLs, and the tail, as one consistent state.
 	GetFile(ctx context.Context, in *GetFileRequest, opts ...grpc.CallOption) (*GetFileResponse, error)
 	Stat(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*StatResponse, error)
+	// Xattrs answers all extended attributes of a file, directory or link.
+	Xattrs(ctx context.Context, in *XattrsRequest, opts ...grpc.CallOption) (*XattrsResponse, error)
 	// List lists a directory in the order of names, a page at a time. The cursor
 	// is the last name seen, so it survives changes.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
@@ -135,6 +139,8 @@ type NamenodeClient interface {
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	SetAttr(ctx context.Context, in *SetAttrRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Symlink(ctx context.Context, in *SymlinkRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// SetXattr sets or removes one extended attribute.
+	SetXattr(ctx context.Context, in *SetXattrRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Truncate(ctx context.Context, in *TruncateRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Concat(ctx context.Context, in *ConcatRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 }
@@ -372,6 +378,16 @@ func (c *namenodeClient) Stat(ctx context.Context, in *StatRequest, opts ...grpc
 	return out, nil
 }
 
+func (c *namenodeClient) Xattrs(ctx context.Context, in *XattrsRequest, opts ...grpc.CallOption) (*XattrsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(XattrsResponse)
+	err := c.cc.Invoke(ctx, Namenode_Xattrs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *namenodeClient) List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListResponse)
@@ -461,6 +477,16 @@ func (c *namenodeClient) Symlink(ctx context.Context, in *SymlinkRequest, opts .
 	return out, nil
 }
 
+func (c *namenodeClient) SetXattr(ctx context.Context, in *SetXattrRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_SetXattr_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *namenodeClient) Truncate(ctx context.Context, in *TruncateRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MutateResponse)
@@ -537,6 +563,8 @@ type NamenodeServer interface {
 	// URLs, and the tail, as one consistent state.
 	GetFile(context.Context, *GetFileRequest) (*GetFileResponse, error)
 	Stat(context.Context, *StatRequest) (*StatResponse, error)
+	// Xattrs answers all extended attributes of a file, directory or link.
+	Xattrs(context.Context, *XattrsRequest) (*XattrsResponse, error)
 	// List lists a directory in the order of names, a page at a time. The cursor
 	// is the last name seen, so it survives changes.
 	List(context.Context, *ListRequest) (*ListResponse, error)
@@ -549,6 +577,8 @@ type NamenodeServer interface {
 	Delete(context.Context, *DeleteRequest) (*MutateResponse, error)
 	SetAttr(context.Context, *SetAttrRequest) (*MutateResponse, error)
 	Symlink(context.Context, *SymlinkRequest) (*MutateResponse, error)
+	// SetXattr sets or removes one extended attribute.
+	SetXattr(context.Context, *SetXattrRequest) (*MutateResponse, error)
 	Truncate(context.Context, *TruncateRequest) (*MutateResponse, error)
 	Concat(context.Context, *ConcatRequest) (*MutateResponse, error)
 	mustEmbedUnimplementedNamenodeServer()
@@ -624,6 +654,9 @@ func (UnimplementedNamenodeServer) GetFile(context.Context, *GetFileRequest) (*G
 func (UnimplementedNamenodeServer) Stat(context.Context, *StatRequest) (*StatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stat not implemented")
 }
+func (UnimplementedNamenodeServer) Xattrs(context.Context, *XattrsRequest) (*XattrsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Xattrs not implemented")
+}
 func (UnimplementedNamenodeServer) List(context.Context, *ListRequest) (*ListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
 }
@@ -647,6 +680,9 @@ func (UnimplementedNamenodeServer) SetAttr(context.Context, *SetAttrRequest) (*M
 }
 func (UnimplementedNamenodeServer) Symlink(context.Context, *SymlinkRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Symlink not implemented")
+}
+func (UnimplementedNamenodeServer) SetXattr(context.Context, *SetXattrRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetXattr not implemented")
 }
 func (UnimplementedNamenodeServer) Truncate(context.Context, *TruncateRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Truncate not implemented")
@@ -1024,6 +1060,24 @@ func _Namenode_Stat_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_Xattrs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(XattrsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).Xattrs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_Xattrs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).Xattrs(ctx, req.(*XattrsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Namenode_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListRequest)
 	if err := dec(in); err != nil {
@@ -1161,6 +1215,24 @@ func _Namenode_Symlink_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_SetXattr_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetXattrRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).SetXattr(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_SetXattr_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).SetXattr(ctx, req.(*SetXattrRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Namenode_Truncate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TruncateRequest)
 	if err := dec(in); err != nil {
@@ -1277,6 +1349,10 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Namenode_Stat_Handler,
 		},
 		{
+			MethodName: "Xattrs",
+			Handler:    _Namenode_Xattrs_Handler,
+		},
+		{
 			MethodName: "List",
 			Handler:    _Namenode_List_Handler,
 		},
@@ -1303,6 +1379,10 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Symlink",
 			Handler:    _Namenode_Symlink_Handler,
+		},
+		{
+			MethodName: "SetXattr",
+			Handler:    _Namenode_SetXattr_Handler,
 		},
 		{
 			MethodName: "Truncate",

@@ -1,0 +1,31 @@
+package client
+
+import (
+	"context"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// Cut makes all that was written durable and then cuts the file to length bytes
+// (not more than it has: Unsupported) without letting go of its lease: nobody
+// gets in between. It returns the Writer with which writing goes on, under a new
+// Token; w is closed. After an error w goes on as before, or has lost its lease.
+func (w *Writer) Cut(ctx context.Context, length int64) (*Writer, error) {
+	const op = "truncate"
+	w.writeMu.Lock()
+	defer w.writeMu.Unlock()
+	if err := w.Flush(ctx); err != nil {
+		return nil, fserror.With(err, op, w.path)
+	}
+	// Its renewals may be told from now on that it is not known: it is replaced.
+	if err := w.beginEnd(op); err != nil {
+		return nil, err
+	}
+	next, err := w.fs.append(ctx, w.path, &openOptions{inode: w.key.inode, writer: w.id, cut: true, length: length})
+	if err != nil {
+		w.closing.Store(false)
+		return nil, w.seen(err)
+	}
+	w.end()
+	return next, nil
+}

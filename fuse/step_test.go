@@ -1,0 +1,158 @@
+package fuse_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fuse"
+)
+
+// meanwhile runs try again and again while do runs.
+func meanwhile(t *testing.T, do func(), try func() error) {
+	t.Helper()
+	stop, result := make(chan struct{}), make(chan error, 1)
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-stop:
+				if n == 0 {
+					result <- errors.New("it was never tried")
+					return
+				}
+				result <- nil
+				return
+			default:
+			}
+			if err := try(); err != nil {
+				result <- err
+				return
+			}
+			n++
+		}
+	}()
+	do()
+	close(stop)
+	must(t, <-result)
+}
+
+// TestTruncateKeepsTheLease: nobody gets a file while its writer here cuts it.
+func TestTruncateKeepsTheLease(t *testing.T) {
+	r := newRig(t)
+	m, other := r.mount(fuse.Options{}), r.Client(t)
+	f := m.open("f", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	g := m.open("f", os.O_WRONLY|os.O_APPEND) // shares the lease
+	meanwhile(t, func() {
+		for i := range 40 {
+			say(t, f, "0123456789")
+			must(t, f.Truncate(int64(3*i+1)))
+			say(t, g, "ab")
+		}
+	}, func() error {
+		w, err := other.Append(t.Context(), "/f")
+		if err == nil {
+			_ = w.Close()
+			return errors.New("another got the lease")
+		}
+		if !errors.Is(err, fserror.Held) && !errors.Is(err, fserror.NotFound) {
+			return err
+		}
+		return nil
+	})
+	must(t, f.Close())
+	must(t, g.Close())
+	i, err := other.Stat(t.Context(), "/f")
+	must(t, err)
+	if i.Length != 3*39+1+2 || i.Open != nil {
+		t.Fatal(i.Length, i.Open)
+	}
+}
+
+// TestRenameOverAnOpenFile: there is a file at the name at each moment, and who
+// has the old one open, here, goes on with it.
+func TestRenameOverAnOpenFile(t *testing.T) {
+	r := newRig(t)
+	m, other := r.mount(fuse.Options{}), r.Client(t)
+	for _, flags := range []int{os.O_RDONLY, os.O_RDWR | os.O_APPEND} {
+		m.write("f", "first")
+		var open []*os.File
+		meanwhile(t, func() {
+			for i := range 30 {
+				open = append(open, m.open("f", flags))
+				m.write("new", fmt.Sprint("number ", i))
+				must(t, os.Rename(m.path("new"), m.path("f")))
+			}
+		}, func() error {
+			_, err := other.Lstat(t.Context(), "/f")
+			return err
+		})
+		for i, f := range open {
+			want := fmt.Sprint("number ", i-1)
+			if i == 0 {
+				want = "first"
+			}
+			if flags != os.O_RDONLY {
+				say(t, f, " and more")
+				want += " and more"
+			}
+			got := make([]byte, 100)
+			n, err := f.ReadAt(got, 0)
+			if err != io.EOF || string(got[:n]) != want { //nolint:errorlint // as os.File has it
+				t.Fatalf("%q %v, want %q", got[:n], err, want)
+			}
+			var st unix.Stat_t
+			must(t, unix.Fstat(int(f.Fd()), &st))
+			if st.Nlink != 0 {
+				t.Fatal("it has", st.Nlink, "links")
+			}
+			must(t, f.Close())
+		}
+		entries, err := os.ReadDir(m.dir)
+		must(t, err)
+		if len(entries) != 1 {
+			t.Fatal(entries)
+		}
+	}
+}
+
+// TestOperationsFollowTheInode: what is done through a descriptor hits its file,
+// though another host has moved it and made a new one of that name.
+func TestOperationsFollowTheInode(t *testing.T) {
+	r := newRig(t)
+	m, other := r.mount(fuse.Options{}), r.Client(t)
+	m.write("f", "0123456789")
+	f := m.open("f", os.O_RDWR|os.O_APPEND)
+	must(t, other.Rename(t.Context(), "/f", "/moved", false))
+	must(t, other.WriteFile(t.Context(), "/f", []byte("another")))
+	old := time.UnixMilli(1_000_000_000_000)
+	must(t, f.Chmod(0o600))
+	must(t, f.Truncate(5))
+	say(t, f, "more")
+	must(t, unix.Futimes(int(f.Fd()), []unix.Timeval{unix.NsecToTimeval(old.UnixNano()), unix.NsecToTimeval(old.UnixNano())}))
+	must(t, f.Close())
+	i, err := other.Stat(t.Context(), "/moved")
+	must(t, err)
+	if i.Mode() != 0o600 || i.Length != 9 || !i.ModTime().Equal(old) {
+		t.Fatal(i.Mode(), i.Length, i.ModTime())
+	}
+	if i, err = other.Stat(t.Context(), "/f"); err != nil || i.Mode() != 0o644 || i.Length != 7 {
+		t.Fatal(i, err)
+	}
+	m.reads("f", "another")
+	m.reads("moved", "01234more")
+	// And one that was deleted is never mistaken for the one of its name.
+	g := m.open("moved", os.O_RDONLY)
+	must(t, other.Remove(t.Context(), "/moved"))
+	must(t, other.WriteFile(t.Context(), "/moved", []byte("third")))
+	is(t, g.Chmod(0o640), unix.ESTALE)
+	if i, err = other.Stat(t.Context(), "/moved"); err != nil || i.Mode() != 0o644 {
+		t.Fatal(i, err)
+	}
+}

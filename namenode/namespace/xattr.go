@@ -1,0 +1,259 @@
+package namespace
+
+import (
+	"cmp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// Limits of extended attributes.
+const (
+	// XattrPrefix begins the name of each.
+	XattrPrefix = "user."
+	// MaxXattrName is how many bytes a name may have, the prefix included, as in
+	// Linux.
+	MaxXattrName = 255
+	// MaxXattrValue is how many bytes a value may have.
+	MaxXattrValue = 4096
+	// MaxXattrs is how many bytes the names and values of one inode may have.
+	MaxXattrs = 16384
+)
+
+// Xattr is one extended attribute. Its value is shared with the tree: it is
+// valid for ever, and not to be changed.
+type Xattr struct {
+	Name  string
+	Value []byte
+}
+
+// xattrItem is one extended attribute of an inode. It is replaced, never
+// changed.
+type xattrItem struct {
+	inode InodeID
+	name  string
+	value string
+}
+
+func lessXattr(a, b xattrItem) bool {
+	return cmp.Or(cmp.Compare(a.inode, b.inode), cmp.Compare(a.name, b.name)) < 0
+}
+
+// size is how much of MaxXattrs it takes.
+func (x xattrItem) size() int { return len(x.name) + len(x.value) }
+
+// xattrsOf calls fn for the extended attributes of an inode in the order of
+// names.
+func (t *Tree) xattrsOf(id InodeID, fn func(xattrItem)) {
+	if t.xattrs.Len() == 0 {
+		return
+	}
+	t.xattrs.AscendGreaterOrEqual(xattrItem{inode: id}, func(x xattrItem) bool {
+		if x.inode != id {
+			return false
+		}
+		fn(x)
+		return true
+	})
+}
+
+// dropXattrs forgets the extended attributes of an inode that goes.
+func (t *Tree) dropXattrs(id InodeID) {
+	var gone []xattrItem
+	t.xattrsOf(id, func(x xattrItem) { gone = append(gone, x) })
+	for _, x := range gone {
+		t.xattrs.Delete(x)
+	}
+}
+
+// CheckXattrName returns an error unless an extended attribute may have this
+// name: Unsupported outside of the user namespace, TooLarge, InvalidArgument.
+func CheckXattrName(name string) error {
+	switch {
+	case !strings.HasPrefix(name, XattrPrefix):
+		return fserror.New(fserror.Unsupported, "", "", "%q is no name of an extended attribute here: it has to begin with %q", name, XattrPrefix)
+	case len(name) == len(XattrPrefix):
+		return fserror.New(fserror.InvalidArgument, "", "", "the name of the extended attribute has nothing after %q", XattrPrefix)
+	case len(name) > MaxXattrName:
+		return fserror.New(fserror.TooLarge, "", "", "the name of the extended attribute has %d bytes; the limit is %d", len(name), MaxXattrName)
+	case !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0:
+		return fserror.New(fserror.InvalidArgument, "", "", "the name of the extended attribute, %q, is not UTF-8 or has a NUL", name)
+	}
+	return nil
+}
+
+// setXattr sets or removes one extended attribute.
+func (t *Tree) setXattr(op *OpXattr, e *Entry) (Result, error) {
+	n := t.get(op.Inode)
+	if n == nil {
+		return Result{}, misfitf("there is no inode %d", op.Inode)
+	}
+	if err := CheckXattrName(op.Name); err != nil {
+		return Result{}, err
+	}
+	x := xattrItem{inode: n.id, name: op.Name}
+	old, had := t.xattrs.Get(x)
+	switch {
+	case op.Remove && (!had || len(op.Value) > 0):
+		return Result{}, misfitf("inode %d has no extended attribute %q to remove", n.id, op.Name)
+	case op.Remove:
+		t.xattrs.Delete(x)
+	default:
+		x.value = string(op.Value)
+		if sum := t.xattrBytes(n.id) - old.size() + x.size(); len(op.Value) > MaxXattrValue || sum > MaxXattrs {
+			return Result{}, misfitf("the extended attributes of inode %d would have %d bytes", n.id, sum)
+		}
+		x.name = cloneString(x.name)
+		t.xattrs.ReplaceOrInsert(x)
+	}
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	return fileResult(n), nil
+}
+
+// xattrBytes is how many bytes the extended attributes of an inode have.
+func (t *Tree) xattrBytes(id InodeID) (sum int) {
+	t.xattrsOf(id, func(x xattrItem) { sum += x.size() })
+	return sum
+}
+
+// XattrAction is what is to be done with an extended attribute.
+type XattrAction uint8
+
+// The actions.
+const (
+	XattrSet     XattrAction = iota // make or replace it
+	XattrCreate                     // Exists if it is there
+	XattrReplace                    // NotFound if it is missing
+	XattrRemove                     // NotFound if it is missing
+)
+
+// NoXattr is the reason of the NotFound error for an extended attribute that is
+// missing, as opposed to the file.
+const NoXattr = "no such attribute"
+
+// PlanXattr checks a change of an extended attribute. It takes permission to
+// write the inode. A nil record without an error: it has this value already.
+// Errors: NotFound, Exists, Permission, Unsupported (a name outside of the user
+// namespace), TooLarge (a name or value over its limit), NoSpace (all together
+// are), InvalidArgument.
+func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []byte, action XattrAction) (*OpXattr, error) {
+	const op = "setxattr"
+	n, path, err := t.aim(c, op, at, follow)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckXattrName(name); err != nil {
+		return nil, fserror.With(err, op, path)
+	}
+	if n.typ == TypeSymlink {
+		return nil, fserror.New(fserror.Permission, op, path, "a symbolic link has no extended attributes")
+	}
+	if err := t.require(c, n, mayWrite, op, path); err != nil {
+		return nil, err
+	}
+	if n.typ == TypeDir && !t.stickyAllows(c, n, n) {
+		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own the directory, whose sticky bit is set", c.User)
+	}
+	x := xattrItem{inode: n.id, name: name, value: string(value)}
+	old, had := t.xattrs.Get(x)
+	switch {
+	case action > XattrRemove:
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "unknown action %d", action)
+	case had && action == XattrCreate:
+		return nil, fserror.New(fserror.Exists, op, path, "it has an extended attribute %q already", name)
+	case !had && (action == XattrReplace || action == XattrRemove):
+		err := fserror.New(fserror.NotFound, op, path, "it has no extended attribute %q", name)
+		err.Reason = NoXattr
+		return nil, err
+	case action == XattrRemove:
+		return &OpXattr{Inode: n.id, Name: name, Remove: true}, nil
+	case len(value) > MaxXattrValue:
+		return nil, fserror.New(fserror.TooLarge, op, path, "the value has %d bytes; the limit is %d", len(value), MaxXattrValue)
+	case had && old == x:
+		return nil, nil
+	}
+	if sum := t.xattrBytes(n.id) - old.size() + x.size(); sum > MaxXattrs {
+		return nil, fserror.New(fserror.NoSpace, op, path, "its extended attributes would have %d bytes; the limit is %d", sum, MaxXattrs)
+	}
+	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
+}
+
+// Xattrs returns the extended attributes of an inode in the order of names. It
+// takes permission to read it. Errors as for Stat.
+func (t *Tree) Xattrs(c *Call, at Target, follow bool) (xattrs []Xattr, err error) {
+	const op = "getxattr"
+	n, path, err := t.aim(c, op, at, follow)
+	if err != nil {
+		return nil, err
+	}
+	t.lookAttr(c, n.id)
+	if n.typ != TypeSymlink { // anybody may read a link
+		if err := t.require(c, n, mayRead, op, path); err != nil {
+			return nil, err
+		}
+	}
+	t.xattrsOf(n.id, func(x xattrItem) { xattrs = append(xattrs, Xattr{x.name, []byte(x.value)}) })
+	return xattrs, nil
+}
+
+// writeXattrs writes all extended attributes, if there are any: an image
+// without is of the version before.
+func (t *Tree) writeXattrs(w *imageWriter) {
+	if t.xattrs.Len() == 0 {
+		return
+	}
+	w.count(t.xattrs.Len())
+	t.xattrs.Ascend(func(x xattrItem) bool {
+		w.inode(&x.inode)
+		w.string(&x.name)
+		w.string(&x.value)
+		return w.item()
+	})
+}
+
+// xattrs reads what writeXattrs wrote.
+func (r *imageReader) xattrs() error {
+	if r.version != imageXattrs {
+		return nil
+	}
+	if err := r.room(); err != nil {
+		return err
+	}
+	n := r.number(63)
+	if n == 0 {
+		r.fail("an empty list")
+	}
+	var last xattrItem
+	sum := 0
+	for range n {
+		if err := r.room(); err != nil {
+			return err
+		}
+		var x xattrItem
+		r.inode(&x.inode)
+		name, err := r.text()
+		if err != nil {
+			return err
+		}
+		x.name = string(name)
+		value, err := r.text()
+		if err != nil {
+			return err
+		}
+		x.value = string(value)
+		if err := r.ok("an extended attribute"); err != nil {
+			return err
+		}
+		if x.inode != last.inode {
+			sum = 0
+		}
+		sum += x.size()
+		if in := r.t.get(x.inode); in == nil || !lessXattr(last, x) || CheckXattrName(x.name) != nil || len(x.value) > MaxXattrValue || sum > MaxXattrs {
+			return r.wrong("an extended attribute of inode %d is out of order, over a limit, or of an inode that is not there", x.inode)
+		}
+		last = x
+		r.t.xattrs.ReplaceOrInsert(x)
+	}
+	return r.ok("the extended attributes")
+}

@@ -1,0 +1,116 @@
+package namespace
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+func (r *rig) xattr(t tb, path, name, value string) {
+	t.Helper()
+	op, err := r.tree.PlanXattr(nil, At(path), false, name, []byte(value), XattrSet)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	r.must(t, op)
+}
+
+func xattrs(t tb, tree *Tree, path string) string {
+	t.Helper()
+	all, err := tree.Xattrs(nil, At(path), false)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	var b strings.Builder
+	for _, x := range all {
+		b.WriteString(x.Name + "=" + string(x.Value) + " ")
+	}
+	return b.String()
+}
+
+func TestXattr(t *testing.T) {
+	r := newRig(t)
+	id := r.create(t, "/d/f", "x")
+	r.create(t, "/g", "")
+	r.xattr(t, "/d/f", "user.b", "2")
+	r.xattr(t, "/d/f", "user.a", "1")
+	r.xattr(t, "/d", "user.dir", "")
+	clone := r.tree.Clone()
+	r.xattr(t, "/d/f", "user.b", "3")
+	r.rename(t, "/d/f", "/f", false)
+	op, err := r.tree.PlanXattr(nil, Target{Inode: id}, false, "user.a", nil, XattrRemove)
+	planned(t, r, op, err)
+	for _, c := range []struct{ got, want string }{
+		{xattrs(t, r.tree, "/f"), "user.b=3 "},
+		{xattrs(t, r.tree, "/g"), ""},
+		{xattrs(t, r.tree, "/d"), "user.dir= "},
+		{xattrs(t, clone, "/d/f"), "user.a=1 user.b=2 "},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+	if op, err := r.tree.PlanXattr(nil, At("/f"), false, "user.b", []byte("3"), XattrSet); op != nil || err != nil {
+		t.Fatal("the same value again is a change", op, err)
+	}
+	sound(t, r.tree)
+	roundTrip(t, r.tree)
+	same(t, r.tree, replay(t, r.journal))
+
+	// They go with their files, those below a directory too.
+	r.remove(t, "/f")
+	r.create(t, "/e/deep/h", "")
+	r.xattr(t, "/e/deep/h", "user.h", "1")
+	r.remove(t, "/e")
+	r.remove(t, "/d")
+	r.must(t, &OpReclaim{Limit: 100})
+	if n := r.tree.xattrs.Len(); n != 0 {
+		t.Fatalf("%d extended attributes are of nothing", n)
+	}
+	// An image without any is of the older version.
+	if v := imageOf(t, r.tree)[8]; v != imageVersion {
+		t.Fatal(v)
+	}
+}
+
+func TestPlanXattrRefuses(t *testing.T) {
+	r := newRig(t)
+	r.create(t, "/f", "")
+	r.xattr(t, "/f", "user.there", "")
+	for i := range 3 {
+		r.xattr(t, "/f", "user.large"+string(rune('a'+i)), strings.Repeat("v", MaxXattrValue))
+	}
+	big := bytes.Repeat([]byte("v"), MaxXattrValue)
+	for name, c := range map[string]struct {
+		name   string
+		value  []byte
+		action XattrAction
+		kind   fserror.Kind
+	}{
+		"namespace":  {"security.x", nil, XattrSet, fserror.Unsupported},
+		"empty":      {"user.", nil, XattrSet, fserror.InvalidArgument},
+		"no UTF-8":   {"user.\xff", nil, XattrSet, fserror.InvalidArgument},
+		"long name":  {"user." + strings.Repeat("n", 251), nil, XattrSet, fserror.TooLarge},
+		"long value": {"user.x", append(big, 0), XattrSet, fserror.TooLarge},
+		"too much":   {"user.x", big, XattrSet, fserror.NoSpace},
+		"exists":     {"user.there", nil, XattrCreate, fserror.Exists},
+		"replace":    {"user.x", nil, XattrReplace, fserror.NotFound},
+		"remove":     {"user.x", nil, XattrRemove, fserror.NotFound},
+		"action":     {"user.x", nil, XattrRemove + 1, fserror.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := r.tree.PlanXattr(nil, At("/f"), false, c.name, c.value, c.action)
+			wantKind(t, err, c.kind)
+			if c.kind != fserror.NotFound && c.kind != fserror.Exists && c.action <= XattrRemove {
+				r.refused(t, &OpXattr{Inode: r.tree.lookup(RootID, "f").id, Name: c.name, Value: c.value})
+			}
+		})
+	}
+	_, err := r.tree.PlanXattr(&Call{User: "stranger"}, At("/f"), false, "user.x", nil, XattrSet)
+	wantKind(t, err, fserror.Permission)
+	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "f").id, SetMode: true, Mode: 0o600})
+	_, err = r.tree.Xattrs(&Call{User: "stranger"}, At("/f"), false)
+	wantKind(t, err, fserror.Permission)
+}

@@ -1,0 +1,41 @@
+package namenode
+
+import (
+	"context"
+
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// SetXattr sets or removes one extended attribute.
+func (s *service) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateResponse, error) {
+	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(c *namespace.Call) (namespace.Op, error) {
+		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
+		return orNil(s.tree.PlanXattr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), r.GetName(), r.GetValue(), action))
+	})
+}
+
+// Xattrs answers all extended attributes of an inode.
+func (s *service) Xattrs(ctx context.Context, r *pb.XattrsRequest) (*pb.XattrsResponse, error) {
+	c, err := s.caller(ctx, r.GetCaller())
+	if err != nil {
+		return nil, err
+	}
+	c.Collect = r.GetCache()
+	resp := new(pb.XattrsResponse)
+	var xattrs []namespace.Xattr
+	err = s.read(ctx, c, func() (err error) {
+		if xattrs, err = s.tree.Xattrs(c, target(r.GetPath(), r.GetInode()), r.GetFollow()); err == nil {
+			resp.Keys = s.mayCache(c, r.GetCaller().GetSession())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range xattrs {
+		resp.Xattrs = append(resp.Xattrs, &pb.Xattr{Name: x.Name, Value: x.Value})
+	}
+	return resp, nil
+}
