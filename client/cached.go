@@ -17,6 +17,7 @@ const (
 	readStat readKind = iota
 	readLstat
 	readFile
+	readXattrs
 )
 
 // readKey is a request whose answer may be kept.
@@ -26,9 +27,10 @@ type readKey struct {
 	inode uint64 // instead of path
 }
 
-// kept is an answer that is kept: one of the first three is set.
+// kept is an answer that is kept: one of the first four is set.
 type kept struct {
 	attr    *pb.Attr
+	xattrs  *pb.XattrsResponse
 	missing *fserror.Error
 	file    *pb.GetFileResponse
 	until   time.Time // of a file: when its URLs are over
@@ -49,6 +51,9 @@ func newReadCache(cfg *Config) *readCache {
 			size := int64(len(k.path)) + 200
 			if v.file != nil {
 				size += int64(len(v.file.Tail)) + 300*int64(len(v.file.Blocks))
+			}
+			for _, x := range v.xattrs.GetXattrs() {
+				size += int64(len(x.GetName())+len(x.GetValue())) + 100
 			}
 			return size
 		},

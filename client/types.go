@@ -24,6 +24,7 @@ type FileInfo struct {
 	Blocks     uint64    // of a file
 	TailLength int64     // of a file: bytes after its last block
 	Lease      LeaseID   // the granted lease that a file is attached to; 0: none
+	Xattrs     int       // how many extended attributes it has
 
 	mode  fs.FileMode
 	mtime time.Time
@@ -80,7 +81,7 @@ func (i *FileInfo) String() string { return fs.FormatFileInfo(i) }
 func fileInfo(path string, a *pb.Attr) *FileInfo {
 	i := &FileInfo{
 		Path: path, Inode: a.GetInode(), User: a.GetUser(), Group: a.GetGroup(), Length: a.GetLength(),
-		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(), Lease: LeaseID(a.GetLease()),
+		LinkTarget: a.GetLinkTarget(), Entries: a.GetEntries(), Blocks: a.GetBlocks(), TailLength: a.GetTailLength(), Lease: LeaseID(a.GetLease()), Xattrs: int(a.GetXattrs()),
 		mode: modeFromWire(a.GetMode(), a.GetType()), mtime: time.UnixMilli(a.GetMtimeUnixMs()),
 	}
 	if o := a.GetOpen(); o != nil {

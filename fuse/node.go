@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"path"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -254,68 +252,6 @@ func (n *node) Statfs(ctx context.Context, out *fuse.StatfsOut) syscall.Errno {
 // freeInodes is how many more files there can be, as far as statfs says:
 // memory is the limit.
 const freeInodes = 1 << 32
-
-// The extended attributes. There are no others.
-const (
-	xattrPrefix = "leasefs."
-	xattrHolder = xattrPrefix + "holder"
-	xattrEpoch  = xattrPrefix + "epoch"
-	xattrLease  = xattrPrefix + "lease"
-)
-
-// Getxattr gives what is said of the lease on the file.
-func (n *node) Getxattr(ctx context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
-	if !strings.HasPrefix(attr, xattrPrefix) {
-		if strings.HasPrefix(attr, "security.") {
-			return 0, syscall.ENODATA
-		}
-		return 0, syscall.ENOTSUP
-	}
-	ctx, end := n.m.op(ctx)
-	defer end()
-	i, _, err := n.look(ctx)
-	if err != nil {
-		return 0, inodeErrno(err)
-	}
-	value := ""
-	switch {
-	case attr == xattrLease && i.Lease != 0:
-		value = i.Lease.String()
-	case i.Open == nil:
-	case attr == xattrHolder:
-		value = i.Open.Holder.Client
-	case attr == xattrEpoch:
-		value = strconv.FormatUint(i.Open.Epoch, 10)
-	case attr == xattrLease:
-		value = i.Open.Session
-	}
-	switch {
-	case value == "":
-		return 0, syscall.ENODATA
-	case len(value) > len(dest):
-		return uint32(len(value)), syscall.ERANGE
-	}
-	return uint32(copy(dest, value)), 0
-}
-
-// Setxattr refuses: the namespace has no extended attributes.
-func (n *node) Setxattr(_ context.Context, attr string, _ []byte, _ uint32) syscall.Errno {
-	return noXattr(attr)
-}
-
-// Removexattr refuses.
-func (n *node) Removexattr(_ context.Context, attr string) syscall.Errno { return noXattr(attr) }
-
-func noXattr(attr string) syscall.Errno {
-	if strings.HasPrefix(attr, xattrPrefix) {
-		return syscall.EPERM
-	}
-	return syscall.ENOTSUP
-}
-
-// Listxattr lists nothing: what can only be read would make cp -a and rsync -X
-// fail where they copy it to.
-func (n *node) Listxattr(context.Context, []byte) (uint32, syscall.Errno) { return 0, 0 }
 
 // OnForget is called when the kernel does not know the inode any more.
 func (n *node) OnForget() {

@@ -17,8 +17,6 @@ var excluded = map[string]string{
 	"Fallocate":           "files grow by writing only",
 	"FallocateKeepSize":   "files grow by writing only",
 	"FcntlFlockLocksFile": "wants two record locks of one process to conflict; they do not on ext4 either (go-fuse leaves it out there)",
-	"XAttr":               "the namespace has no extended attributes",
-	"XAttrLarge":          "the namespace has no extended attributes",
 	"Tmpfile":             "files without a name: O_TMPFILE needs link(2) to be of use",
 }
 

@@ -36,11 +36,11 @@ func (t *Tree) Check() []string {
 	})
 	if len(c.problems) < maxProblems {
 		c.entries()
+		c.xattrs()
 		c.indexes()
 		c.garbage()
 		c.sessions()
 		c.leases()
-		c.xattrs()
 	}
 	return c.problems
 }
@@ -307,6 +307,7 @@ func (c *checker) leases() {
 func (c *checker) xattrs() {
 	t := c.t
 	t.xattrs.Ascend(func(x xattrItem) bool {
+		c.counts.XattrBytes += int64(x.size() + xattrOverhead)
 		switch {
 		case t.get(x.inode) == nil:
 			c.problem("extended attribute %q is of inode %d, which is not there", x.name, x.inode)

@@ -23,6 +23,7 @@ type Attr struct {
 	Blocks     int       // of a file
 	TailLength int64     // of a file, in bytes
 	Lease      LeaseID   // the granted lease that a file is attached to; 0: none
+	Xattrs     int       // how many extended attributes it has
 }
 
 // FileView is all that a reader needs of a file. Its slices are shared with
@@ -42,6 +43,7 @@ func (t *Tree) attr(n *inode) Attr {
 		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.mode,
 		User: t.users.name(n.user), Group: t.groups.name(n.group), MTime: n.mtime,
 	}
+	t.xattrsOf(n.id, func(xattrItem) { a.Xattrs++ })
 	switch n.typ {
 	case TypeFile:
 		a.Length = n.length()

@@ -89,6 +89,8 @@ type Counts struct {
 	Sessions  int // sessions with call results
 	Leases    int // granted, those included that have ended and still have files
 	Attached  int // files attached to granted leases
+	// XattrBytes is the memory that extended attributes take.
+	XattrBytes int64
 }
 
 // New returns an empty namespace: a root directory that belongs to nobody. The

@@ -16,9 +16,13 @@ const (
 	// Linux.
 	MaxXattrName = 255
 	// MaxXattrValue is how many bytes a value may have.
-	MaxXattrValue = 4096
+	MaxXattrValue = 12 << 10
 	// MaxXattrs is how many bytes the names and values of one inode may have.
-	MaxXattrs = 16384
+	MaxXattrs = 16 << 10
+	// MaxXattrMemory is how many bytes of memory all may take together.
+	MaxXattrMemory = 256 << 20
+
+	xattrOverhead = 128 // bytes of memory that one takes besides name and value
 )
 
 // Xattr is one extended attribute. Its value is shared with the tree: it is
@@ -43,6 +47,20 @@ func lessXattr(a, b xattrItem) bool {
 // size is how much of MaxXattrs it takes.
 func (x xattrItem) size() int { return len(x.name) + len(x.value) }
 
+// putXattr makes or replaces one.
+func (t *Tree) putXattr(x xattrItem) {
+	t.counts.XattrBytes += int64(x.size() + xattrOverhead)
+	if old, had := t.xattrs.ReplaceOrInsert(x); had {
+		t.counts.XattrBytes -= int64(old.size() + xattrOverhead)
+	}
+}
+
+func (t *Tree) deleteXattr(x xattrItem) {
+	if old, had := t.xattrs.Delete(x); had {
+		t.counts.XattrBytes -= int64(old.size() + xattrOverhead)
+	}
+}
+
 // xattrsOf calls fn for the extended attributes of an inode in the order of
 // names.
 func (t *Tree) xattrsOf(id InodeID, fn func(xattrItem)) {
@@ -63,7 +81,7 @@ func (t *Tree) dropXattrs(id InodeID) {
 	var gone []xattrItem
 	t.xattrsOf(id, func(x xattrItem) { gone = append(gone, x) })
 	for _, x := range gone {
-		t.xattrs.Delete(x)
+		t.deleteXattr(x)
 	}
 }
 
@@ -98,14 +116,14 @@ func (t *Tree) setXattr(op *OpXattr, e *Entry) (Result, error) {
 	case op.Remove && (!had || len(op.Value) > 0):
 		return Result{}, misfitf("inode %d has no extended attribute %q to remove", n.id, op.Name)
 	case op.Remove:
-		t.xattrs.Delete(x)
+		t.deleteXattr(x)
 	default:
 		x.value = string(op.Value)
 		if sum := t.xattrBytes(n.id) - old.size() + x.size(); len(op.Value) > MaxXattrValue || sum > MaxXattrs {
 			return Result{}, misfitf("the extended attributes of inode %d would have %d bytes", n.id, sum)
 		}
 		x.name = cloneString(x.name)
-		t.xattrs.ReplaceOrInsert(x)
+		t.putXattr(x)
 	}
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 	return fileResult(n), nil
@@ -175,6 +193,9 @@ func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []b
 	}
 	if sum := t.xattrBytes(n.id) - old.size() + x.size(); sum > MaxXattrs {
 		return nil, fserror.New(fserror.NoSpace, op, path, "its extended attributes would have %d bytes; the limit is %d", sum, MaxXattrs)
+	}
+	if more := int64(x.size() - old.size()); more > 0 && t.counts.XattrBytes+more+xattrOverhead > MaxXattrMemory {
+		return nil, fserror.New(fserror.NoSpace, op, path, "the extended attributes of all files take %d bytes of the namenode's memory, the most they can; remove some", t.counts.XattrBytes)
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }
@@ -253,7 +274,7 @@ func (r *imageReader) xattrs() error {
 			return r.wrong("an extended attribute of inode %d is out of order, over a limit, or of an inode that is not there", x.inode)
 		}
 		last = x
-		r.t.xattrs.ReplaceOrInsert(x)
+		r.t.putXattr(x)
 	}
 	return r.ok("the extended attributes")
 }

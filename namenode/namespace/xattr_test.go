@@ -66,8 +66,8 @@ func TestXattr(t *testing.T) {
 	r.remove(t, "/e")
 	r.remove(t, "/d")
 	r.must(t, &OpReclaim{Limit: 100})
-	if n := r.tree.xattrs.Len(); n != 0 {
-		t.Fatalf("%d extended attributes are of nothing", n)
+	if n, size := r.tree.xattrs.Len(), r.tree.Counts().XattrBytes; n != 0 || size != 0 {
+		t.Fatalf("%d extended attributes, of %d bytes, are of nothing", n, size)
 	}
 	// An image without any is of the older version.
 	if v := imageOf(t, r.tree)[8]; v != imageVersion {
@@ -79,9 +79,7 @@ func TestPlanXattrRefuses(t *testing.T) {
 	r := newRig(t)
 	r.create(t, "/f", "")
 	r.xattr(t, "/f", "user.there", "")
-	for i := range 3 {
-		r.xattr(t, "/f", "user.large"+string(rune('a'+i)), strings.Repeat("v", MaxXattrValue))
-	}
+	r.xattr(t, "/f", "user.large", strings.Repeat("v", MaxXattrValue))
 	big := bytes.Repeat([]byte("v"), MaxXattrValue)
 	for name, c := range map[string]struct {
 		name   string
@@ -113,4 +111,20 @@ func TestPlanXattrRefuses(t *testing.T) {
 	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "f").id, SetMode: true, Mode: 0o600})
 	_, err = r.tree.Xattrs(&Call{User: "stranger"}, At("/f"), false)
 	wantKind(t, err, fserror.Permission)
+}
+
+// TestXattrBudget: all extended attributes together take bounded memory.
+func TestXattrBudget(t *testing.T) {
+	r := newRig(t)
+	r.create(t, "/f", "")
+	r.create(t, "/g", "")
+	r.xattr(t, "/f", "user.a", "value")
+	r.tree.counts.XattrBytes = MaxXattrMemory
+	_, err := r.tree.PlanXattr(nil, At("/g"), false, "user.a", []byte("x"), XattrSet)
+	wantKind(t, err, fserror.NoSpace)
+	for _, action := range []XattrAction{XattrReplace, XattrRemove} { // what takes no more
+		if op, err := r.tree.PlanXattr(nil, At("/f"), false, "user.a", []byte("less"), action); op == nil || err != nil {
+			t.Fatal(op, err)
+		}
+	}
 }

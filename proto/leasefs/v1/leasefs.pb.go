@@ -491,6 +491,7 @@ type Attr struct {
 	Blocks        uint64                 `protobuf:"varint,11,opt,name=blocks,proto3" json:"blocks,omitempty"`                           // of a file
 	TailLength    int64                  `protobuf:"varint,12,opt,name=tail_length,json=tailLength,proto3" json:"tail_length,omitempty"` // of a file
 	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                             // the granted lease that a file is attached to; 0: none
+	Xattrs        uint32                 `protobuf:"varint,14,opt,name=xattrs,proto3" json:"xattrs,omitempty"`                           // how many extended attributes it has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -612,6 +613,13 @@ func (x *Attr) GetTailLength() int64 {
 func (x *Attr) GetLease() uint64 {
 	if x != nil {
 		return x.Lease
+	}
+	return 0
+}
+
+func (x *Attr) GetXattrs() uint32 {
+	if x != nil {
+		return x.Xattrs
 	}
 	return 0
 }
@@ -5123,7 +5131,7 @@ func (x *XattrsResponse) GetKeys() []*CacheKey {
 type Xattr struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`   // "user." and up to 250 bytes
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // at most 4 KiB; all of an inode with their names at most 16 KiB
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // at most 12 KiB; all of an inode with their names at most 16 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7589,7 +7597,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\fR\x05token\x12\x18\n" +
-	"\asession\x18\x04 \x01(\fR\asession\"\xf5\x02\n" +
+	"\asession\x18\x04 \x01(\fR\asession\"\x8d\x03\n" +
 	"\x04Attr\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12(\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04type\x12\x12\n" +
@@ -7606,7 +7614,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06blocks\x18\v \x01(\x04R\x06blocks\x12\x1f\n" +
 	"\vtail_length\x18\f \x01(\x03R\n" +
 	"tailLength\x12\x14\n" +
-	"\x05lease\x18\r \x01(\x04R\x05lease\"\xbe\x01\n" +
+	"\x05lease\x18\r \x01(\x04R\x05lease\x12\x16\n" +
+	"\x06xattrs\x18\x0e \x01(\rR\x06xattrs\"\xbe\x01\n" +
 	"\tOpenState\x12.\n" +
 	"\x06holder\x18\x01 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\"\n" +
