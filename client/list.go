@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/codes"
@@ -27,7 +28,8 @@ func (f *FS) List(ctx context.Context, path, after string, limit int) (entries [
 	if err != nil {
 		return nil, false, err
 	}
-	req := &pb.ListRequest{Caller: f.caller, Path: path, After: after, Limit: int32(min(max(limit, 0), 10_000))}
+	req := &pb.ListRequest{Caller: f.caller, Path: path, After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
+	ticket := f.beginRead()
 	resp := new(pb.ListResponse)
 	if err := f.call(ctx, &call{op: "list", path: path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
 		return nil, false, err
@@ -35,8 +37,22 @@ func (f *FS) List(ctx context.Context, path, after string, limit int) (entries [
 	entries = make([]*FileInfo, len(resp.GetEntries()))
 	for i, e := range resp.GetEntries() {
 		entries[i] = fileInfo(fspath.Join(path, e.GetName()), e.GetAttr())
+		if e.GetKeep() && len(resp.GetKeys()) > 0 {
+			f.keep(ticket, readKey{kind: readLstat, path: entries[i].Path}, kept{attr: e.GetAttr()}, entryKeys(resp, e))
+		}
 	}
 	return entries, resp.GetMore() && len(entries) > 0, nil
+}
+
+// entryKeys is what an entry of a listing depends on.
+func entryKeys(r *pb.ListResponse, e *pb.Entry) []*pb.CacheKey {
+	keys := append(slices.Clip(r.GetKeys()),
+		&pb.CacheKey{Kind: keyName, Inode: r.GetDirectory().GetInode(), Name: e.GetName()},
+		&pb.CacheKey{Kind: keyAttr, Inode: e.GetAttr().GetInode()})
+	if e.GetAttr().GetType() == pb.FileType_FILE_TYPE_DIRECTORY {
+		keys = append(keys, &pb.CacheKey{Kind: keyEntries, Inode: e.GetAttr().GetInode()})
+	}
+	return keys
 }
 
 // ReadDir lists a whole directory in the order of names. A very large one is

@@ -22,8 +22,12 @@ type RevokedName struct {
 	Name string
 }
 
-// keyName is the kind of a cache key that is a name in a directory.
-const keyName = 2
+// The kinds of cache keys, as on the wire.
+const (
+	keyAttr    = 0 // attributes of an inode
+	keyEntries = 1 // entries of a directory
+	keyName    = 2 // a name in a directory
+)
 
 func revocationOf(keys []leasecache.Key, all bool) Revocation {
 	r := Revocation{All: all}

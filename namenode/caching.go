@@ -3,6 +3,7 @@ package namenode
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode/cachelease"
@@ -81,11 +82,48 @@ func (s *Server) mayCache(c *namespace.Call, session []byte) []*pb.CacheKey {
 	if !s.caches.Grant(cachelease.SessionID(session), cacheKeys(c.Looks)) {
 		return nil
 	}
-	keys := make([]*pb.CacheKey, len(c.Looks))
-	for i, l := range c.Looks {
+	return wireKeys(c.Looks)
+}
+
+func wireKeys(looks []namespace.Change) []*pb.CacheKey {
+	keys := make([]*pb.CacheKey, len(looks))
+	for i, l := range looks {
 		keys[i] = &pb.CacheKey{Kind: uint32(l.Kind), Inode: uint64(l.Inode), Name: l.Name}
 	}
 	return keys
+}
+
+// maxKeptEntries is how many entries of one page of a listing a session may keep.
+const maxKeptEntries = 2000
+
+// mayCacheEntries is mayCache for the entries of a directory that were listed:
+// keep says which the session may keep as if it had asked for each, keys is what
+// all depend on. An entry that depends on more may be revoked alone.
+func (s *Server) mayCacheEntries(c *namespace.Call, session []byte, dir namespace.Attr, entries []namespace.Attr) (keys []*pb.CacheKey, keep []bool) {
+	if !c.Collect || !c.MayList(dir) {
+		return nil, nil // who may not search it may list it, but stat nothing in it
+	}
+	// Which other entries there are does not matter to one of them.
+	c.Looks = slices.DeleteFunc(c.Looks, func(l namespace.Change) bool { return l.Kind == namespace.ChangeEntries })
+	if keys = s.mayCache(c, session); keys == nil {
+		return nil, nil
+	}
+	keep = make([]bool, min(len(entries), maxKeptEntries))
+	for i := range keep {
+		if a := entries[i]; a.Open == nil {
+			keep[i] = s.caches.Grant(cachelease.SessionID(session), cacheKeys(entryLooks(dir.ID, a)))
+		}
+	}
+	return keys, keep
+}
+
+// entryLooks is what the attributes of an entry depend on, besides its directory.
+func entryLooks(dir namespace.InodeID, a namespace.Attr) []namespace.Change {
+	looks := []namespace.Change{{Kind: namespace.ChangeName, Inode: dir, Name: a.Name}, {Kind: namespace.ChangeAttr, Inode: a.ID}}
+	if a.Type == namespace.TypeDir {
+		looks = append(looks, namespace.Change{Kind: namespace.ChangeEntries, Inode: a.ID})
+	}
+	return looks
 }
 
 // beginCaching makes a session that says Hello one that caches: that is

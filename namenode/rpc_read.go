@@ -64,24 +64,30 @@ func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 		return nil, err
 	}
 	limit := clampLimit(r.GetLimit(), defaultList, maxList)
+	c.Collect = r.GetCache()
 	var dir namespace.Attr
 	var entries []namespace.Attr
 	var more bool
+	var keys []*pb.CacheKey
+	var keep []bool
 	err = s.read(ctx, c, func() (err error) {
 		dir, entries, more, err = s.tree.List(c, r.GetPath(), r.GetAfter(), limit)
+		if err == nil {
+			keys, keep = s.mayCacheEntries(c, r.GetCaller().GetSession(), dir, entries)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.ListResponse{Directory: s.attr(dir), More: more, Entries: make([]*pb.Entry, 0, len(entries))}
+	resp := &pb.ListResponse{Directory: s.attr(dir), More: more, Entries: make([]*pb.Entry, 0, len(entries)), Keys: keys}
 	size := 0
-	for _, a := range entries {
+	for i, a := range entries {
 		if size += len(a.Name) + len(a.LinkTarget) + len(a.User) + len(a.Group) + 80; size > maxListBytes && len(resp.Entries) > 0 {
 			resp.More = true
 			break
 		}
-		resp.Entries = append(resp.Entries, &pb.Entry{Name: a.Name, Attr: s.attr(a)})
+		resp.Entries = append(resp.Entries, &pb.Entry{Name: a.Name, Attr: s.attr(a), Keep: i < len(keep) && keep[i]})
 	}
 	return resp, nil
 }
