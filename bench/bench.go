@@ -93,21 +93,11 @@ func Names() []string {
 // Chosen are the workloads that cfg asks for, in the order of their runs; an
 // unknown name is an error.
 func (c Config) Chosen() ([]string, error) {
-	for _, name := range c.Run {
-		if !slices.Contains(Names(), name) {
-			return nil, fserror.New(fserror.InvalidArgument, "bench", "", "there is no workload %q; known are %s", name, strings.Join(Names(), ", "))
-		}
+	names, err := choose(Names(), c.Run)
+	if err != nil {
+		return nil, err
 	}
-	var names []string
-	for _, name := range Names() {
-		if name == "fdatasync" && c.DataDir == "" {
-			continue
-		}
-		if len(c.Run) == 0 || slices.Contains(c.Run, name) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+	return slices.DeleteFunc(names, func(name string) bool { return name == "fdatasync" && c.DataDir == "" }), nil
 }
 
 // cleanupTime is how long the directory is tried to be removed.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,9 @@ func (p *program) benchCommand() *cli.Command {
 		Description: "Runs workloads in a new directory, prints a table, and removes what it made, also after\n" +
 			"Ctrl-C. Workloads, in the order of their runs:\n  " + workloadList() + ".\n" +
 			"health is bare gRPC to the same server, the ceiling of what one call an operation can reach;\n" +
-			"fdatasync is what the disk alone takes, beside flush.",
+			"fdatasync is what the disk alone takes, beside flush. With --folder the workloads are\n  " + strings.Join(bench.FolderNames(), ", ") + ":\n" +
+			"1 KiB files by 1 and 16 processes, fsynced appends, a large file; then one appends while another\n" +
+			"looks every 5 ms: how long until it sees what was fsynced, and how often it saw what was old.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "run", Usage: "only the workloads in `LIST`, with commas between", DefaultText: "all"},
 			&cli.IntFlag{Name: "workers", Usage: "`N` calls under way at once", Value: 32},
@@ -29,6 +32,9 @@ func (p *program) benchCommand() *cli.Command {
 			&cli.IntFlag{Name: "mb", Usage: "`N` MiB of seqwrite and seqread", Value: 1024},
 			&cli.StringFlag{Name: "dir", Usage: "the `PATH` of the directory to work in; it must not exist", DefaultText: "/bench- and a random part"},
 			&cli.StringFlag{Name: "data-dir", Usage: "time fdatasync in this local `DIR`, on the namenode's disk"},
+			&cli.StringFlag{Name: "folder", Usage: "measure this mounted `DIR` instead, of whatever file system, and no namenode"},
+			&cli.StringFlag{Name: "other", Usage: "the same folder through another mount, `DIR`, where poll looks", DefaultText: "as --folder"},
+			&cli.BoolFlag{Name: "worker", Hidden: true}, // one of the processes of --folder
 		},
 		Action: p.action(operands{}, runBench),
 	}
@@ -44,25 +50,33 @@ func workloadList() string {
 }
 
 func runBench(e *env) error {
-	cfg := bench.Config{
-		Workers: e.flags.Int("workers"), N: e.flags.Int("n"), Rate: e.flags.Int("rate"), Conns: e.flags.Int("conns"), MB: e.flags.Int("mb"), DataDir: e.flags.String("data-dir"),
+	if e.flags.Bool("worker") {
+		return bench.FolderWorker(e.stdin, e.stdout)
 	}
 	for _, name := range []string{"workers", "n", "conns", "mb"} {
 		if e.flags.Int(name) < 1 {
 			return usagef(e.op, "--%s: at least 1 is needed", name)
 		}
 	}
-	if cfg.Rate < 0 {
+	if e.flags.Int("rate") < 0 {
 		return usagef(e.op, "--rate: at least 0 is needed")
+	}
+	var run []string
+	if list := e.flags.String("run"); list != "" {
+		run = strings.Split(list, ",")
+	}
+	if e.flags.String("folder") != "" {
+		return runFolderBench(e, run)
+	}
+	cfg := bench.Config{
+		Workers: e.flags.Int("workers"), N: e.flags.Int("n"), Rate: e.flags.Int("rate"), Conns: e.flags.Int("conns"), MB: e.flags.Int("mb"), DataDir: e.flags.String("data-dir"),
+		Run: run,
 	}
 	var err error
 	if dir := e.flags.String("dir"); dir != "" {
 		if cfg.Dir, err = e.path(dir); err != nil {
 			return err
 		}
-	}
-	if list := e.flags.String("run"); list != "" {
-		cfg.Run = strings.Split(list, ",")
 	}
 	names, err := cfg.Chosen()
 	if err != nil {
@@ -71,10 +85,42 @@ func runBench(e *env) error {
 	if cfg.Client, err = e.clientConfig(); err != nil {
 		return err
 	}
-	bar := e.newSteps(len(names))
-	cfg.Step = bar.step
+	return e.benchRows(len(names), func(step func(string, int), emit func(bench.Row) error) error {
+		cfg.Step = step
+		return bench.Run(e.ctx, cfg, emit)
+	})
+}
+
+// runFolderBench measures a mounted folder.
+func runFolderBench(e *env, run []string) error {
+	cfg := bench.FolderConfig{Folder: e.flags.String("folder"), Other: e.flags.String("other"), Run: run}
+	if e.flags.IsSet("n") {
+		cfg.N = e.flags.Int("n")
+	}
+	if e.flags.IsSet("mb") {
+		cfg.MB = e.flags.Int("mb")
+	}
+	names, err := cfg.Chosen()
+	if err != nil {
+		return usagef(e.op, "--run: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cfg.Worker = []string{self, "bench", "--worker"}
+	return e.benchRows(len(names), func(step func(string, int), emit func(bench.Row) error) error {
+		cfg.Step = step
+		return bench.RunFolder(e.ctx, cfg, emit)
+	})
+}
+
+// benchRows runs so many workloads and prints what they hand out: what was
+// measured before an error or Ctrl-C, too.
+func (e *env) benchRows(n int, run func(step func(string, int), emit func(bench.Row) error) error) error {
+	bar := e.newSteps(n)
 	var rows []bench.Row
-	err = bench.Run(e.ctx, cfg, func(r bench.Row) error {
+	err := run(bar.step, func(r bench.Row) error {
 		if !e.json {
 			rows = append(rows, r)
 			return nil
@@ -85,7 +131,6 @@ func runBench(e *env) error {
 		return e.flush()
 	})
 	bar.finish()
-	// What was measured before an error or Ctrl-C is still shown.
 	if len(rows) > 0 {
 		if terr := e.benchTable(rows); err == nil {
 			err = terr
