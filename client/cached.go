@@ -18,6 +18,7 @@ const (
 	readLstat
 	readFile
 	readXattrs
+	readNames // which names a directory may have, see mayHave
 )
 
 // readKey is a request whose answer may be kept.
@@ -33,6 +34,7 @@ type kept struct {
 	xattrs  *pb.XattrsResponse
 	missing *fserror.Error
 	file    *pb.GetFileResponse
+	names   *mayHave
 	until   time.Time // of a file: when its URLs are over
 }
 
@@ -47,8 +49,12 @@ func newReadCache(cfg *Config) *readCache {
 	}
 	return leasecache.New(leasecache.Config[readKey, kept]{
 		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
+		Outlives: func(k readKey) bool { return k.kind == readNames },
 		Size: func(k readKey, v kept) int64 {
 			size := int64(len(k.path)) + 200
+			if v.names != nil {
+				size += mayHaveBits / 8
+			}
 			if v.file != nil {
 				size += int64(len(v.file.Tail)) + 300*int64(len(v.file.Blocks))
 			}
@@ -117,6 +123,9 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 		}
 		return v.attr, true, nil
 	}
+	if k.inode == 0 && f.absent(k.path) {
+		return nil, true, errAbsent(op, path)
+	}
 	req := &pb.StatRequest{Caller: f.caller, Path: k.path, Inode: k.inode, Follow: k.kind == readStat, Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
@@ -126,6 +135,9 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 	if d := resp.GetMissing(); d != nil {
 		e := wire.FromDetail(d)
 		held = f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
+		if held && k.inode == 0 {
+			f.seenAbsent(ticket, k.path, resp.GetKeys())
+		}
 		c := *e
 		c.Op, c.Path = op, path
 		return nil, held, &c

@@ -64,6 +64,11 @@ type Config struct {
 	// term at most. Also, with All, when the connection was lost. It must neither
 	// call the FS nor wait for a call of it.
 	OnRevoke func(Revocation)
+	// OnGiveUp, beside OnRevoke, is told what a call of this client's own is about
+	// to change. If it returns true, whoever keeps something made of that has
+	// dropped it; if false, nothing is done and OnRevoke told in its time. It saves
+	// asking this client about its own changes. The same rules hold.
+	OnGiveUp func(Revocation) bool
 	// CacheEntries and CacheBytes limit what is kept; 0: 10,000 and 64 MiB.
 	CacheEntries int
 	CacheBytes   int64

@@ -207,7 +207,10 @@ func (w *Writer) sendClose(ctx context.Context, rest []byte) (lost bool, err err
 	defer w.fs.ids.end(req.Call)
 	req.Length = req.Offset + int64(len(rest))
 	c := call{op: "close", path: w.path, mutates: true, tailToo: len(rest) > 0, w: w}
+	g := w.fs.giveUpFile(w.key.inode)
+	req.GivenUp = g.wire()
 	err = w.fs.call(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
+	g.end(&c, err)
 	return c.lost, err
 }
 

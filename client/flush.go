@@ -140,7 +140,10 @@ func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
 	req := &pb.AppendTailRequest{Writer: w.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
 	c := call{op: "flush", path: w.path, mutates: true, tailToo: !p.lost, w: w}
 	end := p.off + int64(len(p.data))
+	g := w.fs.giveUpFile(w.key.inode)
+	req.GivenUp = g.wire()
 	err = w.fs.call(w.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
+	g.end(&c, err)
 	var e *fserror.Error
 	if errors.As(err, &e) && e.Kind == fserror.NotAtEnd && e.Length == end {
 		err = nil // an earlier attempt did it: nobody else can write here

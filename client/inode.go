@@ -108,7 +108,7 @@ func (f *FS) CreateClosed(ctx context.Context, path string, opts ...OpenOption) 
 	defer f.ids.end(req.Call)
 	resp := new(pb.OpenResponse)
 	c := call{op: "create", path: path, mutates: true}
-	err = f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, resp)
+	err = f.createCall(ctx, &c, req, resp)
 	return resp.GetAttr().GetInode(), err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -31,10 +32,27 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 	defer f.ids.end(req.Call)
 	c := call{op: "create", path: path, mutates: true}
 	resp := new(pb.OpenResponse)
-	if err := f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, resp); err != nil {
+	if err := f.createCall(ctx, &c, req, resp); err != nil {
 		return nil, err
 	}
 	return f.newWriter("create", path, resp, c.first, req.MtimeUnixMs)
+}
+
+// createCall sends a create and keeps what its reply says.
+func (f *FS) createCall(ctx context.Context, c *call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
+	if f.cache == nil {
+		return f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
+	}
+	g := f.giveUpName(c.path)
+	req.GivenUp, req.Cache = g.wire(), g != nil
+	err := f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
+	if err == nil {
+		dir, _ := fspath.Split(c.path)
+		g.keepStat(c.path, resp.GetAttr(), resp.GetKeys())
+		g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
+	}
+	g.end(c, err)
+	return err
 }
 
 func (f *FS) createRequest(path string, o *openOptions) *pb.CreateRequest {

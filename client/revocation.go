@@ -22,13 +22,6 @@ type RevokedName struct {
 	Name string
 }
 
-// The kinds of cache keys, as on the wire.
-const (
-	keyAttr    = 0 // attributes of an inode
-	keyEntries = 1 // entries of a directory
-	keyName    = 2 // a name in a directory
-)
-
 func revocationOf(keys []leasecache.Key, all bool) Revocation {
 	r := Revocation{All: all}
 	if all {

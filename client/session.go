@@ -15,6 +15,7 @@ import (
 // line is a session stream that is up: Hello was answered by Welcome.
 type line struct {
 	ep     *endpoint
+	number uint64
 	stream pb.Namenode_SessionClient
 	cancel context.CancelFunc
 	gone   chan struct{} // closed when the stream is
@@ -123,7 +124,7 @@ func (f *FS) runSession(ep *endpoint, number uint64) (welcomed bool, err error) 
 	if old := f.welcome.Load(); old != nil && old.GetNamespaceId() != w.GetNamespaceId() {
 		return false, fserror.New(fserror.Unavailable, "connect", "", "%s serves namespace %s, this session belongs to %s", ep.address, w.GetNamespaceId(), old.GetNamespaceId())
 	}
-	l := &line{ep: ep, stream: stream, cancel: cancel, gone: make(chan struct{}), waiting: make(map[uint64]chan renewal), terms: make(chan bool, 1)}
+	l := &line{ep: ep, number: number, stream: stream, cancel: cancel, gone: make(chan struct{}), waiting: make(map[uint64]chan renewal), terms: make(chan bool, 1)}
 	defer close(l.gone)
 	if term := ms(w.GetCacheTermMs()); f.cache != nil && term > 0 {
 		f.cache.Connected()

@@ -105,6 +105,35 @@ func (a *armed) revoked(r client.Revocation) (tell []*node) {
 	return tell
 }
 
+// giveUp notes a revocation, if the kernel has nothing of the inodes; else it
+// returns false, and nothing is noted.
+func (a *armed) giveUp(inodes []uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, ino := range inodes {
+		if e := a.of[ino]; e != nil && (e.attrs || e.pages) {
+			return false
+		}
+	}
+	for _, ino := range inodes {
+		if e := a.of[ino]; e != nil {
+			e.revoked++
+		}
+	}
+	return true
+}
+
+// givesUp drops what this mount made of what a call of its own is about to
+// change; false if the kernel would have to be told, which a handler cannot.
+func (m *Mounted) givesUp(r client.Revocation) bool {
+	if !m.armed.giveUp(r.Inodes) {
+		return false
+	}
+	m.names.revoked(r)
+	m.stale(r)
+	return true
+}
+
 // notifiers is how many notifications are under way at once.
 const notifiers = 8
 

@@ -39,6 +39,11 @@
 // mount of the same inode: it flushes a Writer at the most, and what is open for
 // write is cached by nobody. Nothing is notified from a handler.
 //
+// Of creates, flushes and closes of its own a mount is not told, if the kernel
+// keeps nothing of what they change ([Mounted.givesUp]): it gives that up before,
+// and the answer says what is there now. So of a directory that was changed just
+// now the kernel gets no attributes to keep.
+//
 // # Writers
 //
 // Opening for write opens the Writer, or joins the one that is there. A handle

@@ -51,7 +51,7 @@ type Mounted struct {
 	log    *slog.Logger
 	root   string // of the namespace
 	dir    string // where it is mounted; absolute
-	within string // with a slash
+	within []byte // with a slash
 	wait   bool
 	server *fuse.Server
 
@@ -88,7 +88,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		return nil, fserror.Wrap(fserror.InvalidArgument, op, dir, err)
 	}
 	m := &Mounted{
-		log: cfg.Logger, root: "/", dir: dir, within: strings.TrimSuffix(dir, "/") + "/", wait: o.Wait,
+		log: cfg.Logger, root: "/", dir: dir, within: []byte(strings.TrimSuffix(dir, "/") + "/"), wait: o.Wait,
 		ended: make(chan struct{}), files: make(map[uint64]*file), names: newNames(nil),
 		armed: armed{of: make(map[uint64]*arm)},
 	}
@@ -99,7 +99,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		m.log = slog.New(slog.DiscardHandler)
 	}
 	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	cfg.Cache, cfg.OnRevoke = true, m.revoked
+	cfg.Cache, cfg.OnRevoke, cfg.OnGiveUp = true, m.revoked, m.givesUp
 	if m.fs, err = client.New(ctx, cfg); err != nil {
 		return nil, err
 	}

@@ -162,7 +162,7 @@ func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
 	if f != nil {
 		f.amend(&out.Attr)
 	}
-	if kept && i.Open == nil {
+	if kept && i.Open == nil && !busyDir(i) {
 		if left := min(n.m.fs.CacheRemaining(), maxAttrTime); n.m.armed.good(n, seen) {
 			out.SetTimeout(left)
 		}
@@ -203,6 +203,14 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 		}
 	}
 	return n.getattr(ctx, out)
+}
+
+// busyTime is for how long after a change of a directory the kernel is given
+// nothing of it to keep: the next change would have to take it back first.
+const busyTime = 2 * time.Second
+
+func busyDir(i *client.FileInfo) bool {
+	return i.IsDir() && time.Since(i.ModTime()).Abs() < busyTime
 }
 
 // mtimeOf is the modification time that is to be set; the zero time is now.

@@ -3,6 +3,7 @@ package namenode
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/leasefs/leasefs/fserror"
@@ -18,6 +19,33 @@ var errCached = errors.New("cached elsewhere")
 type recall struct {
 	s      *Server
 	change *cachelease.Change
+	given  *cachelease.GivenUp
+}
+
+// givenUpKey is the context's key of what the caller has given up.
+type givenUpKey struct{}
+
+// maxGivenUp is how many keys a caller may give up with a call.
+const maxGivenUp = 64
+
+// withGivenUp hands what a session has given up to the change that it asks for.
+func withGivenUp(ctx context.Context, session []byte, g *pb.CacheGivenUp) context.Context {
+	if len(g.GetKeys()) == 0 || len(g.GetKeys()) > maxGivenUp || len(session) != len(cachelease.SessionID{}) {
+		return ctx // it is asked as any other
+	}
+	given := &cachelease.GivenUp{Session: cachelease.SessionID(session), Stream: g.GetStream(), Keys: make([]cachelease.Key, 0, len(g.GetKeys()))}
+	for _, k := range g.GetKeys() {
+		if k.GetKind() > math.MaxUint8 {
+			return ctx
+		}
+		given.Keys = append(given.Keys, cachelease.Key{Kind: uint8(k.GetKind()), Inode: k.GetInode(), Name: k.GetName()})
+	}
+	for _, i := range g.GetHeld() {
+		if int(i) < len(given.Keys) {
+			given.Held = append(given.Held, given.Keys[i])
+		}
+	}
+	return context.WithValue(ctx, givenUpKey{}, given)
 }
 
 // caches returns errCached if sessions have to give something up before the
@@ -32,7 +60,7 @@ func (r *recall) caches(op namespace.Op) error {
 		return nil
 	}
 	if r.change == nil {
-		if r.change = r.s.caches.Revoke(keys); r.change == nil || !r.change.Pending() {
+		if r.change = r.s.caches.RevokeGiven(keys, r.given); r.change == nil || !r.change.Pending() {
 			return nil
 		}
 		return errCached

@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/journal"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/cachelease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -156,7 +157,8 @@ func (s *Server) ownBegun(ctx context.Context, plan planFunc, held *time.Duratio
 // everything anew. A panic in fn may leave the state half changed, so it ends
 // the reign.
 func (s *Server) exclusive(ctx context.Context, fn func(*recall) error) error {
-	r := recall{s: s}
+	given, _ := ctx.Value(givenUpKey{}).(*cachelease.GivenUp)
+	r := recall{s: s, given: given}
 	defer r.done()
 	for {
 		err := s.locked(func() error { return fn(&r) })

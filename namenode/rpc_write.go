@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/fspath"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -29,14 +30,49 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Create makes a new file, see the wire contract.
 func (s *service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResponse, error) {
-	out, req, wait, err := s.create(ctx, r)
+	given := r.GetGivenUp()
+	r.GivenUp = nil // a repeated call is known without it
+	cache := r.GetCache()
+	out, req, wait, err := s.create(withGivenUp(ctx, r.GetCaller().GetSession(), given), r)
 	if werr := s.waitDurable(ctx, wait); werr != nil {
 		return nil, werr
 	}
 	if err != nil {
 		return nil, err
 	}
-	return opened(out, req.Holder, req.Close), nil
+	resp := opened(out, req.Holder, req.Close)
+	if cache {
+		s.lookAt(ctx, r, resp)
+	}
+	return resp, nil
+}
+
+// lookAt adds to an answer what the file and its directory look like now, for a
+// session that caches. That nothing is added is no error: the caller asks.
+func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenResponse) {
+	look := func(path string) (*pb.Attr, []*pb.CacheKey) {
+		c, err := s.caller(ctx, r.GetCaller())
+		if err != nil {
+			return nil, nil
+		}
+		c.Collect = true
+		var a namespace.Attr
+		var keys []*pb.CacheKey
+		if err := s.read(ctx, c, func() (err error) {
+			if a, err = s.tree.Stat(c, path, false); err == nil {
+				keys = s.mayCache(c, r.GetCaller().GetSession())
+			}
+			return err
+		}); err != nil {
+			return nil, nil
+		}
+		return s.attr(a), keys
+	}
+	if a, keys := look(r.GetPath()); a.GetInode() == resp.GetAttr().GetInode() {
+		resp.Attr, resp.Keys = a, keys
+	}
+	dir, _ := fspath.Split(r.GetPath())
+	resp.Parent, resp.ParentKeys = look(dir)
 }
 
 // create does all of a create but waiting for the disk; the caller waits until
@@ -351,6 +387,7 @@ func (s *service) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 	}
 	c := &namespace.Call{}
 	var length int64
+	ctx = withGivenUp(ctx, r.GetWriter().GetSession(), r.GetGivenUp())
 	out, err := s.change(ctx, namespace.CallID{}, c, true, func() (namespace.Op, error) {
 		if err := s.writer(c, w); err != nil {
 			return nil, err
@@ -566,8 +603,9 @@ func (s *service) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetCrc32C() {
 		return nil, errChecksum(r.GetCrc32C(), r.GetData())
 	}
+	ctx = withGivenUp(ctx, r.GetWriter().GetSession(), r.GetGivenUp())
 	call := r.GetCall()
-	id, err := callID(call, r, func() { r.Call = nil })
+	id, err := callID(call, r, func() { r.Call, r.GivenUp = nil, nil })
 	if err != nil {
 		return nil, err
 	}

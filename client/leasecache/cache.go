@@ -39,6 +39,9 @@ type Config[K comparable, V any] struct {
 	// time. It must not call the Cache. 128 bytes an entry and 40 a dependency
 	// are added. Nil means that only these count.
 	Size func(K, V) int64
+	// Outlives tells of a request whether its answer stands over changes of one's
+	// own: whoever makes one brings it up to date before. Nil: none does.
+	Outlives func(K) bool
 }
 
 // Reading is what both of a holder's clocks said at one moment.
@@ -71,6 +74,7 @@ type Cache[K comparable, V any] struct {
 	term      time.Duration // zero: none
 	life      uint64        // raised when all is dropped; never zero
 	revoked   history
+	given     map[Key]int // changes of one's own under way, by what was given up for them
 
 	hits, misses, expired atomic.Uint64
 	n                     Stats // of the rest; by mu
@@ -103,7 +107,7 @@ func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = DefaultMaxBytes
 	}
-	c := &Cache[K, V]{cfg: cfg, life: 1, entries: make(map[K]*entry[K, V]), deps: make(map[Key]*dependents[K, V])}
+	c := &Cache[K, V]{cfg: cfg, life: 1, entries: make(map[K]*entry[K, V]), deps: make(map[Key]*dependents[K, V]), given: make(map[Key]int)}
 	c.ring.next, c.ring.prev = &c.ring, &c.ring
 	c.revoked.init()
 	return c
@@ -196,6 +200,11 @@ func (c *Cache[K, V]) Get(k K) (V, bool) {
 // nothing, if one of them was revoked or all was dropped since, if it depends on
 // nothing (it could not be revoked), or if it is too large. The keys are copied.
 func (c *Cache[K, V]) Put(ticket Ticket, k K, v V, deps []Key) bool {
+	return c.put(ticket, k, v, deps, nil)
+}
+
+// put is Put for who has given up the keys own.
+func (c *Cache[K, V]) put(ticket Ticket, k K, v V, deps, own []Key) bool {
 	if ticket.life == 0 || len(deps) == 0 {
 		return false
 	}
@@ -205,7 +214,7 @@ func (c *Cache[K, V]) Put(ticket Ticket, k K, v V, deps []Key) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ticket.life != c.life || c.revoked.since(ticket.count, deps) {
+	if ticket.life != c.life || c.revoked.since(ticket.count, deps) || c.isGiven(deps, own) {
 		c.n.Overtaken++
 		return false
 	}
@@ -234,12 +243,7 @@ func (c *Cache[K, V]) Revoke(keys []Key, all bool) {
 	}
 	for _, k := range keys {
 		c.revoked.add(k)
-		if d := c.deps[k]; d != nil {
-			for len(d.list) > 0 {
-				c.n.Drops++
-				c.remove(d.list[len(d.list)-1].e)
-			}
-		}
+		c.drop(k, nil)
 	}
 }
 

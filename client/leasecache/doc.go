@@ -32,6 +32,13 @@
 // so the revocation has been applied when the call returns, whatever became of
 // its reply, and there is nothing for the caller to do.
 //
+// To save that round trip, who makes a change may give up what it is about to
+// change before the call is sent ([Cache.GiveUp]) and say so with the call. From
+// then until the reply ([GivenUp.End]) nothing that depends on it is answered or
+// kept; what is read meanwhile is not kept afterwards either, but for what came
+// with the reply. If the outcome of the call stays unknown the namenode may still
+// carry it out: the stream has to be ended, since the promise is one of a stream.
+//
 // # Size
 //
 // Entries are limited in number and in bytes. Out goes what was not used for

@@ -110,6 +110,7 @@ func (c *Cache[K, V]) dropAll() {
 		c.bytes = 0
 	}
 	c.revoked.forget()
+	clear(c.given)
 }
 
 // history is the latest revoked keys, each with the number of its revocation.

@@ -13,6 +13,7 @@ import (
 type Change struct {
 	t     *Table
 	marks []*entry
+	given *GivenUp
 
 	mu     sync.Mutex
 	waits  []*wait // in Wait: the latest end first, those up to at done
@@ -41,11 +42,28 @@ func (t *Table) Idle() bool { return t.active.Load() == 0 }
 // not answer what was before it. The caller of Revoke holds the namespace lock
 // exclusively. Nil means that no session caches: the change may be applied, and
 // needs no Done, if the lock is not let go before.
-func (t *Table) Revoke(keys []Key) *Change {
+func (t *Table) Revoke(keys []Key) *Change { return t.RevokeGiven(keys, nil) }
+
+// GivenUp says of a session, by its latest stream only, that it does not answer
+// from what depends on these keys, nor keeps any such answer, from before it
+// asked for a change until it is told of its end.
+type GivenUp struct {
+	Session SessionID
+	Stream  uint64 // its number
+	Keys    []Key
+	// Held are those that it goes on holding, if it did: it knows what the change
+	// makes of them, and is still to be told of others'.
+	Held []Key
+}
+
+// RevokeGiven is Revoke of a change whose caller has given up some keys: its
+// holdings of them end at once, and it is neither told nor waited for. Nil is
+// nobody.
+func (t *Table) RevokeGiven(keys []Key, given *GivenUp) *Change {
 	if t.Idle() {
 		return nil
 	}
-	c := &Change{t: t}
+	c := &Change{t: t, given: given}
 	c.add(keys)
 	return c
 }
@@ -100,13 +118,18 @@ func (c *Change) withdraw(h *holdings, hits []hit, now time.Duration) {
 	if !s.all {
 		var entries []*entry
 		holds := false
+		given, held := c.givenUp(s)
 		for _, x := range hits {
+			if slices.Contains(given, x.e.key) && t.keys.giveUp(x.e, h, slices.Contains(held, x.e.key)) {
+				continue
+			}
 			held, fresh := t.keys.withdraw(x.e, h.slot)
 			holds = holds || held
 			if fresh {
 				entries = append(entries, x.e)
 			}
 		}
+		s.size.Store(int64(len(h.list)))
 		switch {
 		case !holds:
 			return
@@ -121,6 +144,14 @@ func (c *Change) withdraw(h *holdings, hits []hit, now time.Duration) {
 		last := &s.pending[len(s.pending)-1]
 		last.waits = append(last.waits, c.await(s, s.until))
 	}
+}
+
+// givenUp is what the session has given up for this change. It is locked.
+func (c *Change) givenUp(s *session) (keys, held []Key) {
+	if c.given == nil || c.given.Session != s.id || s.stream == nil || c.given.Stream != s.number {
+		return nil, nil
+	}
+	return c.given.Keys, c.given.Held
 }
 
 // push tells the session to drop these keys. Without a stream nobody is told,

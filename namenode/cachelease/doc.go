@@ -20,6 +20,12 @@
 //  3. Under the same hold of the lock the change is applied.
 //  4. When it is durable, or has failed: [Change.Done] unmarks.
 //
+// A caller may give up keys ahead ([GivenUp]): it promises to answer from nothing
+// that depends on them, and to keep no such answer, until its call is over. Then
+// its own holdings end with step 1, without a word. The promise counts only while
+// the session has the stream that it is of: a client that does not know what
+// became of a call, which may thus still be carried out, begins a new one.
+//
 // Grant is called with the lock held for reading, together with the read that it
 // is about. So no grant runs while Revoke looks, and a grant that sees a mark
 // gone has read what the change made.

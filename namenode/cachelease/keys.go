@@ -223,3 +223,21 @@ func (k *keyTable) withdraw(e *entry, slot uint32) (held, fresh bool) {
 	e.holders[i].at |= withdrawn
 	return true, fresh
 }
+
+// giveUp takes one key off h that its session has given up, unless it goes on
+// holding it; false if its withdrawal is unacknowledged, which is waited for as
+// ever. The session is locked.
+func (k *keyTable) giveUp(e *entry, h *holdings, holds bool) bool {
+	sh := &k.shards[e.shard]
+	sh.mu.Lock()
+	i, held := e.find(h.slot)
+	asked := held && e.holders[i].at&withdrawn != 0
+	sh.mu.Unlock()
+	if asked {
+		return false
+	}
+	if !holds {
+		k.release(e, h)
+	}
+	return true
+}

@@ -253,7 +253,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -1696,6 +1696,73 @@ func (x *CacheKey) GetName() string {
 	return ""
 }
 
+// CacheGivenUp says, with a call that changes something, that the session does
+// not answer from what depends on these keys, nor keeps any such answer, from
+// before the call was sent until its reply is there. So the namenode need not
+// ask the session for them. It counts on the session's latest stream only: a
+// client that does not know what became of the call begins another one.
+type CacheGivenUp struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Stream uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"` // Hello.stream
+	Keys   []*CacheKey            `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Indexes of keys that the session goes on holding, if it did, since it knows
+	// what the call makes of them: others' changes are still to be told.
+	Held          []uint32 `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CacheGivenUp) Reset() {
+	*x = CacheGivenUp{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CacheGivenUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CacheGivenUp) ProtoMessage() {}
+
+func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CacheGivenUp.ProtoReflect.Descriptor instead.
+func (*CacheGivenUp) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CacheGivenUp) GetStream() uint64 {
+	if x != nil {
+		return x.Stream
+	}
+	return 0
+}
+
+func (x *CacheGivenUp) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *CacheGivenUp) GetHeld() []uint32 {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
 // RenewLeaseRequest renews a session. The set of open files is sent only when
 // it changed since the version that the namenode confirmed last.
 type RenewLeaseRequest struct {
@@ -1712,7 +1779,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1791,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1804,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RenewLeaseRequest) GetSession() []byte {
@@ -1792,7 +1859,7 @@ type OpenRef struct {
 
 func (x *OpenRef) Reset() {
 	*x = OpenRef{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1871,7 @@ func (x *OpenRef) String() string {
 func (*OpenRef) ProtoMessage() {}
 
 func (x *OpenRef) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1884,7 @@ func (x *OpenRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRef.ProtoReflect.Descriptor instead.
 func (*OpenRef) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OpenRef) GetInode() uint64 {
@@ -1850,7 +1917,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +1929,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +1942,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RenewLeaseResponse) GetLost() []*LostFile {
@@ -1946,7 +2013,7 @@ type LostFile struct {
 
 func (x *LostFile) Reset() {
 	*x = LostFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2025,7 @@ func (x *LostFile) String() string {
 func (*LostFile) ProtoMessage() {}
 
 func (x *LostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2038,7 @@ func (x *LostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostFile.ProtoReflect.Descriptor instead.
 func (*LostFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LostFile) GetInode() uint64 {
@@ -2017,7 +2084,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2096,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2109,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListLeasesRequest) GetCaller() *Caller {
@@ -2104,7 +2171,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2183,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2196,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*Lease {
@@ -2169,7 +2236,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2248,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2261,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Lease) GetId() string {
@@ -2313,7 +2380,7 @@ type LeaseFile struct {
 
 func (x *LeaseFile) Reset() {
 	*x = LeaseFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2392,7 @@ func (x *LeaseFile) String() string {
 func (*LeaseFile) ProtoMessage() {}
 
 func (x *LeaseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2405,7 @@ func (x *LeaseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFile.ProtoReflect.Descriptor instead.
 func (*LeaseFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LeaseFile) GetPath() string {
@@ -2375,7 +2442,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2454,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2467,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -2449,7 +2516,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2528,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2541,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -2510,7 +2577,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2589,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2602,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -2577,7 +2644,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2656,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2669,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -2637,7 +2704,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2716,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2729,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -2696,7 +2763,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2775,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2788,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -2750,7 +2817,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2829,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +2842,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -2811,7 +2878,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2823,7 +2890,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2836,7 +2903,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -2865,7 +2932,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2944,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2957,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -2932,7 +2999,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3011,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3024,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -2994,7 +3061,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3073,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3086,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -3069,7 +3136,7 @@ type AttachLeaseRequest struct {
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3148,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3161,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -3136,7 +3203,7 @@ type DetachLeaseRequest struct {
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3215,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3228,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -3198,7 +3265,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3277,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3290,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -3273,7 +3340,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3352,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3365,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -3332,7 +3399,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3411,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3424,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -3424,27 +3491,31 @@ func (x *Event) GetHolder() string {
 }
 
 type CreateRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits; 0 with has_mode false means 0644
-	HasMode       bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
-	Overwrite     bool                   `protobuf:"varint,6,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace an existing file
-	Steal         bool                   `protobuf:"varint,7,opt,name=steal,proto3" json:"steal,omitempty"`         // with overwrite: even if another holds it
-	Parents       bool                   `protobuf:"varint,8,opt,name=parents,proto3" json:"parents,omitempty"`     // make missing parent directories
-	Data          []byte                 `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`            // first bytes, at most Welcome.small_file
-	Close         bool                   `protobuf:"varint,10,opt,name=close,proto3" json:"close,omitempty"`        // and close it in the same call
-	DataCrc32C    uint32                 `protobuf:"varint,11,opt,name=data_crc32c,json=dataCrc32c,proto3" json:"data_crc32c,omitempty"`
-	MtimeUnixMs   int64                  `protobuf:"varint,12,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
-	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                                  // attach it to this granted lease
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Call        *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller      *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Path        string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Mode        uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits; 0 with has_mode false means 0644
+	HasMode     bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
+	Overwrite   bool                   `protobuf:"varint,6,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace an existing file
+	Steal       bool                   `protobuf:"varint,7,opt,name=steal,proto3" json:"steal,omitempty"`         // with overwrite: even if another holds it
+	Parents     bool                   `protobuf:"varint,8,opt,name=parents,proto3" json:"parents,omitempty"`     // make missing parent directories
+	Data        []byte                 `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`            // first bytes, at most Welcome.small_file
+	Close       bool                   `protobuf:"varint,10,opt,name=close,proto3" json:"close,omitempty"`        // and close it in the same call
+	DataCrc32C  uint32                 `protobuf:"varint,11,opt,name=data_crc32c,json=dataCrc32c,proto3" json:"data_crc32c,omitempty"`
+	MtimeUnixMs int64                  `protobuf:"varint,12,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
+	Lease       uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                                  // attach it to this granted lease
+	GivenUp     *CacheGivenUp          `protobuf:"bytes,14,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
+	// With a cached session, and not in CreateMany: answer attr whole, and parent,
+	// with keys.
+	Cache         bool `protobuf:"varint,15,opt,name=cache,proto3" json:"cache,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3527,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3540,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -3563,20 +3634,39 @@ func (x *CreateRequest) GetLease() uint64 {
 	return 0
 }
 
+func (x *CreateRequest) GetGivenUp() *CacheGivenUp {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
+func (x *CreateRequest) GetCache() bool {
+	if x != nil {
+		return x.Cache
+	}
+	return false
+}
+
 type OpenResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
-	Writer        *WriterId              `protobuf:"bytes,2,opt,name=writer,proto3" json:"writer,omitempty"`                      // empty if the file was closed in the call
-	TookOver      bool                   `protobuf:"varint,3,opt,name=took_over,json=tookOver,proto3" json:"took_over,omitempty"` // the file was taken from another
-	Length        int64                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
-	BlocksLength  int64                  `protobuf:"varint,5,opt,name=blocks_length,json=blocksLength,proto3" json:"blocks_length,omitempty"` // offset where the tail begins
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Attr         *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
+	Writer       *WriterId              `protobuf:"bytes,2,opt,name=writer,proto3" json:"writer,omitempty"`                      // empty if the file was closed in the call
+	TookOver     bool                   `protobuf:"varint,3,opt,name=took_over,json=tookOver,proto3" json:"took_over,omitempty"` // the file was taken from another
+	Length       int64                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
+	BlocksLength int64                  `protobuf:"varint,5,opt,name=blocks_length,json=blocksLength,proto3" json:"blocks_length,omitempty"` // offset where the tail begins
+	// To CreateRequest.cache, as after the call: what attr and parent depend on, if
+	// the session may keep them. Attr may be kept although the file is open.
+	Keys          []*CacheKey `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
+	Parent        *Attr       `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
+	ParentKeys    []*CacheKey `protobuf:"bytes,8,rep,name=parent_keys,json=parentKeys,proto3" json:"parent_keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +3678,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +3691,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -3639,6 +3729,27 @@ func (x *OpenResponse) GetBlocksLength() int64 {
 	return 0
 }
 
+func (x *OpenResponse) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *OpenResponse) GetParent() *Attr {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+func (x *OpenResponse) GetParentKeys() []*CacheKey {
+	if x != nil {
+		return x.ParentKeys
+	}
+	return nil
+}
+
 type CreateManyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Files         []*CreateRequest       `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // each with its own CallId; close is implied
@@ -3648,7 +3759,7 @@ type CreateManyRequest struct {
 
 func (x *CreateManyRequest) Reset() {
 	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +3771,7 @@ func (x *CreateManyRequest) String() string {
 func (*CreateManyRequest) ProtoMessage() {}
 
 func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3673,7 +3784,7 @@ func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
 func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateManyRequest) GetFiles() []*CreateRequest {
@@ -3692,7 +3803,7 @@ type CreateManyResponse struct {
 
 func (x *CreateManyResponse) Reset() {
 	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3815,7 @@ func (x *CreateManyResponse) String() string {
 func (*CreateManyResponse) ProtoMessage() {}
 
 func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3828,7 @@ func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
 func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateManyResponse) GetResults() []*CreateResult {
@@ -3737,7 +3848,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3860,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +3873,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CreateResult) GetInode() uint64 {
@@ -3808,7 +3919,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3931,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3944,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -3949,18 +4060,21 @@ func (x *AppendRequest) GetAgain() bool {
 }
 
 type AppendTailRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Writer        *WriterId              `protobuf:"bytes,1,opt,name=writer,proto3" json:"writer,omitempty"`
-	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // must be the end of the file
-	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	Crc32C        uint32                 `protobuf:"varint,4,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of data
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Writer *WriterId              `protobuf:"bytes,1,opt,name=writer,proto3" json:"writer,omitempty"`
+	Offset int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // must be the end of the file
+	Data   []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Crc32C uint32                 `protobuf:"varint,4,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of data
+	// The bytes before it, as the writer wrote them: a repeat of a call that was
+	// answered is known by offset, length and crc.
+	GivenUp       *CacheGivenUp `protobuf:"bytes,5,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4086,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4099,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4016,6 +4130,13 @@ func (x *AppendTailRequest) GetCrc32C() uint32 {
 	return 0
 }
 
+func (x *AppendTailRequest) GetGivenUp() *CacheGivenUp {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
 type AppendTailResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Length        int64                  `protobuf:"varint,1,opt,name=length,proto3" json:"length,omitempty"` // of the file, durable
@@ -4025,7 +4146,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4158,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4171,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4071,7 +4192,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4204,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4217,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4123,7 +4244,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4256,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4269,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4174,7 +4295,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +4307,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4320,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4222,7 +4343,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4234,7 +4355,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4247,7 +4368,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4300,7 +4421,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4433,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4446,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4373,7 +4494,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4385,7 +4506,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4398,7 +4519,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -4420,18 +4541,19 @@ type CloseRequest struct {
 	Call   *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Writer *WriterId              `protobuf:"bytes,2,opt,name=writer,proto3" json:"writer,omitempty"`
 	// Last bytes for the tail, made durable with the close.
-	Offset        int64  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
-	Crc32C        uint32 `protobuf:"varint,5,opt,name=crc32c,proto3" json:"crc32c,omitempty"`
-	Length        int64  `protobuf:"varint,6,opt,name=length,proto3" json:"length,omitempty"`                                // the whole length as the writer believes it, data included
-	MtimeUnixMs   int64  `protobuf:"varint,7,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
+	Offset        int64         `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Data          []byte        `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Crc32C        uint32        `protobuf:"varint,5,opt,name=crc32c,proto3" json:"crc32c,omitempty"`
+	Length        int64         `protobuf:"varint,6,opt,name=length,proto3" json:"length,omitempty"`                                // the whole length as the writer believes it, data included
+	MtimeUnixMs   int64         `protobuf:"varint,7,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
+	GivenUp       *CacheGivenUp `protobuf:"bytes,8,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4565,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4578,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -4508,6 +4630,13 @@ func (x *CloseRequest) GetMtimeUnixMs() int64 {
 	return 0
 }
 
+func (x *CloseRequest) GetGivenUp() *CacheGivenUp {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
 type CloseResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Length        int64                  `protobuf:"varint,1,opt,name=length,proto3" json:"length,omitempty"`
@@ -4517,7 +4646,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4529,7 +4658,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4542,7 +4671,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -4563,7 +4692,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4704,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4717,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -4634,7 +4763,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4646,7 +4775,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4659,7 +4788,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -4764,7 +4893,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +4905,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +4918,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -4875,7 +5004,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4887,7 +5016,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4900,7 +5029,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -4951,7 +5080,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5092,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4976,7 +5105,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5013,7 +5142,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5025,7 +5154,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5038,7 +5167,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5086,7 +5215,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5227,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5240,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5138,7 +5267,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5150,7 +5279,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5163,7 +5292,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Xattr) GetName() string {
@@ -5193,7 +5322,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5205,7 +5334,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5218,7 +5347,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5271,7 +5400,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5283,7 +5412,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5296,7 +5425,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5338,7 +5467,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5350,7 +5479,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5363,7 +5492,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Entry) GetName() string {
@@ -5397,7 +5526,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5409,7 +5538,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5422,7 +5551,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -5453,7 +5582,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5465,7 +5594,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5478,7 +5607,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -5535,7 +5664,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5547,7 +5676,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5560,7 +5689,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -5600,7 +5729,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5612,7 +5741,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5625,7 +5754,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -5645,7 +5774,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5657,7 +5786,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5670,7 +5799,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -5698,7 +5827,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +5839,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +5852,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -5761,7 +5890,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5773,7 +5902,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5786,7 +5915,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -5846,7 +5975,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5858,7 +5987,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5871,7 +6000,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -5937,7 +6066,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5949,7 +6078,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5962,7 +6091,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6000,7 +6129,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6012,7 +6141,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6025,7 +6154,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6089,7 +6218,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6101,7 +6230,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6114,7 +6243,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6210,7 +6339,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6222,7 +6351,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6235,7 +6364,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6307,7 +6436,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6319,7 +6448,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6332,7 +6461,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6383,7 +6512,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6395,7 +6524,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6408,7 +6537,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -6458,7 +6587,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6470,7 +6599,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6483,7 +6612,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -6523,7 +6652,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6535,7 +6664,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6548,7 +6677,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -6592,7 +6721,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6604,7 +6733,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6617,7 +6746,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -6811,7 +6940,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6823,7 +6952,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6836,7 +6965,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -6857,7 +6986,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6869,7 +6998,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6882,7 +7011,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -6916,7 +7045,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6928,7 +7057,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6941,7 +7070,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -6968,7 +7097,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6980,7 +7109,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6993,7 +7122,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7021,7 +7150,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7033,7 +7162,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7046,7 +7175,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7081,7 +7210,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7093,7 +7222,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7106,7 +7235,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7142,7 +7271,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7154,7 +7283,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7167,7 +7296,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7207,7 +7336,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7219,7 +7348,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7232,7 +7361,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7254,7 +7383,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7266,7 +7395,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7279,7 +7408,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -7322,7 +7451,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7334,7 +7463,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7347,7 +7476,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -7373,7 +7502,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7385,7 +7514,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7398,7 +7527,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -7418,7 +7547,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7430,7 +7559,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7443,7 +7572,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -7478,7 +7607,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7490,7 +7619,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7503,7 +7632,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -7704,7 +7833,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bCacheKey\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xc7\x01\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"d\n" +
+	"\fCacheGivenUp\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12(\n" +
+	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12\x12\n" +
+	"\x04held\x18\x03 \x03(\rR\x04held\"\xc7\x01\n" +
 	"\x11RenewLeaseRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x17\n" +
@@ -7843,7 +7976,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\xf9\x02\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\"\xc4\x03\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -7859,13 +7992,19 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vdata_crc32c\x18\v \x01(\rR\n" +
 	"dataCrc32c\x12\"\n" +
 	"\rmtime_unix_ms\x18\f \x01(\x03R\vmtimeUnixMs\x12\x14\n" +
-	"\x05lease\x18\r \x01(\x04R\x05lease\"\xbc\x01\n" +
+	"\x05lease\x18\r \x01(\x04R\x05lease\x123\n" +
+	"\bgiven_up\x18\x0e \x01(\v2\x18.leasefs.v1.CacheGivenUpR\agivenUp\x12\x14\n" +
+	"\x05cache\x18\x0f \x01(\bR\x05cache\"\xc7\x02\n" +
 	"\fOpenResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12,\n" +
 	"\x06writer\x18\x02 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x1b\n" +
 	"\ttook_over\x18\x03 \x01(\bR\btookOver\x12\x16\n" +
 	"\x06length\x18\x04 \x01(\x03R\x06length\x12#\n" +
-	"\rblocks_length\x18\x05 \x01(\x03R\fblocksLength\"D\n" +
+	"\rblocks_length\x18\x05 \x01(\x03R\fblocksLength\x12(\n" +
+	"\x04keys\x18\x06 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12(\n" +
+	"\x06parent\x18\a \x01(\v2\x10.leasefs.v1.AttrR\x06parent\x125\n" +
+	"\vparent_keys\x18\b \x03(\v2\x14.leasefs.v1.CacheKeyR\n" +
+	"parentKeys\"D\n" +
 	"\x11CreateManyRequest\x12/\n" +
 	"\x05files\x18\x01 \x03(\v2\x19.leasefs.v1.CreateRequestR\x05files\"H\n" +
 	"\x12CreateManyResponse\x122\n" +
@@ -7891,12 +8030,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"cut_length\x18\r \x01(\x03R\tcutLength\x12,\n" +
 	"\x06writer\x18\x0e \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x123\n" +
 	"\x16expected_mtime_unix_ms\x18\x0f \x01(\x03R\x13expectedMtimeUnixMs\x12\x14\n" +
-	"\x05again\x18\x10 \x01(\bR\x05again\"\x85\x01\n" +
+	"\x05again\x18\x10 \x01(\bR\x05again\"\xba\x01\n" +
 	"\x11AppendTailRequest\x12,\n" +
 	"\x06writer\x18\x01 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x16\n" +
-	"\x06crc32c\x18\x04 \x01(\rR\x06crc32c\",\n" +
+	"\x06crc32c\x18\x04 \x01(\rR\x06crc32c\x123\n" +
+	"\bgiven_up\x18\x05 \x01(\v2\x18.leasefs.v1.CacheGivenUpR\agivenUp\",\n" +
 	"\x12AppendTailResponse\x12\x16\n" +
 	"\x06length\x18\x01 \x01(\x03R\x06length\"u\n" +
 	"\x14AllocateBlockRequest\x12,\n" +
@@ -7925,7 +8065,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"tailCrc32c\"M\n" +
 	"\x0eCommitResponse\x12\x16\n" +
 	"\x06length\x18\x01 \x01(\x03R\x06length\x12#\n" +
-	"\rblocks_length\x18\x02 \x01(\x03R\fblocksLength\"\xe4\x01\n" +
+	"\rblocks_length\x18\x02 \x01(\x03R\fblocksLength\"\x99\x02\n" +
 	"\fCloseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12,\n" +
 	"\x06writer\x18\x02 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x16\n" +
@@ -7933,7 +8073,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x16\n" +
 	"\x06crc32c\x18\x05 \x01(\rR\x06crc32c\x12\x16\n" +
 	"\x06length\x18\x06 \x01(\x03R\x06length\x12\"\n" +
-	"\rmtime_unix_ms\x18\a \x01(\x03R\vmtimeUnixMs\"'\n" +
+	"\rmtime_unix_ms\x18\a \x01(\x03R\vmtimeUnixMs\x123\n" +
+	"\bgiven_up\x18\b \x01(\v2\x18.leasefs.v1.CacheGivenUpR\agivenUp\"'\n" +
 	"\rCloseResponse\x12\x16\n" +
 	"\x06length\x18\x01 \x01(\x03R\x06length\"\x7f\n" +
 	"\x15CloseAbandonedRequest\x12&\n" +
@@ -8278,7 +8419,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -8301,291 +8442,299 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CacheRevocation)(nil),         // 18: leasefs.v1.CacheRevocation
 	(*CacheAck)(nil),                // 19: leasefs.v1.CacheAck
 	(*CacheKey)(nil),                // 20: leasefs.v1.CacheKey
-	(*RenewLeaseRequest)(nil),       // 21: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 22: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 23: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 24: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 25: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 26: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 27: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 28: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 29: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 30: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 31: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 32: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 33: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 34: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 35: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 36: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 37: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 38: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 39: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 40: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 41: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 42: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 43: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 44: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 45: leasefs.v1.CreateRequest
-	(*OpenResponse)(nil),            // 46: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 47: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 48: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 49: leasefs.v1.CreateResult
-	(*AppendRequest)(nil),           // 50: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 51: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 52: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 53: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 54: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 55: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 56: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 57: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 58: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 59: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 60: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 61: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 62: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 63: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 64: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 65: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 66: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 67: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 68: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 69: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 70: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 71: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 72: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 73: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 74: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 75: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 76: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 77: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 78: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 79: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 80: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 81: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 82: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 83: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 84: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 85: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 86: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 87: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 88: leasefs.v1.StatusResponse
-	(*CheckpointRequest)(nil),       // 89: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 90: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 91: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 92: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 93: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 94: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 95: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 96: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 97: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 98: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 99: leasefs.v1.FailoverResponse
-	(*BackupRequest)(nil),           // 100: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 101: leasefs.v1.BackupResponse
-	nil,                             // 102: leasefs.v1.Block.HeadersEntry
-	nil,                             // 103: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 104: leasefs.v1.BackupResponse.HeadersEntry
+	(*CacheGivenUp)(nil),            // 21: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),       // 22: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 23: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 24: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 25: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 26: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 27: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 28: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 29: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 30: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 31: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 32: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 33: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 34: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 35: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 36: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 37: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 38: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 39: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 40: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 41: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 42: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 43: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 44: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 45: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 46: leasefs.v1.CreateRequest
+	(*OpenResponse)(nil),            // 47: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 48: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 49: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 50: leasefs.v1.CreateResult
+	(*AppendRequest)(nil),           // 51: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 52: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 53: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 54: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 55: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 56: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 57: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 58: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 59: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 60: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 61: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 62: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 63: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 64: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 65: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 66: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 67: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 68: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 69: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 70: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 71: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 72: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 73: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 74: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 75: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 76: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 77: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 78: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 79: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 80: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 81: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 82: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 83: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 84: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 85: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 86: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 87: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 88: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 89: leasefs.v1.StatusResponse
+	(*CheckpointRequest)(nil),       // 90: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 91: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 92: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 93: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 94: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 95: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 96: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 97: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 98: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 99: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 100: leasefs.v1.FailoverResponse
+	(*BackupRequest)(nil),           // 101: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 102: leasefs.v1.BackupResponse
+	nil,                             // 103: leasefs.v1.Block.HeadersEntry
+	nil,                             // 104: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 105: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	8,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	9,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	102, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	103, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	9,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	5,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	12,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	21,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	22,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
 	16,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
 	19,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
 	13,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	23,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	24,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
 	11,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
 	17,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
 	18,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
 	20,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	22,  // 16: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	5,   // 17: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	24,  // 18: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	22,  // 19: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	9,   // 20: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	5,   // 21: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	27,  // 22: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	9,   // 23: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	28,  // 24: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	4,   // 25: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 26: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 27: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 28: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 29: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 30: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 31: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	37,  // 32: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	5,   // 33: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 34: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 35: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 36: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 37: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 38: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	44,  // 39: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	1,   // 40: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	4,   // 41: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 42: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 43: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	6,   // 44: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	45,  // 45: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	49,  // 46: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	11,  // 47: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	4,   // 48: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 49: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 50: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	6,   // 51: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	6,   // 52: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	54,  // 53: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	56,  // 54: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	103, // 55: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	6,   // 56: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	10,  // 57: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	4,   // 58: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 59: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	4,   // 60: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 61: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 62: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 63: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	7,   // 64: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	10,  // 65: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	20,  // 66: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 67: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 68: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	20,  // 69: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 70: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	5,   // 71: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	68,  // 72: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	20,  // 73: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 74: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	71,  // 75: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	7,   // 76: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	20,  // 77: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 78: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	5,   // 79: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 80: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	76,  // 81: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	7,   // 82: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	7,   // 83: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	4,   // 84: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 85: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 86: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 87: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	80,  // 88: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 89: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 90: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 91: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	80,  // 92: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 93: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 94: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 95: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 96: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 97: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	4,   // 98: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 99: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 100: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 101: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 102: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 103: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 104: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 105: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 106: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 107: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	5,   // 108: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	95,  // 109: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	5,   // 110: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 111: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 112: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	104, // 113: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	14,  // 114: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	21,  // 115: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	25,  // 116: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	29,  // 117: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	31,  // 118: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	33,  // 119: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	35,  // 120: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	38,  // 121: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	40,  // 122: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	41,  // 123: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	42,  // 124: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	45,  // 125: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	47,  // 126: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	50,  // 127: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	51,  // 128: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	53,  // 129: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	57,  // 130: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	59,  // 131: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	61,  // 132: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	62,  // 133: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	64,  // 134: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	66,  // 135: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	69,  // 136: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	72,  // 137: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	74,  // 138: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	78,  // 139: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	79,  // 140: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	81,  // 141: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	82,  // 142: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	84,  // 143: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	83,  // 144: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	85,  // 145: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	86,  // 146: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	87,  // 147: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	89,  // 148: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	91,  // 149: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	93,  // 150: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	96,  // 151: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	100, // 152: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	98,  // 153: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	15,  // 154: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	23,  // 155: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	26,  // 156: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	30,  // 157: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	32,  // 158: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	34,  // 159: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	36,  // 160: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	39,  // 161: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	77,  // 162: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	77,  // 163: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	43,  // 164: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	46,  // 165: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	48,  // 166: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	46,  // 167: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	52,  // 168: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	55,  // 169: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	58,  // 170: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	60,  // 171: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	60,  // 172: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	63,  // 173: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	65,  // 174: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	67,  // 175: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	70,  // 176: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	73,  // 177: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	75,  // 178: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	77,  // 179: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	77,  // 180: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	77,  // 181: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	77,  // 182: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	77,  // 183: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	77,  // 184: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	77,  // 185: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	77,  // 186: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	88,  // 187: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	90,  // 188: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	92,  // 189: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	94,  // 190: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	97,  // 191: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	101, // 192: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	99,  // 193: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	154, // [154:194] is the sub-list for method output_type
-	114, // [114:154] is the sub-list for method input_type
-	114, // [114:114] is the sub-list for extension type_name
-	114, // [114:114] is the sub-list for extension extendee
-	0,   // [0:114] is the sub-list for field type_name
+	20,  // 16: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	23,  // 17: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	5,   // 18: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	25,  // 19: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	23,  // 20: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	9,   // 21: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	5,   // 22: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	28,  // 23: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	9,   // 24: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	29,  // 25: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	4,   // 26: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 27: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 28: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 29: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 30: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 31: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 32: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	38,  // 33: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	5,   // 34: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 35: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 36: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 37: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 38: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 39: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	45,  // 40: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	1,   // 41: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	4,   // 42: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 43: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	21,  // 44: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	7,   // 45: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	6,   // 46: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	20,  // 47: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 48: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	20,  // 49: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	46,  // 50: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	50,  // 51: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	11,  // 52: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	4,   // 53: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 54: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 55: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	6,   // 56: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	21,  // 57: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	6,   // 58: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	55,  // 59: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	57,  // 60: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	104, // 61: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	6,   // 62: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	10,  // 63: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	4,   // 64: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 65: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	21,  // 66: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	4,   // 67: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 68: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 69: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 70: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	7,   // 71: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 72: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	20,  // 73: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 74: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 75: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	20,  // 76: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 77: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	5,   // 78: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	69,  // 79: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	20,  // 80: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 81: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	72,  // 82: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	7,   // 83: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	20,  // 84: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 85: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	5,   // 86: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 87: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	77,  // 88: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	7,   // 89: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	7,   // 90: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	4,   // 91: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 92: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 93: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 94: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	81,  // 95: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 96: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 97: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	0,   // 98: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	81,  // 99: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 100: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 101: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 102: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 103: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 104: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	4,   // 105: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 106: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 107: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 108: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 109: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 110: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 111: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 112: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 113: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 114: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	5,   // 115: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	96,  // 116: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	5,   // 117: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 118: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 119: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	105, // 120: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	14,  // 121: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	22,  // 122: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	26,  // 123: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	30,  // 124: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	32,  // 125: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	34,  // 126: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	36,  // 127: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	39,  // 128: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	41,  // 129: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	42,  // 130: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	43,  // 131: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	46,  // 132: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	48,  // 133: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	51,  // 134: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	52,  // 135: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	54,  // 136: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	58,  // 137: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	60,  // 138: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	62,  // 139: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	63,  // 140: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	65,  // 141: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	67,  // 142: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	70,  // 143: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	73,  // 144: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	75,  // 145: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	79,  // 146: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	80,  // 147: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	82,  // 148: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	83,  // 149: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	85,  // 150: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	84,  // 151: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	86,  // 152: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	87,  // 153: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	88,  // 154: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	90,  // 155: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	92,  // 156: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	94,  // 157: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	97,  // 158: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	101, // 159: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	99,  // 160: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	15,  // 161: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	24,  // 162: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	27,  // 163: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	31,  // 164: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	33,  // 165: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	35,  // 166: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	37,  // 167: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	40,  // 168: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	78,  // 169: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	78,  // 170: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	44,  // 171: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	47,  // 172: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	49,  // 173: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	47,  // 174: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	53,  // 175: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	56,  // 176: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	59,  // 177: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	61,  // 178: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	61,  // 179: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	64,  // 180: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	66,  // 181: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	68,  // 182: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	71,  // 183: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	74,  // 184: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	76,  // 185: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	78,  // 186: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	78,  // 187: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	78,  // 188: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	78,  // 189: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	78,  // 190: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	78,  // 191: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	78,  // 192: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	78,  // 193: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	89,  // 194: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	91,  // 195: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	93,  // 196: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	95,  // 197: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	98,  // 198: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	102, // 199: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	100, // 200: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	161, // [161:201] is the sub-list for method output_type
+	121, // [121:161] is the sub-list for method input_type
+	121, // [121:121] is the sub-list for extension type_name
+	121, // [121:121] is the sub-list for extension extendee
+	0,   // [0:121] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -8612,7 +8761,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   101,
+			NumMessages:   102,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,97 @@
+package client
+
+import (
+	"github.com/leasefs/leasefs/client/leasecache"
+	"github.com/leasefs/leasefs/fspath"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// The kinds of cache keys, as the wire contract numbers them.
+const (
+	keyAttr    = 0 // attributes and content of an inode
+	keyEntries = 1 // entries of a directory
+	keyName    = 2 // a name in a directory
+)
+
+// givenUp is what was given up of the read cache for one call of this client's
+// own. Nil is nothing: then the namenode asks for it, as it asks everybody.
+type givenUp struct {
+	l    *line
+	of   *leasecache.GivenUp[readKey, kept]
+	keys []leasecache.Key
+}
+
+// giveUp gives up keys that a call is about to change; end has to follow.
+func (f *FS) giveUp(keys ...leasecache.Key) *givenUp {
+	l := f.line.Load()
+	if f.cache == nil || l == nil || f.cfg.OnRevoke != nil && f.cfg.OnGiveUp == nil {
+		return nil
+	}
+	g := &givenUp{l, f.cache.GiveUp(keys), keys}
+	switch {
+	case g.of == nil:
+		return nil
+	case f.line.Load() != l, // the promise would be one of a stream that is over
+		f.cfg.OnGiveUp != nil && !f.cfg.OnGiveUp(revocationOf(keys, false)):
+		g.of.End()
+		return nil
+	}
+	return g
+}
+
+// giveUpName gives up a name that is about to be made, if the directory is known.
+func (f *FS) giveUpName(path string) *givenUp {
+	dir, name := fspath.Split(path)
+	v, ok := f.kept(readKey{kind: readLstat, path: dir})
+	if !ok || v.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
+		return nil
+	}
+	id := v.attr.GetInode()
+	f.willMake(dir, name)
+	return f.giveUp(leasecache.Key{Kind: keyName, Inode: id, Name: name}, leasecache.Key{Kind: keyEntries, Inode: id})
+}
+
+// giveUpFile gives up the attributes of a file that is about to grow or to be
+// closed, if they are kept.
+func (f *FS) giveUpFile(inode uint64) *givenUp {
+	k := leasecache.Key{Kind: keyAttr, Inode: inode}
+	if f.cache == nil || !f.cache.Depends(k) {
+		return nil
+	}
+	return f.giveUp(k)
+}
+
+// wire is what the request says.
+func (g *givenUp) wire() *pb.CacheGivenUp {
+	if g == nil {
+		return nil
+	}
+	out := &pb.CacheGivenUp{Stream: g.l.number, Keys: make([]*pb.CacheKey, len(g.keys))}
+	for i, k := range g.keys {
+		out.Keys[i] = &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name}
+		if k.Kind == keyEntries { // mayHave depends on it
+			out.Held = append(out.Held, uint32(i)) //nolint:gosec // an index
+		}
+	}
+	return out
+}
+
+// keepStat keeps attributes that came with the reply, as those of a path.
+func (g *givenUp) keepStat(path string, a *pb.Attr, keys []*pb.CacheKey) {
+	if g != nil && a != nil {
+		g.of.Put(readKey{kind: readLstat, path: path}, kept{attr: a}, cacheKeys(keys))
+	}
+}
+
+// end is called with what became of the call. If that is not known it may still
+// happen, under a promise that is not kept any more: so the stream that the
+// promise is of is ended, and another one begun.
+func (g *givenUp) end(c *call, err error) {
+	switch {
+	case g == nil:
+	case err != nil && c.anyLost:
+		g.l.cancel()
+	default:
+		g.of.End()
+	}
+}

@@ -1,0 +1,151 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// another is a second client of the namenode that f is of.
+func another(t *testing.T, f *client.FS) *client.FS {
+	t.Helper()
+	list, err := f.Status(t.Context())
+	must(t, err)
+	g, err := client.New(t.Context(), client.Config{Namenodes: []string{list[0].Address}, User: "root", Cache: true})
+	must(t, err)
+	t.Cleanup(func() { must(t, g.Close()) })
+	return g
+}
+
+// TestOwnChanges: a client that caches is not asked about its own creates and
+// closes, and makes no call for what their answers said.
+func TestOwnChanges(t *testing.T) {
+	f := serve(t, func(c *client.Config) { c.Cache = true })
+	g := another(t, f)
+	ctx := t.Context()
+	must(t, f.Mkdir(ctx, "/d", 0o755))
+	absent := func(f *client.FS, path string) {
+		t.Helper()
+		if _, _, err := f.LstatKept(ctx, path); !errors.Is(err, fserror.NotFound) {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	kept := func(path string) *client.FileInfo {
+		t.Helper()
+		before := f.CacheStats().Misses
+		i, _, err := f.LstatKept(ctx, path)
+		must(t, err)
+		if n := f.CacheStats().Misses - before; n != 0 {
+			t.Fatalf("%s took %d reads", path, n)
+		}
+		return i
+	}
+	_, _, err := f.LstatKept(ctx, "/d")
+	must(t, err)
+	absent(f, "/d/0") // and so it is known that there is nothing
+	revoked := f.CacheStats().Revocations
+	for i := range 50 {
+		path := "/d/" + strconv.Itoa(i)
+		absent(f, path)
+		w, err := f.Create(ctx, path, client.WithMode(0o640))
+		must(t, err)
+		if got := kept(path); got.Inode != w.Inode() || got.Mode() != 0o640 || got.User != "root" || got.Open == nil {
+			t.Fatalf("%+v", got)
+		}
+		if got := kept("/d"); got.Entries != uint64(i+1) {
+			t.Fatalf("%+v", got)
+		}
+		_, err = w.Write([]byte("text"))
+		must(t, err)
+		must(t, w.Flush(ctx))
+		must(t, w.Close())
+		if got, _, err := f.LstatKept(ctx, path); err != nil || got.Length != 4 || got.Open != nil {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	if n := f.CacheStats().Revocations - revoked; n != 0 {
+		t.Fatalf("asked %d times about its own changes", n)
+	}
+	// Others' changes are heard of all the same.
+	absent(f, "/d/theirs")
+	must(t, g.WriteFile(ctx, "/d/theirs", nil))
+	if _, _, err := f.LstatKept(ctx, "/d/theirs"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, g.Chmod(ctx, "/d/7", fs.FileMode(0o600)))
+	if i, _, err := f.LstatKept(ctx, "/d/7"); err != nil || i.Mode() != 0o600 {
+		t.Fatal(i, err)
+	}
+	// So are those of its own that are asked for in another way.
+	absent(f, "/d/own")
+	must(t, f.Mkdir(ctx, "/d/own", 0o755))
+	if _, _, err := f.LstatKept(ctx, "/d/own"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOwnChangesAtOnce: many make, look for and remove the same names through two
+// clients. What a call has done, each look that begins after it sees.
+func TestOwnChangesAtOnce(t *testing.T) {
+	f := serve(t, func(c *client.Config) { c.Cache = true })
+	clients := []*client.FS{f, another(t, f)}
+	ctx := t.Context()
+	const dirs, names, rounds = 3, 4, 300
+	for d := range dirs {
+		must(t, f.Mkdir(ctx, fmt.Sprintf("/d%d", d), 0o755))
+	}
+	// Each name is changed by one worker, and looked at by all: it is there after
+	// an odd number of turns. A look during which none began must see the last.
+	var began, ended [dirs * names]atomic.Int64
+	path := func(i int) string { return fmt.Sprintf("/d%d/n%d", i%dirs, i/dirs) }
+	var looks atomic.Int64
+	var wg sync.WaitGroup
+	for i := range began {
+		wg.Go(func() {
+			for range rounds {
+				there := began[i].Add(1)%2 == 0
+				if err := turn(ctx, clients[i%2], path(i), there); err != nil {
+					t.Error(err)
+					return
+				}
+				ended[i].Add(1)
+				o := rand.IntN(len(began)) //nolint:gosec // not a secret
+				turns := ended[o].Load()
+				_, _, err := clients[rand.IntN(2)].LstatKept(ctx, path(o)) //nolint:gosec // not a secret
+				if began[o].Load() != turns {
+					continue
+				}
+				looks.Add(1)
+				if (err == nil) != (turns%2 == 1) {
+					t.Errorf("%s after %d turns: %v", path(o), turns, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if looks.Load() == 0 {
+		t.Error("no look told anything")
+	}
+}
+
+// turn makes a file, or removes the one that is there.
+func turn(ctx context.Context, c *client.FS, path string, there bool) error {
+	if there {
+		return c.RemoveFile(ctx, path)
+	}
+	w, err := c.Create(ctx, path)
+	if err != nil {
+		return err
+	}
+	_, _, err = c.LstatKept(ctx, path)
+	return errors.Join(err, w.Close())
+}
