@@ -32,7 +32,7 @@ type eventJSON struct {
 	NewPath *string `json:"new_path"`
 	Inode   uint64  `json:"inode"`
 	Time    string  `json:"time"`
-	Length  int64   `json:"length"`
+	Length  *int64  `json:"length"` // of a file
 	Dir     bool    `json:"directory"`
 	Holder  *string `json:"holder"`
 }
@@ -61,7 +61,10 @@ func watch(e *env) error {
 
 func (e *env) printEvent(ev *client.Event) error {
 	if e.json {
-		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(timeJSON), Length: ev.Length, Dir: ev.IsDir}
+		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(timeJSON), Dir: ev.IsDir}
+		if !ev.IsDir {
+			j.Length = &ev.Length
+		}
 		if ev.Type == client.EventRename {
 			j.NewPath = &ev.NewPath
 		}
