@@ -432,3 +432,23 @@ func (r *rig) lease(t *testing.T, dir string) {
 	must(t, err)
 	must(t, r.b.WriteFile(t.Context(), "/"+dir+"/f", nil, client.WithLease(leaseIn(dir))))
 }
+
+// How long each pass of the monitor held the lock is a metric.
+func TestScenario06PassLockIsMeasured(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t, func(c *namenode.Config) { c.MinLeaseTTL = 50 * time.Millisecond })
+	a := n.Client(t)
+	for range 20 {
+		attachMany(t, a, "/", "f"+grant(t, a, time.Hour).String(), 1, grant(t, a, 50*time.Millisecond))
+	}
+	testenv.Eventually(t, "the files are gone", func() bool { return entries(t, a, "/") == 0 })
+	got := n.Metrics(t)
+	for _, line := range []string{"leasefs_granted_leases_expired_total 20\n", `leasefs_lease_pass_lock_seconds_bucket{le="0.025"} `} {
+		if !strings.Contains(got, line) {
+			t.Errorf("%q is not in\n%s", line, got)
+		}
+	}
+	if strings.Contains(got, "leasefs_lease_pass_lock_seconds_count 0\n") {
+		t.Error("no pass was measured")
+	}
+}
