@@ -128,6 +128,54 @@ func TestMountRefusals(t *testing.T) {
 	m.is("f", "0123456789\n")
 }
 
+// TestMountSQLite: a database cannot be made, and is told so; what it tried leaves
+// nothing that would be taken for one.
+func TestMountSQLite(t *testing.T) {
+	ctx := deadline(t, time.Minute)
+	m := startNamenode(ctx, t).mount(ctx)
+	cmd := exec.CommandContext(ctx, "sqlite3", "db", "create table t(x); insert into t values (1);")
+	cmd.Dir = m.dir
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "disk I/O error") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if i, err := os.Stat(m.path("db")); err != nil || i.Size() != 0 {
+		t.Fatal(i, err)
+	}
+}
+
+// TestMountRotate: one host rotates the log that another has open, as logrotate
+// does it: the writer goes on in the old one until it opens the new one.
+func TestMountRotate(t *testing.T) {
+	ctx := deadline(t, time.Minute)
+	n := startNamenode(ctx, t)
+	a, b := n.mount(ctx), n.mount(ctx)
+	f := a.open("log", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
+	write := func(text string) {
+		t.Helper()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one\n")
+	for _, m := range []*mountpoint{b, a} { // from elsewhere, and from here
+		sh(ctx, t, m.dir, "mv log.1 log.2 2>/dev/null || true; mv log log.1; : >log")
+		write("after\n")
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f = a.open("log", os.O_WRONLY|os.O_APPEND)
+		write("new\n")
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*mountpoint{a, b} {
+		m.is("log.2", "one\nafter\n")
+		m.is("log.1", "new\nafter\n")
+		m.is("log", "new\n")
+	}
+}
+
 // TestMountTail: tail -f on one mount follows what another appends.
 func TestMountTail(t *testing.T) {
 	ctx := deadline(t, time.Minute)
