@@ -11,8 +11,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
 )
 
 // another is a second client of the namenode that f is of.
@@ -148,4 +154,51 @@ func turn(ctx context.Context, c *client.FS, path string, there bool) error {
 	}
 	_, _, err = c.LstatKept(ctx, path)
 	return errors.Join(err, w.Close())
+}
+
+// TestOwnChangeUnknown: the reply to a create is lost, and so is what was
+// promised with it: the session begins a new stream, and nothing of before is
+// answered.
+func TestOwnChangeUnknown(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var lose atomic.Bool
+	f := serve(t, func(c *client.Config) {
+		c.Cache = true
+		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				err := invoke(ctx, method, req, reply, cc, opts...)
+				if lose.Load() && method == pb.Namenode_Create_FullMethodName {
+					cancel()
+					return status.Error(codes.Canceled, "the caller has gone")
+				}
+				return err
+			}))
+	})
+	must(t, f.Mkdir(t.Context(), "/d", 0o755))
+	kept := func(path string) bool {
+		_, kept, err := f.LstatKept(t.Context(), path)
+		must(t, err)
+		return kept
+	}
+	testenv.Eventually(t, "the directory is kept", func() bool { return kept("/d") })
+	if _, _, err := f.LstatKept(t.Context(), "/d/x"); !errors.Is(err, fserror.NotFound) {
+		t.Fatal(err)
+	}
+	dropped := f.CacheStats().DropAlls
+	lose.Store(true)
+	if _, err := f.Create(ctx, "/d/x"); !errors.Is(err, fserror.Canceled) {
+		t.Fatal(err)
+	}
+	lose.Store(false)
+	if _, _, err := f.LstatKept(t.Context(), "/d/x"); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "another stream", func() bool { return f.CacheStats().DropAlls > dropped && kept("/d") })
+	w, err := f.Create(t.Context(), "/d/y")
+	must(t, err)
+	must(t, w.Close())
+	if i, _, err := f.LstatKept(t.Context(), "/d"); err != nil || i.Entries != 2 {
+		t.Fatal(i, err)
+	}
 }
