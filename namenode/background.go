@@ -75,7 +75,7 @@ func (s *Server) startBackground() {
 	s.every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.checkpointAges)
 	s.every("cache sessions", time.Second, nil, s.endCaching)
 	s.every("lease repair", 10*time.Second, nil, s.repairPass())
-	s.every("checkpoint", 5*time.Second, nil, s.checkpointPass())
+	s.every("checkpoint", 5*time.Second, s.imageWake, s.checkpointPass())
 	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
 	s.every("seal", time.Second, nil, s.sealPass())
 	s.every("collect", s.cfg.CollectEvery, s.collector.wake, func(ctx context.Context) error {

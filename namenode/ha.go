@@ -272,6 +272,7 @@ func (s *Server) overKept() error {
 	if s.shared.journal == nil || s.shared.journal.Kept() < 3*s.cfg.CheckpointBytes {
 		return nil
 	}
+	s.wake(&s.imageWake)
 	return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: an image has to be written before ZooKeeper can take more", RetryAfter: 200 * time.Millisecond}
 }
 

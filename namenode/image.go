@@ -484,7 +484,7 @@ func (s *Server) checkpointDue() string {
 		return "bytes"
 	case unnamed && txid == s.used.from.txid:
 		return "unnamed" // the next start would look for another image first
-	case s.keptDue() && last > txid+2:
+	case s.keptDue() && last > txid: // even if all else waits for it: two in a row free what is kept
 		return "kept"
 	case s.cfg.Clock.Mono()-at >= s.cfg.CheckpointEvery && last > txid+2:
 		return "age" // more than the image's own record and an activation

@@ -87,6 +87,7 @@ type Server struct {
 	reclaimWake chan struct{}
 	publishWake chan struct{}
 	reapWake    chan struct{}
+	imageWake   chan struct{}
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -98,7 +99,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: make(chan struct{}, 2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
-		publishWake: make(chan struct{}, 1), reapWake: make(chan struct{}, 1),
+		publishWake: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1),
 		reaper: rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
 	}
 	s.stopping, s.stop = context.WithCancelCause(context.Background())

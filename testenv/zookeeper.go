@@ -67,6 +67,9 @@ type ZooKeeperConfig struct {
 	// SyncLimit is after how many ticks without a word a follower gives its
 	// leader up, and the leader a follower; 0: 4.
 	SyncLimit int
+	// SnapCount is after how many transactions a server writes a snapshot; 0:
+	// ZooKeeper's default.
+	SnapCount int
 	// Machines are where the servers run, one each; nil: here.
 	Machines []*Machine
 	// Cert and Key are PEM files with which the servers speak TLS, to whom the
@@ -208,6 +211,9 @@ func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
 	}
 	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=20\nsyncLimit=%d\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds(), limit)
 	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\n")
+	if s.cfg.SnapCount > 0 {
+		fmt.Fprintf(&b, "snapCount=%d\n", s.cfg.SnapCount)
+	}
 	if s.secure != 0 {
 		fmt.Fprintf(&b, "secureClientPort=%d\nsecureClientPortAddress=%s\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n", s.secure, s.host)
 		fmt.Fprintf(&b, "ssl.keyStore.type=PEM\nssl.keyStore.location=%s\nssl.trustStore.type=PEM\nssl.trustStore.location=%s\nssl.clientAuth=need\n", s.keyStore(), s.cfg.Trusted)
@@ -323,45 +329,6 @@ func (s *ZooKeeperServer) failure(what string) error {
 		err = fmt.Errorf("%w: %w", errPort, err)
 	}
 	return err
-}
-
-func (s *ZooKeeperServer) dial() (net.Conn, error) {
-	if s.machine != nil {
-		return s.machine.lab.dial(s.Addr())
-	}
-	return net.DialTimeout("tcp", s.Addr(), time.Second)
-}
-
-// command sends one of ZooKeeper's four-letter words.
-func (s *ZooKeeperServer) command(word string) (string, error) {
-	c, err := s.dial()
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = c.Close() }()
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return "", err
-	}
-	if _, err := io.WriteString(c, word); err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(c)
-	return string(answer), err
-}
-
-// Mode is "leader", "follower", "standalone", or empty while the server is not
-// part of a quorum.
-func (s *ZooKeeperServer) Mode() string {
-	answer, err := s.command("srvr")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(answer) {
-		if m, ok := strings.CutPrefix(line, "Mode: "); ok {
-			return strings.TrimSpace(m)
-		}
-	}
-	return ""
 }
 
 // Addr is where the server takes clients.
