@@ -29,7 +29,10 @@
 //	ha_scenario_test.go, ha_stale_test.go   several namenodes over ZooKeeper: the
 //	                 scenarios, and that nobody reads what is old
 //	ha_stress_test.go   32 writers, and namenodes that are killed, stopped, cut off
-//	ha_figures_test.go  how long writers wait for the next namenode
+//	ha_lab_test.go   machines in network namespaces, and a network that loses packets
+//	ha_secure_test.go   TLS to ZooKeeper, users, and strangers
+//	ha_store_test.go    a take-over while the block store is silent
+//	ha_bench_test.go    how long writers wait for the next namenode
 //	ha_fleet_test.go    several namenodes, ZooKeeper and links that can be cut
 //	mount_test.go, mount_tools_test.go   mounts on /dev/fuse, in turn and at once, stopped and killed; tools on them
 //	process_test.go, namenode_test.go   what all of them use
