@@ -451,7 +451,7 @@ func (s *Server) prune(ctx context.Context) error {
 }
 
 // checkpointPass writes an image when one is due. After a failure (a full disk)
-// it waits a minute.
+// it waits a minute, or if writes wait for the image, a tenth of that.
 func (s *Server) checkpointPass() func(context.Context) error {
 	var notBefore time.Duration
 	return func(ctx context.Context) error {
@@ -462,6 +462,9 @@ func (s *Server) checkpointPass() func(context.Context) error {
 		_, err := s.checkpoint(ctx)
 		if err != nil {
 			notBefore = now + time.Minute
+			if s.overKept() != nil {
+				notBefore = now + 6*time.Second
+			}
 		}
 		return err
 	}
@@ -484,7 +487,11 @@ func (s *Server) checkpointDue() string {
 		return "bytes"
 	case unnamed && txid == s.used.from.txid:
 		return "unnamed" // the next start would look for another image first
-	case s.keptDue() && last > txid: // even if all else waits for it: two in a row free what is kept
+	case s.overKept() != nil && last > txid:
+		// Writes wait. The journal goes from the older of two images on, so one
+		// more is needed even if nothing was written since the last.
+		return "kept"
+	case s.keptDue() && last > txid+2:
 		return "kept"
 	case s.cfg.Clock.Mono()-at >= s.cfg.CheckpointEvery && last > txid+2:
 		return "age" // more than the image's own record and an activation

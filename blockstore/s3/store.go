@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -191,9 +192,19 @@ func (s *Store) configure(o *s3.Options) {
 	o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts = s.cfg.MaxTries
 		o.MaxBackoff = s.cfg.MaxBackoff
+		o.Backoff = retry.BackoffDelayerFunc(s.pause)
 		o.RateLimiter = ratelimit.None // tries are counted for each call, not for the process
 		o.Retryables = append([]retry.IsErrorRetryable{retry.IsErrorRetryableFunc(alsoRetry)}, o.Retryables...)
 	})
+}
+
+// pause is how long to wait after a number of tries. The library's own pauses
+// are all alike once they are as long as they may be: then all callers of a
+// store that was away would come back at one moment.
+func (s *Store) pause(tries int, _ error) (time.Duration, error) {
+	bound := time.Second << min(max(tries-1, 0), 20)
+	bound = min(bound, s.cfg.MaxBackoff)
+	return time.Duration(rand.Int64N(int64(bound) + 1)), nil //nolint:gosec // spreads load, keeps no secret
 }
 
 // resolve finds the bucket's URL by the library's rules.
