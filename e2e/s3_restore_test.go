@@ -182,7 +182,9 @@ func backupGoesOn(ctx context.Context, t *testing.T, e *ensemble, server *s3env.
 		e.write(ctx, text, "create", "/f"+string(rune('a'+i)))
 	}
 	var gets atomic.Int32
-	isBlock := func(r *http.Request) bool { return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blocks/") }
+	isBlock := func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blocks/")
+	}
 	proxy.Set(func(r *http.Request, body []byte, send func([]byte) *s3env.Reply) *s3env.Reply {
 		if isBlock(r) && gets.Add(1) > 5 {
 			return &s3env.Reply{Status: http.StatusForbidden, Body: []byte("<Error><Code>AccessDenied</Code></Error>")}

@@ -50,9 +50,9 @@ func (s *Store) putParts(ctx context.Context, o object, body io.ReadSeeker, c co
 		err = s.complete(ctx, o, id, parts, c)
 	}
 	if err != nil {
-		clear, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		if aerr := s.abort(clear, o.name, id); aerr != nil {
+		if aerr := s.abort(after, o.name, id); aerr != nil {
 			s.cfg.Logger.Warn("the parts of an object that was not finished could not be removed; it will be tried again", "object", o.what, "cause", aerr)
 		}
 	}
