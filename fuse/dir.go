@@ -71,6 +71,12 @@ func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode
 	if c, ok := fuse.FromContext(ctx); ok {
 		out.Owner = c.Owner
 	}
+	if n.m.ids.asUID != nil {
+		out.Uid = *n.m.ids.asUID
+	}
+	if n.m.ids.asGID != nil {
+		out.Gid = *n.m.ids.asGID
+	}
 	now := time.Now()
 	out.SetTimes(&now, &now, &now)
 }
@@ -83,7 +89,7 @@ func (m *Mounted) giveTo(ctx, raw context.Context, p string) {
 		return
 	}
 	user := m.ids.user(c.Uid)
-	if user == m.fs.User() {
+	if user == "" || user == m.fs.User() {
 		return
 	}
 	err := m.fs.SetAttr(ctx, p, client.AttrChange{User: user, Group: m.ids.groupName(c.Gid)})

@@ -16,6 +16,9 @@ const idsFresh = time.Minute
 // ids maps names of users and groups to the numbers of this machine, and back.
 // A number without a name is written as a name of digits, and read so.
 type ids struct {
+	// asUID and asGID, if not nil, are shown as owner and group of everything.
+	asUID, asGID *uint32
+
 	mu    sync.Mutex
 	since time.Time
 	uids  map[string]uint32
@@ -55,6 +58,9 @@ func number(name, record string, err error) uint32 {
 }
 
 func (c *ids) uid(name string) uint32 {
+	if c.asUID != nil {
+		return *c.asUID
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()
@@ -68,6 +74,9 @@ func (c *ids) uid(name string) uint32 {
 }
 
 func (c *ids) gid(name string) uint32 {
+	if c.asGID != nil {
+		return *c.asGID
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()
@@ -80,7 +89,11 @@ func (c *ids) gid(name string) uint32 {
 	})
 }
 
+// user is the name of a number; empty if it is the one that all has anyway.
 func (c *ids) user(uid uint32) string {
+	if c.asUID != nil && *c.asUID == uid {
+		return ""
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()
@@ -93,7 +106,11 @@ func (c *ids) user(uid uint32) string {
 	})
 }
 
+// groupName is the name of a number; empty if it is the one that all has anyway.
 func (c *ids) groupName(gid uint32) string {
+	if c.asGID != nil && *c.asGID == gid {
+		return ""
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fresh()

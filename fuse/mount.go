@@ -37,6 +37,9 @@ type Options struct {
 	// Wait makes opening for write wait for a holder of the lease, until a signal
 	// comes; else it is EBUSY.
 	Wait bool
+	// UID and GID, if not nil, are shown as owner and group of everything on this
+	// machine, whatever the namespace says; a change to them changes nothing.
+	UID, GID *uint32
 	// ReadOnly mounts so.
 	ReadOnly bool
 	// KernelOptions are added to those of the mount: nosuid, noexec, …
@@ -95,6 +98,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	if o.Root != "" {
 		m.root = o.Root
 	}
+	m.ids.asUID, m.ids.asGID = o.UID, o.GID
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -23,7 +25,8 @@ func (p *program) mountCommand() *cli.Command {
 			"unmounted (fusermount3 -u MOUNTPOINT) or SIGTERM comes: then files are flushed and it is\n" +
 			"unmounted, after ten seconds also from under processes that use it. A file that is open for\n" +
 			"write is held: other hosts get EBUSY (or wait). What programs can rely on: docs/POSIX.md.\n" +
-			"In /etc/fstab the device is HOST:PORT[,HOST:PORT][/PATH] and the type fuse.leasefs.",
+			"In /etc/fstab the device is HOST:PORT[,HOST:PORT][/PATH] and the type fuse.leasefs. With\n" +
+			"-o uid=N,gid=N everything shows these numbers as its owner and group.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-other", Usage: "let other users of this machine in, too"},
 			&cli.StringFlag{Name: "busy", Usage: "opening for write what another host holds: `error|wait`; a signal ends waiting", Value: "error"},
@@ -111,7 +114,11 @@ func (e *env) mountOptions() (fuse.Options, error) {
 		return o, usagef(e.op, "--subdir: %s", err)
 	}
 	for _, word := range optionWords(e.flags.String("options")) {
-		switch {
+		switch name, value, _ := strings.Cut(word, "="); {
+		case name == "uid":
+			o.UID, err = idOption(value)
+		case name == "gid":
+			o.GID, err = idOption(value)
 		case word == "ro":
 			o.ReadOnly = true
 		case kernelOption[word]:
@@ -119,8 +126,17 @@ func (e *env) mountOptions() (fuse.Options, error) {
 		case !meaningless(word):
 			return o, usagef(e.op, "-o: unknown option %q", word)
 		}
+		if err != nil {
+			return o, usagef(e.op, "-o: %q is no number of a user or group", word)
+		}
 	}
 	return o, nil
+}
+
+func idOption(value string) (*uint32, error) {
+	n, err := strconv.ParseUint(value, 10, 32)
+	id := uint32(n) //nolint:gosec // 32 bits
+	return &id, err
 }
 
 // mountLogger logs on standard error, or to the system's log as a daemon.
