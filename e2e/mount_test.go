@@ -442,7 +442,7 @@ func TestMountDaemon(t *testing.T) {
 }
 
 // commandsWith are the processes that have a word in their command line.
-func commandsWith(t *testing.T, word string) (pids []int) {
+func commandsWith(t testing.TB, word string) (pids []int) {
 	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {

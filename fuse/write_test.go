@@ -131,6 +131,7 @@ func TestWhatFilesCannotDo(t *testing.T) {
 	is(t, unix.Mknod(m.path("s"), unix.S_IFSOCK|0o600, 0), syscall.EPERM)
 	must(t, unix.Mknod(m.path("r"), unix.S_IFREG|0o600, 0))
 	m.reads("r", "")
+	is(t, unix.Setxattr(m.path("f"), "trusted.a", []byte("b"), 0), syscall.ENOTSUP)
 	_, err = os.OpenFile(m.path("f"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	is(t, err, syscall.EEXIST)
 	_, err = os.Create(m.path("bad\xff"))
