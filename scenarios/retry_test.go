@@ -254,6 +254,71 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			},
 		}
 	},
+	"SetXattr": func(t *testing.T, r *rig, dir string) change {
+		p := "/" + dir + "/f"
+		r.replace(t, p)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.SetXattr(r.ctx, &pb.SetXattrRequest{Call: call, Caller: r.a.Who, Path: p, Name: "user.a", Value: []byte(fmt.Sprint("mine ", other))})
+			},
+			undo: func(t *testing.T) {
+				must(t, r.b.SetXattr(t.Context(), p, "user.a", []byte("theirs"), client.XattrReplace))
+			},
+			check: func(t *testing.T) {
+				if v, err := r.b.GetXattr(t.Context(), p, "user.a"); err != nil || string(v) != "theirs" {
+					t.Fatalf("the attribute is %q again, %v", v, err)
+				}
+			},
+		}
+	},
+	"Rename that hides": func(t *testing.T, r *rig, dir string) change {
+		from, to, hidden := "/"+dir+"/from", "/"+dir+"/to", "/"+dir+"/.hidden"
+		must(t, r.b.WriteFile(t.Context(), from, []byte("it")))
+		must(t, r.b.WriteFile(t.Context(), to, []byte("old")))
+		old := stat(t, r.b, to)
+		lease, err := r.a.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: r.a.Call(), Caller: r.a.Who, TtlMs: 600_000})
+		must(t, err)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.Rename(r.ctx, &pb.RenameRequest{
+					Call: call, Caller: r.a.Who, From: from, To: to, Overwrite: true,
+					Hide: &pb.Hide{Inode: old.Inode, Name: map[bool]string{true: ".other", false: ".hidden"}[other], Lease: lease.GetId()},
+				})
+			},
+			undo: func(t *testing.T) {
+				must(t, r.b.Rename(t.Context(), to, from, false))
+				r.replace(t, to)
+			},
+			check: func(t *testing.T) {
+				wantContent(t, r.b, from, "it")
+				wantContent(t, r.b, to, "theirs")
+				wantContent(t, r.b, hidden, "old")
+			},
+		}
+	},
+	"Append that cuts its own file": func(t *testing.T, r *rig, dir string) change {
+		p := "/" + dir + "/f"
+		w := r.a.Create(p)
+		must(t, r.a.Flush(w, 0, "0123456789"))
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.Append(r.ctx, &pb.AppendRequest{
+					Call: call, Caller: r.a.Who, Path: p, Writer: w, Cut: true, CutLength: map[bool]int64{true: 2, false: 4}[other],
+				})
+			},
+			undo: func(t *testing.T) {
+				_, err := r.b.Recover(t.Context(), p, true)
+				must(t, err)
+				w := appendTo(t, r.b, p)
+				write(t, w, " theirs")
+				must(t, w.Close())
+			},
+			check: func(t *testing.T) { wantContent(t, r.b, p, "0123 theirs") },
+		}
+	},
 	"Symlink": func(_ *testing.T, r *rig, dir string) change {
 		p := "/" + dir + "/l"
 		return change{
