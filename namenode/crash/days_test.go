@@ -30,6 +30,7 @@ var days = []day{
 	{"names", names, nil, false},
 	{"blocks", blocks, nil, false},
 	{"crowd", crowd, nil, false},
+	{"steps", steps, nil, false},
 }
 
 func text(seed string, n int) string { return strings.Repeat(seed+" ", n/(len(seed)+1)+1)[:n] }

@@ -172,6 +172,15 @@ func (m *machine) state() (*model, error) {
 			if o := a.GetOpen(); o != nil {
 				n.open = &writer{session: string(o.GetHolder().GetSession()), id: &pb.WriterId{Inode: a.GetInode(), Epoch: o.GetEpoch()}}
 			}
+			if a.GetXattrs() > 0 {
+				x, err := m.api.Xattrs(ctx, &pb.XattrsRequest{Caller: root, Inode: a.GetInode()})
+				if err != nil {
+					return nil, err
+				}
+				for _, x := range x.GetXattrs() {
+					n.xattr += x.GetName() + "=" + string(x.GetValue()) + " "
+				}
+			}
 			if n.typ == file {
 				if n.data, err = m.content(ctx, a.GetInode()); err != nil {
 					return nil, fmt.Errorf("%s: %w", e.GetPath(), err)

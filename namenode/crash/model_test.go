@@ -25,7 +25,8 @@ type node struct {
 	target string
 	mtime  int64
 	inode  uint64
-	cut    int64 // bytes in blocks, while open
+	xattr  string // name=value of each
+	cut    int64  // bytes in blocks, while open
 	open   *writer
 }
 
@@ -157,6 +158,8 @@ func (n *node) differs(g *node) string {
 		return fmt.Sprintf("mode is %o, not %o", g.mode, n.mode)
 	case n.data != g.data:
 		return fmt.Sprintf("has %s, not %s", show(g.data), show(n.data))
+	case n.xattr != g.xattr:
+		return fmt.Sprintf("has the extended attributes %s, not %s", show(g.xattr), show(n.xattr))
 	case n.target != g.target:
 		return fmt.Sprintf("points to %s, not %s", g.target, n.target)
 	case n.mtime != 0 && n.mtime != g.mtime:
