@@ -298,7 +298,7 @@ func TestDeposedPurgesImages(t *testing.T) {
 				before := b.raw.TxID()
 				held.release()
 				a.zk.Up()
-				_ = <-said // an error or none: the image was published in time
+				p.t.Logf("the deposed one's checkpoint: %v", <-said) // an error or none: it was published in time
 				p.end(a)
 				if got := p.stored("/image-"); len(want) != 2 || strings.Join(got, " ") != strings.Join(want, " ") {
 					p.t.Errorf("images %v, before %v", got, want)
