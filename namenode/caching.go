@@ -132,7 +132,7 @@ func (s *Server) mayCacheEntries(c *namespace.Call, session []byte, dir namespac
 		return nil, nil // who may not search it may list it, but stat nothing in it
 	}
 	// Which other entries there are does not matter to one of them.
-	c.Looks = slices.DeleteFunc(c.Looks, func(l namespace.Change) bool { return l.Kind == namespace.ChangeEntries })
+	c.Looks = slices.DeleteFunc(c.Looks[:min(c.DirLooks, len(c.Looks))], func(l namespace.Change) bool { return l.Kind == namespace.ChangeEntries })
 	if keys = s.mayCache(c, session); keys == nil {
 		return nil, nil
 	}

@@ -143,7 +143,7 @@ func (t *Tree) Path(id InodeID) (string, bool) {
 // entries (0: DefaultList), in the order of the bytes of their names, whose
 // names are greater than after, and whether there are more. A symbolic link at
 // the end of the path is followed. It takes permission to read the directory.
-// What the call collects is what finding the directory depended on.
+// Of what the call collects, the first DirLooks are of the directory itself.
 // A path to a file is an error of kind NotDirectory.
 func (t *Tree) List(c *Call, path, after string, limit int) (dir Attr, entries []Attr, more bool, err error) {
 	at, err := t.find(c, "ls", path, true)
@@ -162,11 +162,8 @@ func (t *Tree) List(c *Call, path, after string, limit int) (dir Attr, entries [
 		limit = DefaultList
 	}
 	entries = make([]Attr, 0, min(int64(limit), n.entries()))
-	if c != nil && c.Collect {
-		// The entries are looked at, but not collected: whoever keeps some of them
-		// knows what each depends on.
-		c.Collect = false
-		defer func() { c.Collect = true }()
+	if c != nil {
+		c.DirLooks = len(c.Looks)
 	}
 	t.children(n.id, after, func(e *inode) bool {
 		if len(entries) == limit {

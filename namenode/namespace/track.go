@@ -15,6 +15,9 @@ type Call struct {
 	// answer cannot be kept takes Collect back.
 	Collect bool
 	Looks   []Change
+	// DirLooks is how many of Looks a List had collected before it looked at the
+	// first entry of the directory.
+	DirLooks int
 
 	asOf uint64
 }
