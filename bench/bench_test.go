@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -73,6 +74,7 @@ func TestPaced(t *testing.T) {
 			t.Errorf("operation %d after %v, due after %v", i, time.Since(began), due)
 		}
 		for i == 0 && time.Since(began) < 2*n*time.Second/rate { // holds the only worker beyond all that are due
+			runtime.Gosched()
 		}
 		return nil
 	})
