@@ -201,50 +201,6 @@ func TestWaitersKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// The place of one who waited in vain is kept for a moment, for when he asks
-// again, and not for longer.
-func TestPlaceIsKeptForAMoment(t *testing.T) {
-	t.Parallel()
-	for away, first := range map[time.Duration]string{4 * time.Second: "early", 6 * time.Second: "late"} {
-		t.Run(first, func(t *testing.T) {
-			t.Parallel()
-			n, clk := frozen(t)
-			a := n.Client(t, testenv.Named("A"))
-			w := create(t, a, "/f")
-			type answer struct {
-				who *testenv.Raw
-				got *pb.OpenResponse
-				err error
-			}
-			ask := func(who *testenv.Raw, wait time.Duration) answer {
-				out, err := who.NN.Append(t.Context(), &pb.AppendRequest{Call: who.Call(), Caller: who.Who, Path: "/f", WaitMs: wait.Milliseconds()})
-				return answer{who, out, err}
-			}
-			waiting := func(count int) {
-				t.Helper()
-				testenv.Eventually(t, "they wait", func() bool { return int(leases(t, a, "A")[0].Waiting) == count })
-			}
-			early, late := n.Raw(t, "early"), n.Raw(t, "late")
-			wantKind(t, ask(early, time.Millisecond).err, fserror.Held)
-			answers := make(chan answer, 2)
-			go func() { answers <- ask(late, time.Minute) }()
-			waiting(1)
-			clk.Advance(away)
-			go func() { answers <- ask(early, time.Minute) }()
-			waiting(2)
-			must(t, w.Close())
-			for i := range 2 {
-				next := <-answers
-				must(t, next.err)
-				if i == 0 && next.who.Who.GetClient() != first {
-					t.Fatalf("%s was served first, want %s", next.who.Who.GetClient(), first)
-				}
-				must(t, next.who.Close(next.got.GetWriter(), 0))
-			}
-		})
-	}
-}
-
 // Whoever asks again keeps the place: if the file is freed between two calls, it
 // is nobody else's who came later, unless the caller stays away.
 func TestWaiterAsksAgain(t *testing.T) {
