@@ -55,7 +55,11 @@ func (f *FS) absent(path string) bool {
 		return false
 	}
 	dir, name := fspath.Split(path)
-	v, ok := f.kept(readKey{kind: readNames, path: dir})
+	d, ok := f.kept(readKey{kind: readLstat, path: dir})
+	if !ok || d.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
+		return false
+	}
+	v, ok := f.kept(readKey{kind: readNames, inode: d.attr.GetInode()})
 	return ok && !v.names.has(name)
 }
 
@@ -63,28 +67,27 @@ func errAbsent(op, path string) error {
 	return fserror.New(fserror.NotFound, op, path, "no such file or directory")
 }
 
-// seenAbsent notes, when the namenode has said that there is nothing at a path
-// and on what that depends, that its directory is empty. The ticket is from
-// before that was asked.
-func (f *FS) seenAbsent(ticket leasecache.Ticket, path string, keys []*pb.CacheKey) {
-	dir, name := fspath.Split(path)
+// seenAbsent notes, when the namenode has said that there is nothing at a path,
+// that its directory is empty, if it is. The ticket is from before that was asked.
+func (f *FS) seenAbsent(ticket leasecache.Ticket, path string) {
+	dir, _ := fspath.Split(path)
 	v, ok := f.kept(readKey{kind: readLstat, path: dir})
 	if !ok || v.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || v.attr.GetEntries() != 0 {
 		return
 	}
-	// That it is empty is good for as long as its attributes are.
-	deps := []leasecache.Key{{Kind: keyEntries, Inode: v.attr.GetInode()}}
-	for _, k := range cacheKeys(keys) {
-		if k.Kind != keyName || k.Inode != v.attr.GetInode() || k.Name != name {
-			deps = append(deps, k)
-		}
-	}
-	f.cache.Put(ticket, readKey{kind: readNames, path: dir}, kept{names: newMayHave()}, deps)
+	id := v.attr.GetInode()
+	// By inode: a directory may be known by several paths. Its attributes say who
+	// may search it.
+	f.cache.Put(ticket, readKey{kind: readNames, inode: id}, kept{names: newMayHave()},
+		[]leasecache.Key{{Kind: keyEntries, Inode: id}, {Kind: keyAttr, Inode: id}})
 }
 
-// willMake notes a name that a call is about to make.
-func (f *FS) willMake(dir, name string) {
-	if v, ok := f.kept(readKey{kind: readNames, path: dir}); ok {
+// willMake notes a name that a call is about to make. The directory's entries
+// were given up for it, so that no set without the name can come in its place;
+// that no term runs just now is no reason, since the next one may count for the
+// set again.
+func (f *FS) willMake(dir uint64, name string) {
+	if v, ok := f.cache.Peek(readKey{kind: readNames, inode: dir}); ok {
 		v.names.add(name)
 	}
 }

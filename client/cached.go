@@ -136,7 +136,7 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 		e := wire.FromDetail(d)
 		held = f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
 		if held && k.inode == 0 {
-			f.seenAbsent(ticket, k.path, resp.GetKeys())
+			f.seenAbsent(ticket, k.path)
 		}
 		c := *e
 		c.Op, c.Path = op, path

@@ -47,8 +47,11 @@ func (f *FS) giveUpName(path string) *givenUp {
 		return nil
 	}
 	id := v.attr.GetInode()
-	f.willMake(dir, name)
-	return f.giveUp(leasecache.Key{Kind: keyName, Inode: id, Name: name}, leasecache.Key{Kind: keyEntries, Inode: id})
+	g := f.giveUp(leasecache.Key{Kind: keyName, Inode: id, Name: name}, leasecache.Key{Kind: keyEntries, Inode: id})
+	if g != nil {
+		f.willMake(id, name)
+	}
+	return g
 }
 
 // giveUpFile gives up the attributes of a file that is about to grow or to be

@@ -202,3 +202,58 @@ func TestOwnChangeUnknown(t *testing.T) {
 		t.Fatal(i, err)
 	}
 }
+
+// TestAbsentByOtherPaths: what a directory that was seen empty has since is known
+// by whatever path it is reached.
+func TestAbsentByOtherPaths(t *testing.T) {
+	f := serve(t, func(c *client.Config) { c.Cache = true })
+	g := another(t, f)
+	ctx := t.Context()
+	must(t, g.MkdirAll(ctx, "/p/d", 0o755))
+	must(t, g.Symlink(ctx, "/p", "/l"))
+	for _, p := range []string{"/p/d", "/l/d"} {
+		_, _, err := f.LstatKept(ctx, p)
+		must(t, err)
+	}
+	for _, p := range []string{"/p/d/x", "/l/d/x"} {
+		if _, _, err := f.LstatKept(ctx, p); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	w, err := f.Create(ctx, "/l/d/y")
+	must(t, err)
+	must(t, w.Close())
+	for _, p := range []string{"/l/d/y", "/p/d/y"} {
+		_, _, err := f.LstatKept(ctx, p)
+		must(t, err)
+	}
+}
+
+// TestAbsentWhileMade: whatever is asked while a name is made, the name is there
+// when it has been made.
+func TestAbsentWhileMade(t *testing.T) {
+	f := serve(t, func(c *client.Config) { c.Cache = true })
+	ctx := t.Context()
+	for i := range 200 {
+		dir := "/d" + strconv.Itoa(i)
+		must(t, f.Mkdir(ctx, dir, 0o755))
+		_, _, err := f.LstatKept(ctx, dir)
+		must(t, err)
+		var wg sync.WaitGroup
+		for j := range 4 {
+			wg.Go(func() { _, _, _ = f.LstatKept(ctx, dir+"/x"+strconv.Itoa(j)) })
+		}
+		wg.Go(func() {
+			w, err := f.Create(ctx, dir+"/y")
+			if err == nil {
+				err = w.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+		_, _, err = f.LstatKept(ctx, dir+"/y")
+		must(t, err)
+	}
+}

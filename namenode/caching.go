@@ -30,7 +30,7 @@ const maxGivenUp = 64
 
 // withGivenUp hands what a session has given up to the change that it asks for.
 func withGivenUp(ctx context.Context, session []byte, g *pb.CacheGivenUp) context.Context {
-	if len(g.GetKeys()) == 0 || len(g.GetKeys()) > maxGivenUp || len(session) != len(cachelease.SessionID{}) {
+	if len(g.GetKeys()) == 0 || len(g.GetKeys()) > maxGivenUp || len(g.GetHeld()) > len(g.GetKeys()) || len(session) != len(cachelease.SessionID{}) {
 		return ctx // it is asked as any other
 	}
 	given := &cachelease.GivenUp{Session: cachelease.SessionID(session), Stream: g.GetStream(), Keys: make([]cachelease.Key, 0, len(g.GetKeys()))}

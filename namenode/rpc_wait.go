@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -22,7 +23,7 @@ type queuing struct {
 // mustQueue reports whether others wait for the file already, so that whoever is
 // willing to wait has to go behind them, also if it is free just now. A call that
 // has been answered before is not held up.
-func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, at namespace.Target) bool {
+func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, at namespace.Target, by namespace.Holder) bool {
 	if !s.waits.any() {
 		return false
 	}
@@ -32,10 +33,26 @@ func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.
 			return err
 		}
 		a, err := s.statOf(c, at)
-		queued = err == nil && s.waits.waiting(a.ID, s.cfg.Clock.Mono()) > 0
+		queued = err == nil && s.waits.waiting(a.ID, s.cfg.Clock.Mono()) > 0 &&
+			(a.Open == nil || !sameName(a.Open.Holder, by)) // who may come back to his own tries
 		return err
 	})
 	return err == nil && queued // else the call itself says what is wrong
+}
+
+// comesBack reports whether the file is one that an earlier process of the same
+// client left open, and has not lost yet: the new one has it at once, whoever
+// waits. The namespace is locked.
+func (s *Server) comesBack(a namespace.Attr, by namespace.Holder) bool {
+	if a.Open == nil || !sameName(a.Open.Holder, by) {
+		return false
+	}
+	v, st := s.mayTake(*a.Open, by)
+	return v == leasemanager.Takeable && !st.SoftExpired && !st.Ending
+}
+
+func sameName(a, b namespace.Holder) bool {
+	return a.Client != "" && a.Client == b.Client && a.User == b.User
 }
 
 // statOf is the attributes of what a request is about.
@@ -50,6 +67,9 @@ func (s *Server) statOf(c *namespace.Call, at namespace.Target) (namespace.Attr,
 // the file, and when its holder can be dispossessed.
 func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (applied, error) {
 	inode, err := s.inodeOf(ctx, c, q.at)
+	if q.held == nil && errors.Is(err, fserror.NotFound) {
+		return q.try() // it may create the file
+	}
 	if err != nil {
 		return applied{}, err
 	}
@@ -76,14 +96,15 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 			// in it tries at once.
 			w.tried = true
 		} else {
-			if err := s.waitTurn(ctx, w, mine, in, q.held, over.C); err != nil {
+			// Who waits for an earlier process of its own goes by the clock, too.
+			if err := s.waitTurn(ctx, w, mine || heldBy(q.held, q.by), in, q.held, over.C); err != nil {
 				keep = q.again && errors.Is(err, errWaitOver)
 				if errors.Is(err, errWaitOver) {
 					err = s.stillHeld(ctx, c, q)
 				}
 				return applied{}, err
 			}
-			if mine, _ = s.waits.look(w, s.cfg.Clock.Mono()); !mine {
+			if mine, _ = s.waits.look(w, s.cfg.Clock.Mono()); !mine && !s.cameBack(ctx, c, q) {
 				continue // somebody came back to an earlier place
 			}
 		}
@@ -93,6 +114,25 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 		}
 		q.held = err
 	}
+}
+
+// heldBy reports whether a refusal names a process of that client as the holder.
+func heldBy(held error, by namespace.Holder) bool {
+	var fe *fserror.Error
+	return errors.As(held, &fe) && fe.Holder != nil && sameName(namespace.Holder{User: fe.Holder.User, Client: fe.Holder.Client}, by)
+}
+
+// cameBack is comesBack for one who waits.
+func (s *Server) cameBack(ctx context.Context, c *namespace.Call, q queuing) (is bool) {
+	if !heldBy(q.held, q.by) {
+		return false
+	}
+	err := s.read(ctx, c, func() error {
+		a, err := s.statOf(c, q.at)
+		is = err == nil && s.comesBack(a, q.by)
+		return err
+	})
+	return err == nil && is
 }
 
 var errWaitOver = errors.New("the wait is over")

@@ -245,7 +245,7 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	}
 	var out applied
 	at := target(r.GetPath(), r.GetInode())
-	queued := wait > 0 && s.mustQueue(ctx, c, id, at)
+	queued := wait > 0 && s.mustQueue(ctx, c, id, at, h)
 	if !queued {
 		out, err = try()
 	}

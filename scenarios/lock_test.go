@@ -263,3 +263,64 @@ func TestWaiterAsksAgain(t *testing.T) {
 	w = wantOpened(first, ask(first, 0, false))
 	must(t, first.Close(w, 0))
 }
+
+// A new process of the client that left the file open has it at once, although
+// others wait for it: when it comes after them, and when the old process ends
+// while both wait.
+func TestComingBackPassesWaiters(t *testing.T) {
+	t.Parallel()
+	n, _ := frozen(t)
+	looker := n.Client(t, testenv.Named("looker"))
+	leave := func(path string) (end func()) {
+		t.Helper()
+		old := n.Raw(t, "A")
+		end = old.Connect()
+		old.Create(path)
+		return end
+	}
+	type answer struct {
+		who  string
+		resp *pb.OpenResponse
+		err  error
+	}
+	answers := make(chan answer)
+	ask := func(path string, r *testenv.Raw) {
+		go func() {
+			resp, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, Path: path, WaitMs: time.Minute.Milliseconds()})
+			answers <- answer{r.Who.GetClient(), resp, wire.FromStatus(err)}
+		}()
+	}
+	waiting := func(path string, want uint32) {
+		t.Helper()
+		testenv.Eventually(t, "so many wait", func() bool {
+			return slices.ContainsFunc(leases(t, looker, "A"), func(l *client.Lease) bool { return l.Waiting == want })
+		})
+	}
+	for _, together := range []bool{false, true} {
+		path := "/later"
+		if together {
+			path = "/together"
+		}
+		end := leave(path)
+		b, again := n.Raw(t, "B"), n.Raw(t, "A")
+		ask(path, b)
+		waiting(path, 1)
+		if together {
+			ask(path, again)
+			waiting(path, 2)
+			end()
+		} else {
+			end()
+			testenv.Eventually(t, "its stream has gone", func() bool { return !leases(t, looker, "A")[0].Connected })
+			ask(path, again)
+		}
+		first := <-answers
+		if must(t, first.err); first.who != "A" {
+			t.Fatalf("%s: %s was first", path, first.who)
+		}
+		must(t, again.Close(first.resp.GetWriter(), 0))
+		second := <-answers
+		must(t, second.err)
+		must(t, b.Close(second.resp.GetWriter(), 0))
+	}
+}

@@ -40,7 +40,8 @@ type Config[K comparable, V any] struct {
 	// are added. Nil means that only these count.
 	Size func(K, V) int64
 	// Outlives tells of a request whether its answer stands over changes of one's
-	// own: whoever makes one brings it up to date before. Nil: none does.
+	// own: whoever makes one brings it up to date between GiveUp and the call. Nil:
+	// none does.
 	Outlives func(K) bool
 }
 

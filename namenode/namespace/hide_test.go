@@ -138,3 +138,18 @@ func TestCut(t *testing.T) {
 	sound(t, r.tree)
 	same(t, r.tree, replay(t, r.journal))
 }
+
+// TestHideNothing: inode 0 stands for none, and is no file that a rename to a new
+// name displaces.
+func TestHideNothing(t *testing.T) {
+	r := newRig(t)
+	r.create(t, "/a", "text")
+	op, err := r.tree.PlanRename(nil, "/a", "/b", true, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := r.tree.PlanHide(nil, op, Hide{Name: "x", Lease: 1})
+	if err != nil || same != Op(op) {
+		t.Fatalf("%+v, %v", same, err)
+	}
+}

@@ -269,6 +269,9 @@ type Hide struct {
 // those of a bad name; Exists, NotFound (the lease), Permission (likewise).
 func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
 	const name = "hide"
+	if h.Inode == 0 {
+		return op, nil // no inode has this number; it is what stands for none
+	}
 	o := &OpHide{Inode: h.Inode, Hidden: h.Name, Lease: h.Lease}
 	switch p := op.(type) {
 	case *OpRename:
