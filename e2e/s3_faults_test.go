@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/clock"
 	nn "github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/testenv/s3env"
@@ -39,26 +38,13 @@ func storeEnv(t *testing.T, server *s3env.Server) {
 	})
 }
 
-// jumping is the machine's clock with leaps; the time of day, which the store
-// compares with its own, has none.
-type jumping struct {
-	clock.System
-	ahead atomic.Int64
-}
-
-func (j *jumping) Mono() time.Duration { return j.System.Mono() + time.Duration(j.ahead.Load()) }
-func (j *jumping) Boot() time.Duration { return j.System.Boot() + time.Duration(j.ahead.Load()) }
-
-// beyondURLs leaps to when all URLs are over, and no lease is.
-func (j *jumping) beyondURLs() { j.ahead.Add(int64(nn.DefaultURLLife + 2*time.Minute)) }
-
 // bad is a namespace behind a bad line to its store.
 type bad struct {
 	*testing.T
 	ctx    context.Context //nolint:containedctx // of the one test
 	server *s3env.Server
 	proxy  *s3env.Proxy
-	clock  *jumping
+	clock  *testenv.LeapingClock
 	n      *testenv.Namenode
 	fs     *client.FS
 }
@@ -66,7 +52,7 @@ type bad struct {
 const badBlock = 128 << 10 // bytes of a block
 
 // badConfig makes files of few bytes have many blocks.
-func badConfig(url string, c *jumping) func(*nn.Config) {
+func badConfig(url string, c *testenv.LeapingClock) func(*nn.Config) {
 	return func(cfg *nn.Config) {
 		cfg.Blocks, cfg.Clock = url, c
 		cfg.BlockSize, cfg.MaxTail, cfg.SealAfter = badBlock, 64<<10, 100*time.Millisecond
@@ -95,7 +81,7 @@ func TestS3Faults(t *testing.T) {
 				{"Everything", everything},
 			} {
 				t.Run(c.name, func(t *testing.T) {
-					b := &bad{T: t, ctx: deadline(t, 3*time.Minute), server: server, proxy: server.Proxy(t), clock: &jumping{}}
+					b := &bad{T: t, ctx: deadline(t, 3*time.Minute), server: server, proxy: server.Proxy(t), clock: &testenv.LeapingClock{}}
 					b.n = testenv.Start(t, badConfig(b.proxy.URL(prefixOf(t)), b.clock))
 					b.connect()
 					c.test(b)
@@ -161,7 +147,7 @@ func (b *bad) collect() client.CollectResult {
 	b.proxy.Set(nil)
 	var sum client.CollectResult
 	for range 2 { // what is found, then what was found
-		b.clock.beyondURLs()
+		b.clock.BeyondURLs()
 		r, err := b.fs.Admin().Collect(b.ctx)
 		b.must(err)
 		sum.Orphans += r.Orphans
@@ -356,7 +342,7 @@ func storms(b *bad) {
 	// Sweeping and deleting, too. The namenode's pauses are longer.
 	calm.Store(true)
 	for range 2 {
-		b.clock.beyondURLs()
+		b.clock.BeyondURLs()
 		eventually(b.ctx, b.T, "a collection ends", func() bool {
 			_, err := b.fs.Admin().Collect(b.ctx)
 			return err == nil
@@ -502,11 +488,11 @@ func everything(b *bad) {
 // the take-over. Its writer has gone on with the successor, who collects it.
 func latePutAfterTakeOver(t *testing.T, server *s3env.Server, zk []string) {
 	b := &bad{T: t, ctx: deadline(t, 3*time.Minute), server: server, proxy: server.Proxy(t)}
-	var clocks []*jumping
+	var clocks []*testenv.LeapingClock
 	var all []*testenv.Namenode
 	var addrs []string
 	for range 2 {
-		c := &jumping{}
+		c := &testenv.LeapingClock{}
 		clocks = append(clocks, c)
 		n := testenv.Start(t, badConfig(b.proxy.URL(prefixOf(t)), c), func(cfg *nn.Config) {
 			cfg.HA = &nn.HA{ZooKeeper: zk, Name: "late", SessionTimeout: 2 * time.Second}
@@ -563,7 +549,7 @@ func latePutAfterTakeOver(t *testing.T, server *s3env.Server, zk []string) {
 	b.want("/f", data)
 	// What the deposed one has in hand does nothing: it may not collect.
 	b.clock = clocks[first]
-	clocks[first].beyondURLs()
+	clocks[first].BeyondURLs()
 	// It may still tell clients where to go.
 	if list, err := client.QueryStatus(b.ctx, client.Config{Namenodes: []string{addrs[first]}, User: "root", Timeout: time.Second}); err != nil {
 		t.Fatal(err)

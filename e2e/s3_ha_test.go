@@ -100,19 +100,28 @@ func (e *ensemble) caughtUp(ctx context.Context, n *namenode) {
 // in a bucket.
 func TestS3Ensemble(t *testing.T) {
 	t.Parallel()
+	onEnsembles(t, []ensembleTest{
+		{"ImagesInTheStore", haImages},
+		{"FilesOverFailovers", haFiles},
+		{"RollingRestart", haRollingRestart},
+		{"OnlyTheStoreIsLeft", haOnlyTheStore},
+	})
+}
+
+// ensembleTest is a test with a namespace of its own on two namenodes.
+type ensembleTest struct {
+	name string
+	test func(context.Context, *testing.T, *ensemble, *s3env.Server)
+}
+
+// onEnsembles runs tests one after another, with each S3 server.
+func onEnsembles(t *testing.T, tests []ensembleTest) {
+	t.Helper()
 	zk := testenv.StartZooKeeper(t, 1)
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
 			server := s3env.Start(t, name)
-			for _, c := range []struct {
-				name string
-				test func(context.Context, *testing.T, *ensemble, *s3env.Server)
-			}{
-				{"ImagesInTheStore", haImages},
-				{"FilesOverFailovers", haFiles},
-				{"RollingRestart", haRollingRestart},
-				{"OnlyTheStoreIsLeft", haOnlyTheStore},
-			} {
+			for _, c := range tests {
 				t.Run(c.name, func(t *testing.T) {
 					ctx := deadline(t, 4*time.Minute)
 					forget(ctx, t, zk.Addrs())

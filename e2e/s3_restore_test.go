@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/testenv/s3env"
@@ -68,26 +67,11 @@ func (e *ensemble) kill() {
 // TestS3Restore: an ensemble is lost, or a bucket, or both.
 func TestS3Restore(t *testing.T) {
 	t.Parallel()
-	zk := testenv.StartZooKeeper(t, 1)
-	for _, name := range s3env.Servers() {
-		t.Run(name, func(t *testing.T) {
-			server := s3env.Start(t, name)
-			for _, c := range []struct {
-				name string
-				test func(context.Context, *testing.T, *ensemble, *s3env.Server)
-			}{
-				{"FromABackup", restoreBackup},
-				{"BackupGoesOn", backupGoesOn},
-				{"Refusals", restoreRefusals},
-			} {
-				t.Run(c.name, func(t *testing.T) {
-					ctx := deadline(t, 4*time.Minute)
-					forget(ctx, t, zk.Addrs())
-					c.test(ctx, t, newEnsemble(t, zk.Addrs(), server, 2), server)
-				})
-			}
-		})
-	}
+	onEnsembles(t, []ensembleTest{
+		{"FromABackup", restoreBackup},
+		{"BackupGoesOn", backupGoesOn},
+		{"Refusals", restoreRefusals},
+	})
 }
 
 type backupReport struct {

@@ -18,25 +18,42 @@ import (
 // connections to it.
 func benchServer(b *testing.B) []pb.NamenodeClient {
 	b.Helper()
-	dir := b.TempDir()
-	s, err := namenode.Start(b.Context(), namenode.Config{
-		Data: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
-		Superuser: "root", Supergroup: "supergroup", Groups: func(string) []string { return nil },
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := benchStart(b, benchConfig(b))
 	b.Cleanup(func() { _ = s.Close() })
 	var out []pb.NamenodeClient
 	for range 4 {
-		cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = cc.Close() })
-		out = append(out, pb.NewNamenodeClient(cc))
+		out = append(out, pb.NewNamenodeClient(benchDial(b, s)))
 	}
 	return out
+}
+
+// benchConfig is a namenode on the disk of the work tree.
+func benchConfig(b *testing.B) namenode.Config {
+	b.Helper()
+	return namenode.Config{
+		Data: filepath.Join(b.TempDir(), "data"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+		Superuser: "root", Supergroup: "supergroup", Groups: func(string) []string { return nil },
+	}
+}
+
+func benchStart(b *testing.B, cfg namenode.Config) *namenode.Server {
+	b.Helper()
+	s, err := namenode.Start(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// benchDial opens a connection that ends with the benchmark.
+func benchDial(b *testing.B, s *namenode.Server) *grpc.ClientConn {
+	b.Helper()
+	cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = cc.Close() })
+	return cc
 }
 
 // BenchmarkCreateClose makes whole empty files, one unary call each, by 32
@@ -127,19 +144,9 @@ func BenchmarkStart(b *testing.B) {
 		image bool
 	}{{"journal-330k", 330_000, false}, {"image-1M", 1_000_000, true}} {
 		b.Run(bc.name, func(b *testing.B) {
-			cfg := namenode.Config{
-				Data: filepath.Join(b.TempDir(), "data"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
-				Superuser: "root", Supergroup: "supergroup", Groups: func(string) []string { return nil },
-			}
-			s, err := namenode.Start(b.Context(), cfg)
-			if err != nil {
-				b.Fatal(err)
-			}
-			cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer func() { _ = cc.Close() }()
+			cfg := benchConfig(b)
+			s := benchStart(b, cfg)
+			cc := benchDial(b, s)
 			fill(b, pb.NewNamenodeClient(cc), bc.files)
 			if bc.image {
 				session := make([]byte, 16)
@@ -151,10 +158,7 @@ func BenchmarkStart(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				s, err := namenode.Start(b.Context(), cfg)
-				if err != nil {
-					b.Fatal(err)
-				}
+				s := benchStart(b, cfg)
 				b.StopTimer()
 				if err := s.Close(); err != nil {
 					b.Fatal(err)

@@ -3,15 +3,10 @@ package namenode_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -24,23 +19,9 @@ func BenchmarkDeleteMillion(b *testing.B) {
 	if testing.Short() {
 		files = 100_000
 	}
-	s, err := namenode.Start(b.Context(), namenode.Config{
-		Data: filepath.Join(b.TempDir(), "data"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
-		Superuser: "root", Supergroup: "supergroup", Groups: func(string) []string { return nil },
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := benchStart(b, benchConfig(b))
 	b.Cleanup(func() { _ = s.Close() })
-	dial := func() *grpc.ClientConn {
-		cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = cc.Close() })
-		return cc
-	}
-	nn, admin := pb.NewNamenodeClient(dial()), pb.NewAdminClient(dial())
+	nn, admin := pb.NewNamenodeClient(benchDial(b, s)), pb.NewAdminClient(benchDial(b, s))
 	who := func(id byte) *pb.Caller {
 		session := make([]byte, 16)
 		session[0] = id

@@ -8,12 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
@@ -24,23 +22,13 @@ import (
 // The tests in this file hold a request of the active namenode to an S3 server
 // until it was deposed and another reigns, and then let it through.
 
-// leaping is the machine's clock with leaps; the time of day has none.
-type leaping struct {
-	clock.System
-	ahead atomic.Int64
-}
-
-func (l *leaping) Mono() time.Duration { return l.System.Mono() + time.Duration(l.ahead.Load()) }
-func (l *leaping) Boot() time.Duration { return l.System.Boot() + time.Duration(l.ahead.Load()) }
-func (l *leaping) beyondURLs()         { l.ahead.Add(int64(namenode.DefaultURLLife + 2*time.Minute)) }
-
 // rival is a namenode with ways of its own to ZooKeeper and to the S3 server.
 type rival struct {
 	*namenode.Server
 	cfg   namenode.Config
 	zk    *zkproxy.Proxy
 	s3    *s3env.Proxy
-	clock *leaping
+	clock *testenv.LeapingClock
 	raw   *testenv.Raw
 }
 
@@ -68,7 +56,7 @@ func onRivals(t *testing.T, test func(*rivals)) {
 // start starts one more.
 func (p *rivals) start(mods ...func(*namenode.Config)) *rival {
 	p.t.Helper()
-	r := &rival{s3: p.server.Proxy(p.t), clock: &leaping{}}
+	r := &rival{s3: p.server.Proxy(p.t), clock: &testenv.LeapingClock{}}
 	r.cfg, r.zk = p.config(append(mods, func(c *namenode.Config) {
 		c.Blocks, c.Clock = r.s3.URL("here"), r.clock
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
@@ -377,7 +365,7 @@ func TestDeposedDeletesBlocks(t *testing.T) {
 				p.t.Fatal(err)
 			}
 		}
-		a.clock.beyondURLs()
+		a.clock.BeyondURLs()
 		p.becomes(a.Server, "active") // its window opens again
 		held := a.hold(isBlockDelete)
 		said := held.during(p.t, func() error {
@@ -409,7 +397,7 @@ func TestDeposedDeletesBlocks(t *testing.T) {
 		}
 		intact(p.t, f, 6)
 		// The successor's own collection finds them gone already.
-		b.clock.beyondURLs()
+		b.clock.BeyondURLs()
 		p.becomes(b.Server, "active")
 		if _, err := f.Admin().Collect(p.t.Context()); err != nil {
 			p.t.Error(err)
@@ -436,7 +424,7 @@ func TestDeposedTakesBlocksForOrphans(t *testing.T) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		a.clock.beyondURLs()
+		a.clock.BeyondURLs()
 		p.becomes(a.Server, "active")
 		held := a.hold(isBlockList)
 		said := held.during(p.t, func() error {

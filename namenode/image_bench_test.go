@@ -1,17 +1,12 @@
 package namenode_test
 
 import (
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -23,20 +18,10 @@ func BenchmarkCheckpoint(b *testing.B) {
 	if testing.Short() {
 		files = 1_000_000
 	}
-	cfg := namenode.Config{
-		Data: filepath.Join(b.TempDir(), "data"), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
-		Superuser: "root", Supergroup: "supergroup", Groups: func(string) []string { return nil },
-	}
-	s, err := namenode.Start(b.Context(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	cfg := benchConfig(b)
+	s := benchStart(b, cfg)
 	defer func() { _ = s.Close() }()
-	cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = cc.Close() }()
+	cc := benchDial(b, s)
 	nn, admin := pb.NewNamenodeClient(cc), pb.NewAdminClient(cc)
 	fill(b, nn, files)
 	who := &pb.Caller{User: "root", Client: "c", Session: make([]byte, 16)}
@@ -93,9 +78,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 		}
 		debug.FreeOSMemory()
 		began := time.Now()
-		if s, err = namenode.Start(b.Context(), cfg); err != nil {
-			b.Fatal(err)
-		}
+		s = benchStart(b, cfg)
 		b.ReportMetric(time.Since(began).Seconds(), "start-s")
 	}
 }
