@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/testenv/s3env"
 )
 
