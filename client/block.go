@@ -180,7 +180,9 @@ func (w *Writer) store(b *pendingBlock) error {
 		if full(err) {
 			return fserror.Wrap(fserror.NoSpace, "write", w.path, err)
 		}
-		if s := statusOf(err); s/100 == 4 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout {
+		// 412: something is there under this key, an earlier copy of this block most
+		// likely, the answer to which was lost. Another key is as good.
+		if s := statusOf(err); s/100 == 4 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout && s != http.StatusPreconditionFailed {
 			if refused++; refused >= maxPuts {
 				return fserror.Wrap(fserror.Unavailable, "write", w.path, fmt.Errorf("block %s could not be stored: %w", keyOf(t.GetTerm(), t.GetSeq()), err))
 			}

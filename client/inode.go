@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/leasefs/leasefs/blockstore"
@@ -121,6 +122,10 @@ func (w *Writer) SetModTime(t time.Time) {
 		w.mtime = t.UnixMilli()
 	}
 }
+
+// KeepModTime leaves the modification time as it is at Close, unless that has
+// bytes to make durable. It must not be called while the Writer is being closed.
+func (w *Writer) KeepModTime() { w.mtime = math.MinInt64 }
 
 // AttrChange is what SetAttr changes; what is not set stays.
 type AttrChange struct {

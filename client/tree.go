@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -98,6 +99,9 @@ func (f *FS) Symlink(ctx context.Context, target, path string) error {
 	path, err := clean("symlink", path)
 	if err != nil {
 		return err
+	}
+	if !utf8.ValidString(target) {
+		return fserror.New(fserror.InvalidArgument, "symlink", path, "the target %q is not valid UTF-8; names here are", target)
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "symlink", path, pb.Namenode_Symlink_FullMethodName, id,

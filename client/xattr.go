@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -138,6 +139,9 @@ func (f *FS) setXattr(ctx context.Context, req *pb.SetXattrRequest) error {
 		if req.Path, err = clean(op, req.Path); err != nil {
 			return err
 		}
+	}
+	if !utf8.ValidString(req.Name) {
+		return fserror.New(fserror.InvalidArgument, op, req.Path, "the name %q is not valid UTF-8; names here are", req.Name)
 	}
 	req.Call, req.Caller, req.Follow = f.ids.begin(), f.caller, true
 	return f.mutate(ctx, op, req.Path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)

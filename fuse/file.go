@@ -48,9 +48,10 @@ type file struct {
 	gen    uint64
 	length int64
 	left   time.Time
-	// mtime is what the writer's close will set; zero: its time.
-	mtime time.Time
-	wrote bool // by this writer
+	// mtime is of what was written and is not synced: writes counts the writes, and
+	// synced how many of them were made durable by a sync.
+	mtime          time.Time
+	writes, synced uint64
 	// hidden is the name that the file got when it was unlinked.
 	hidden string
 }
@@ -145,7 +146,7 @@ func (f *file) drop() {
 	if w := f.writer; w != nil {
 		f.m.goRun(func() { _ = w.Detach() }) // it is lost, or closed already
 	}
-	f.writer, f.wrote = nil, false
+	f.writer = nil
 	f.gen++
 }
 
@@ -167,15 +168,14 @@ func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno 
 	if f.current() != nil {
 		return 0
 	}
-	i, _, err := n.look(ctx)
-	if err != nil {
+	if _, _, err := n.look(ctx); err != nil {
 		return inodeErrno(err)
 	}
-	return f.begin(ctx, raw, i, wait)
+	return f.begin(ctx, raw, wait)
 }
 
-// begin opens the Writer; i is what was seen of the file. The caller holds one.
-func (f *file) begin(ctx, raw context.Context, i *client.FileInfo, wait bool, opts ...client.OpenOption) syscall.Errno {
+// begin opens the Writer. The caller holds one.
+func (f *file) begin(ctx, raw context.Context, wait bool, opts ...client.OpenOption) syscall.Errno {
 	f.mu.Lock()
 	before := len(f.handles) > 0 && f.gen > 0
 	same := f.unchanged()
@@ -193,7 +193,7 @@ func (f *file) begin(ctx, raw context.Context, i *client.FileInfo, wait bool, op
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hold(w, i)
+	f.hold(w)
 	if !before {
 		f.gen++
 	}
@@ -219,16 +219,15 @@ func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, 
 	case w != nil:
 		return w, 0
 	}
-	i, _, err := n.look(ctx)
-	if err != nil {
+	if _, _, err := n.look(ctx); err != nil {
 		return nil, inodeErrno(err)
 	}
-	w, err = f.appendTo(ctx, ctx, false, same...)
+	w, err := f.appendTo(ctx, ctx, false, same...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case err == nil:
-		f.hold(w, i)
+		f.hold(w)
 		return w, 0
 	case errors.Is(err, fserror.Held), errors.Is(err, fserror.NotAtEnd), errors.Is(err, fserror.NotFound):
 		f.drop()
@@ -237,14 +236,8 @@ func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, 
 	return nil, errno(err)
 }
 
-// hold notes a new Writer; i is what was seen of the file before it. The
-// caller holds mu.
-func (f *file) hold(w *client.Writer, i *client.FileInfo) {
-	f.writer, f.wrote, f.mtime = w, false, time.Time{}
-	if i != nil && i.Open == nil && i.Length == w.Length() {
-		f.mtime = i.ModTime() // stays if nothing is written
-	}
-}
+// hold notes a new Writer. The caller holds mu.
+func (f *file) hold(w *client.Writer) { f.writer, f.synced, f.mtime = w, f.writes, time.Time{} }
 
 // release gives the lease back if no handle needs it. The caller holds one.
 func (f *file) release(ctx context.Context) syscall.Errno {
@@ -265,12 +258,14 @@ func (f *file) release(ctx context.Context) syscall.Errno {
 func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	w := f.writer
-	mtime := f.mtime
-	f.mu.Unlock()
-	if mtime.IsZero() {
-		mtime = time.Now().Truncate(time.Millisecond)
+	var left time.Time // what the namenode has is not known here
+	if f.writes != f.synced {
+		left = f.mtime
+		w.SetModTime(left)
+	} else {
+		w.KeepModTime()
 	}
-	w.SetModTime(mtime)
+	f.mu.Unlock()
 	err := w.CloseContext(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -278,7 +273,7 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 		f.drop()
 		return errno(err)
 	}
-	f.writer, f.wrote, f.length, f.left = nil, false, w.Length(), mtime
+	f.writer, f.length, f.left = nil, w.Length(), left
 	return 0
 }
 
@@ -298,7 +293,7 @@ func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byt
 	if now.After(f.mtime) {
 		f.mtime = now
 	}
-	f.wrote = true
+	f.writes++
 	f.mu.Unlock()
 	for _, p := range data {
 		k, err := w.WriteContext(ctx, p)
@@ -332,11 +327,21 @@ func (f *file) used(h *handle, thread uint32) {
 // the Writer be closed meanwhile, that is waited for, since it is durable then.
 func (f *file) flush(ctx context.Context) syscall.Errno {
 	for {
+		f.mu.Lock()
+		writes := f.writes
+		f.mu.Unlock()
 		w := f.current()
-		if w == nil || w.Durable() == w.Length() {
+		if w == nil {
+			return 0
+		}
+		if w.Durable() == w.Length() {
+			f.syncedTo(writes)
 			return 0
 		}
 		err := w.Flush(ctx)
+		if err == nil {
+			f.syncedTo(writes)
+		}
 		if !errors.Is(err, fserror.Closed) {
 			return errno(err)
 		}
@@ -356,6 +361,7 @@ func (f *file) sync(ctx context.Context, h *handle) syscall.Errno {
 	f.mu.Lock()
 	w := f.live()
 	old := h != nil && h.write && h.gen != f.gen
+	writes := f.writes
 	f.mu.Unlock()
 	switch {
 	case old:
@@ -363,7 +369,18 @@ func (f *file) sync(ctx context.Context, h *handle) syscall.Errno {
 	case w == nil:
 		return 0
 	}
-	return errno(w.Flush(ctx))
+	if err := w.Flush(ctx); err != nil {
+		return errno(err)
+	}
+	f.syncedTo(writes)
+	return 0
+}
+
+// syncedTo notes that so many writes are durable, and their time the namenode's.
+func (f *file) syncedTo(writes uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.synced = max(f.synced, writes)
 }
 
 // amend puts into attributes what this mount knows better.
@@ -372,7 +389,7 @@ func (f *file) amend(out *fuse.Attr) {
 	defer f.mu.Unlock()
 	if w := f.live(); w != nil {
 		setSize(out, w.Length())
-		if t := f.mtime; f.wrote && !t.IsZero() {
+		if t := f.mtime; f.writes != f.synced && !t.IsZero() {
 			out.SetTimes(&t, &t, &t)
 		}
 	}

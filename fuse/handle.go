@@ -325,11 +325,7 @@ func (f *file) cut(ctx, raw context.Context, size int64, keep bool) syscall.Errn
 
 // takeCut takes the lease and cuts the file, in one step.
 func (f *file) takeCut(ctx, raw context.Context, size int64) syscall.Errno {
-	e := f.begin(ctx, raw, nil, f.m.wait, client.WithCut(size))
-	if e == 0 {
-		f.changedNow()
-	}
-	return e
+	return f.begin(ctx, raw, f.m.wait, client.WithCut(size))
 }
 
 // cutHeld cuts a file whose lease is held, without letting go of it.
@@ -341,19 +337,11 @@ func (f *file) cutHeld(ctx context.Context, w *client.Writer, size int64) syscal
 	f.mu.Lock()
 	f.cutting = false
 	if err == nil {
-		f.hold(next, nil)
+		f.hold(next)
 	}
 	f.mu.Unlock()
 	if err != nil {
 		return errno(err)
 	}
-	f.changedNow()
 	return 0
-}
-
-// changedNow notes that the file was changed by this mount.
-func (f *file) changedNow() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mtime, f.wrote = time.Now().Truncate(time.Millisecond), true
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,8 +123,8 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if st, err := os.Stat(m.dir); err != nil || !st.IsDir() {
-		return fserror.New(fserror.NotDirectory, "", "", "the mount point is not a folder; make it first (mkdir -p %s)", m.dir)
+	if err := checkMountPoint(m.dir); err != nil {
+		return err
 	}
 	source := o.Source
 	if source == "" {
@@ -331,17 +332,48 @@ func (m *Mounted) unmount(lazy bool) error {
 // readAhead lets the kernel read ahead as far as one request goes, where it may
 // be told so.
 func (m *Mounted) readAhead() {
+	for _, f := range mountsAt(m.dir) {
+		// Only root may; it is about speed only.
+		_ = os.WriteFile("/sys/class/bdi/"+f[2]+"/read_ahead_kb", []byte("1024"), 0o600)
+	}
+}
+
+// mountsAt are the lines of mountinfo(5), in fields, of what is mounted at a folder.
+func mountsAt(dir string) (lines [][]string) {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return
+		return nil
 	}
 	for line := range strings.Lines(string(info)) {
-		f := strings.Fields(line)
-		if len(f) > 4 && unescape(f[4]) == m.dir {
-			// Only root may; it is about speed only.
-			_ = os.WriteFile("/sys/class/bdi/"+f[2]+"/read_ahead_kb", []byte("1024"), 0o600)
+		if f := strings.Fields(line); len(f) > 4 && unescape(f[4]) == dir {
+			lines = append(lines, f)
 		}
 	}
+	return lines
+}
+
+// checkMountPoint returns an error if there is nothing to mount on, or another
+// mount of leasefs.
+func checkMountPoint(dir string) error {
+	switch st, err := os.Stat(dir); {
+	case errors.Is(err, syscall.ENOTCONN):
+		return fserror.New(fserror.Exists, "", "", "a mount whose process has ended is there still; unmount it first (fusermount3 -u %s)", dir)
+	case errors.Is(err, os.ErrNotExist):
+		return fserror.New(fserror.NotDirectory, "", "", "the mount point is not there; make it first (mkdir -p %s)", dir)
+	case err != nil:
+		return fserror.New(fserror.NotDirectory, "", "", "the mount point cannot be used: %v", err)
+	case !st.IsDir():
+		return fserror.New(fserror.NotDirectory, "", "", "the mount point %s is not a folder", dir)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	for _, f := range mountsAt(dir) {
+		if slices.Contains(f, "fuse.leasefs") {
+			return fserror.New(fserror.Exists, "", "", "leasefs is mounted there already; unmount it first (fusermount3 -u %s)", dir)
+		}
+	}
+	return nil
 }
 
 // unescape undoes how mountinfo writes blanks and the like.

@@ -192,6 +192,9 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 		c.Group = n.m.ids.groupName(gid)
 	}
 	c.SetMTime, c.MTime = mtimeOf(in)
+	if y := c.MTime.Year(); y < 1 || y > 9999 { // not to be written down as RFC 3339 has it
+		return syscall.EINVAL
+	}
 	if c.SetMode || c.User != "" || c.Group != "" || c.SetMTime {
 		if err := n.m.fs.SetAttrInode(ctx, n.ino, "", c); err != nil {
 			return inodeErrno(err)

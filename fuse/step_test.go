@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
 )
@@ -154,5 +155,72 @@ func TestOperationsFollowTheInode(t *testing.T) {
 	is(t, g.Chmod(0o640), unix.ESTALE)
 	if i, err = other.Stat(t.Context(), "/moved"); err != nil || i.Mode() != 0o644 {
 		t.Fatal(i, err)
+	}
+}
+
+// TestModTimeOfOthers: a file that is open for write here keeps the modification
+// time that another host gives it, unless something is written after that.
+func TestModTimeOfOthers(t *testing.T) {
+	r := newRig(t)
+	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
+	a.write("f", "old")
+	then := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	has := func(m *mounted, want bool) {
+		t.Helper()
+		i, err := os.Stat(m.path("f"))
+		if must(t, err); i.ModTime().Equal(then) != want {
+			t.Fatalf("%s", i.ModTime())
+		}
+	}
+	touch := func(m *mounted) {
+		t.Helper()
+		must(t, os.Chtimes(m.path("f"), then, then))
+	}
+
+	f := b.open("f", os.O_WRONLY|os.O_APPEND)
+	touch(a)
+	has(b, true)
+	must(t, f.Close()) // nothing was written
+	has(a, true)
+
+	f = b.open("f", os.O_WRONLY|os.O_APPEND)
+	say(t, f, " and new")
+	must(t, f.Sync())
+	has(a, false)
+	touch(a)
+	has(b, true)
+	must(t, f.Close()) // nothing more was written
+	has(a, true)
+
+	f = b.open("f", os.O_WRONLY|os.O_APPEND)
+	say(t, f, " and newer")
+	touch(b)
+	must(t, f.Close())
+	has(a, true)
+
+	f = b.open("f", os.O_WRONLY|os.O_APPEND)
+	touch(a)
+	say(t, f, ".")
+	must(t, f.Close())
+	has(a, false)
+	a.reads("f", "old and new and newer.")
+}
+
+// TestOddInput: what cannot be kept is refused, and says so by its number.
+func TestOddInput(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	m.write("f", "text")
+	is(t, os.Symlink("caf\xe9", m.path("l")), unix.EINVAL)
+	is(t, unix.Setxattr(m.path("f"), "user.\xe9", []byte("v"), 0), unix.EINVAL)
+	is(t, unix.UtimesNanoAt(unix.AT_FDCWD, m.path("f"), []unix.Timespec{{Sec: 1 << 60}, {Sec: 1 << 60}}, 0), unix.EINVAL)
+}
+
+// TestMountTwice: one mount at a folder.
+func TestMountTwice(t *testing.T) {
+	r := newRig(t)
+	m := r.mount(fuse.Options{})
+	_, err := fuse.Mount(t.Context(), client.Config{Namenodes: []string{r.Addr()}}, m.dir, fuse.Options{})
+	if !errors.Is(err, fserror.Exists) {
+		t.Errorf("%v", err)
 	}
 }

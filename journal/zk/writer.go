@@ -171,8 +171,14 @@ func (j *Journal) covering(txid uint64) (<-chan struct{}, error) {
 
 // finish publishes that the oldest group under way is durable, up to the end of
 // batch number at offset.
+// Nothing is published any more once the journal has failed: a Beat may find out
+// that the term is over while the writer still reads back what became of a batch.
 func (j *Journal) finish(number, offset uint64, reuse bool) {
 	j.mu.Lock()
+	if j.err != nil {
+		j.mu.Unlock()
+		return
+	}
 	g := j.under[0]
 	j.under[0] = nil
 	j.under = j.under[1:]

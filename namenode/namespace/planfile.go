@@ -3,6 +3,7 @@ package namespace
 import (
 	"crypto/subtle"
 	"hash/crc32"
+	"math"
 
 	"github.com/leasefs/leasefs/fserror"
 )
@@ -226,10 +227,14 @@ func (t *Tree) PlanMerge(id InodeID, b Block, offset int64, tailCovered int64, r
 	return o, nil
 }
 
+// KeepMTime is the modification time that stands for the one a file has.
+const KeepMTime = math.MinInt64
+
 // PlanClose checks the end of writing. data, if any, are last bytes for the
 // tail at offset; they may be there already. length is the file's whole length
 // as the writer believes, data included (-1: not given); mtime is for the file
-// (Unix milliseconds; 0: now). Errors: as of PlanAppendTail.
+// (Unix milliseconds; 0: now; KeepMTime: as it is, or now with data). Errors: as
+// of PlanAppendTail.
 func (t *Tree) PlanClose(c *Call, w Writer, offset int64, data []byte, length int64, mtime int64, maxTail int) (*OpClose, error) {
 	const op = "close"
 	n, err := t.writable(c, op, w)
@@ -253,6 +258,12 @@ func (t *Tree) PlanClose(c *Call, w Writer, offset int64, data []byte, length in
 	if len(data) > 0 {
 		if err := t.checkTail(op, n, len(data), maxTail); err != nil {
 			return nil, err
+		}
+	}
+	if mtime == KeepMTime {
+		mtime = 0
+		if len(data) == 0 {
+			mtime = n.mtime
 		}
 	}
 	return &OpClose{Inode: n.id, Data: data, MTime: mtime}, nil

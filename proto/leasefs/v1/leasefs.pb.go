@@ -4545,7 +4545,7 @@ type CloseRequest struct {
 	Data          []byte        `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	Crc32C        uint32        `protobuf:"varint,5,opt,name=crc32c,proto3" json:"crc32c,omitempty"`
 	Length        int64         `protobuf:"varint,6,opt,name=length,proto3" json:"length,omitempty"`                                // the whole length as the writer believes it, data included
-	MtimeUnixMs   int64         `protobuf:"varint,7,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
+	MtimeUnixMs   int64         `protobuf:"varint,7,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now; the least number that there is: as it is, if data is empty
 	GivenUp       *CacheGivenUp `protobuf:"bytes,8,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
