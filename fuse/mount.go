@@ -365,8 +365,8 @@ func checkMountPoint(dir string) error {
 	case !st.IsDir():
 		return fserror.New(fserror.NotDirectory, "", "", "the mount point %s is not a folder", dir)
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target
 	}
 	for _, f := range mountsAt(dir) {
 		if slices.Contains(f, "fuse.leasefs") {
