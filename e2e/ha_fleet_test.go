@@ -232,6 +232,11 @@ func (m *member) standby(ctx context.Context) {
 // session ran out goes on under its term until it hears of that.
 func (e *fleet) settled(ctx context.Context) *member {
 	e.t.Helper()
+	defer func() {
+		if e.t.Failed() {
+			e.stacks()
+		}
+	}()
 	var a *member
 	eventually(ctx, e.t, "all standbys have followed", func() bool {
 		a = e.active(ctx)
@@ -244,6 +249,22 @@ func (e *fleet) settled(ctx context.Context) *member {
 		return want.Role == "active"
 	})
 	return a
+}
+
+// stacks ends the members, for a test that has failed, and logs what their
+// goroutines did.
+func (e *fleet) stacks() {
+	e.t.Helper()
+	for _, m := range e.members {
+		if m.process == nil || m.ended() {
+			continue
+		}
+		e.t.Logf("%s looks like this: %+v", m.name, m.look(context.Background())) //nolint:usetesting // the context of the test is over
+		had := len(m.err.String())
+		m.signal(syscall.SIGQUIT)
+		<-m.done
+		e.t.Logf("%s: %s", m.name, m.err.String()[had:])
+	}
 }
 
 func (m *member) cont() { m.t.Helper(); m.signal(syscall.SIGCONT) }
