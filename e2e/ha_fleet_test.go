@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -225,6 +226,11 @@ func (e *fleet) successor(ctx context.Context, of *member) *member {
 func (m *member) standby(ctx context.Context) {
 	m.t.Helper()
 	eventually(ctx, m.t, m.name+" is a standby", func() bool { return m.role(ctx) == "standby" })
+}
+
+// another is a member that is not this one.
+func (e *fleet) another(than *member) *member {
+	return e.members[slices.IndexFunc(e.members, func(m *member) bool { return m != than })]
 }
 
 // settled waits until one member is active and all others are standbys that

@@ -151,12 +151,7 @@ func TestHALab(t *testing.T) {
 	})
 	t.Run("standby cut from all for long", func(t *testing.T) {
 		a := e.settled(ctx)
-		var b *member
-		for _, m := range e.members {
-			if m != a {
-				b = m
-			}
-		}
+		b := e.another(a)
 		lab.Cut(b.machine, zookeepers...)
 		lab.Cut(b.machine, clients)
 		had, before := len(b.err.String()), a.look(ctx).TxID

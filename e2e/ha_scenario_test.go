@@ -305,10 +305,7 @@ func TestScenario41RefusedByAStandby(t *testing.T) {
 	ctx := deadline(t, 2*time.Minute)
 	e := startFleet(ctx, t, func(c *fleetConfig) { c.n = 2 })
 	a := e.settled(ctx)
-	b := e.members[0]
-	if b == a {
-		b = e.members[1]
-	}
+	b := e.another(a)
 	r := testenv.RawAt(t, b.listen, "A")
 	req := &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/d"}
 	mkdir := func() error {

@@ -405,10 +405,7 @@ func TestHAStandbyFallsBehind(t *testing.T) {
 	ctx := deadline(t, 3*time.Minute)
 	e := startFleet(ctx, t, func(c *fleetConfig) { c.n = 2 })
 	a := e.settled(ctx)
-	b := e.members[0]
-	if b == a {
-		b = e.members[1]
-	}
+	b := e.another(a)
 	for _, away := range []struct {
 		name       string
 		leave, ret func()

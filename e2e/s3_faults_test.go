@@ -366,7 +366,7 @@ func everything(b *bad) {
 		}
 		later := func(what []byte) {
 			late.Go(func() {
-				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) //nolint:forbidigo // the delay of a line
+				rest(b.ctx, time.Duration(rand.IntN(400))*time.Millisecond) // the delay of a line
 				send(what)
 			})
 		}
