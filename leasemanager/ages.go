@@ -1,6 +1,9 @@
 package leasemanager
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // told is a journalled age.
 type told struct {
@@ -219,33 +222,61 @@ func (m *Manager) age(l *lease, t *told, now time.Duration) time.Duration {
 	return age
 }
 
-// LastAges returns the ages to be journalled before a reign ends in good order, so
+// LastAges yields the ages to be journalled before a reign ends in good order, so
 // that the next one counts on from here: of leases that nothing was heard of since
 // the activation, or for more than a renewal period (granted: a third of the TTL);
-// and 0 for those with a journalled age that were renewed since. In safe mode it
-// returns nil. It holds the lock for as long as it takes to look at all leases.
-func (m *Manager) LastAges() (out []Age) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.safeMode {
-		return nil
-	}
-	now := m.now()
-	m.looks.Ascend(func(k look) bool {
-		l, t, counts := m.looked(k)
-		if !counts || l == nil || l.has(flagEnding) || l.kind != KindGranted && len(l.files) == 0 {
-			return true
+// and 0 for those with a journalled age that were renewed since. In safe mode there
+// are none. They come in portions, between which the lock is free; of a lease that
+// changes meanwhile the age may be missing.
+func (m *Manager) LastAges() iter.Seq[[]Age] {
+	return func(yield func([]Age) bool) {
+		m.mu.RLock()
+		last := m.lookedAt // entries that come later are not waited for
+		m.mu.RUnlock()
+		for from, more := (look{}), true; more; {
+			var out []Age
+			out, from, more = m.lastAges(from, last)
+			if len(out) > 0 && !yield(out) {
+				return
+			}
 		}
-		age := m.age(l, t, now)
-		switch {
-		case m.silent(l) || age > m.grace(l).whole:
-			out = append(out, Age{k.key, age})
-		case t != nil:
-			out = append(out, Age{AgeKey: k.key})
+	}
+}
+
+// lastAges is one portion of LastAges: what is in looks from an entry on, up to
+// the number last. The next portion begins with next, if there is more.
+func (m *Manager) lastAges(from look, last uint64) (out []Age, next look, more bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.safeMode {
+		return nil, next, false
+	}
+	now, looked := m.now(), 0
+	m.looks.AscendGreaterOrEqual(from, func(k look) bool {
+		if looked == portion {
+			next, more = k, true
+			return false
+		}
+		looked++
+		if a, journal := m.lastAge(k, now); journal && k.n <= last {
+			out = append(out, a)
 		}
 		return true
 	})
-	return out
+	return out, next, more
+}
+
+// lastAge is the age that LastAges returns of one lease, if any.
+func (m *Manager) lastAge(k look, now time.Duration) (a Age, journal bool) {
+	l, t, counts := m.looked(k)
+	if !counts || l == nil || l.has(flagEnding) || l.kind != KindGranted && len(l.files) == 0 {
+		return a, false
+	}
+	age := m.age(l, t, now)
+	if m.silent(l) || age > m.grace(l).whole {
+		return Age{k.key, age}, true
+	}
+	return Age{AgeKey: k.key}, t != nil
 }
 
 // checkAge looks at one lease, and puts its entry back with the time of its next

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -231,7 +232,9 @@ func TestRestartsEveryFewSeconds(t *testing.T) {
 				counted += reign
 			}
 			if rapid.Bool().Draw(t, "in good order") {
-				r.journal(r.m.LastAges())
+				for ages := range r.m.LastAges() {
+					r.journal(ages)
+				}
 			}
 			r.activate()
 		}
@@ -489,5 +492,58 @@ func TestAgesCost(t *testing.T) {
 	}
 	if want := dead * int(rounds*every*3/2/DefaultAgeEvery); journalled > want || journalled < want-2*dead {
 		t.Errorf("%d ages, want about %d", journalled, want)
+	}
+}
+
+// The last ages of more leases than are looked at under one lock: each silent
+// one once, also while others come, are renewed and have their ages journalled.
+func TestLastAgesInPortions(t *testing.T) {
+	m, c := fresh(t)
+	const n = 3*portion + 7
+	for i := range uint64(n) {
+		m.Open(client("", i+1), i+1, 1)
+	}
+	c.Advance(hard / 2)
+	for i := range uint64(n) {
+		if i%3 == 0 {
+			m.Touch(sid(i+1), i+1)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range uint64(n) {
+			m.Open(client("", n+i+1), n+i+1, 1)
+			if i%3 == 0 {
+				m.Touch(sid(i+1), i+1)
+			}
+		}
+	})
+	wg.Go(func() {
+		for range 3 {
+			m.AgesJournalled([]Age{{AgeKey{Session: sid(2)}, hard / 2}})
+		}
+	})
+	got := map[AgeKey]int{}
+	for ages := range m.LastAges() {
+		for _, a := range ages {
+			got[a.AgeKey]++
+			if a.Age != hard/2 {
+				t.Errorf("%v: age %v, want %v", a.AgeKey, a.Age, hard/2)
+			}
+		}
+	}
+	wg.Wait()
+	for i := range uint64(n) {
+		want := 1
+		if i%3 == 0 {
+			want = 0
+		}
+		if k := (AgeKey{Session: sid(i + 1)}); got[k] != want {
+			t.Errorf("session %d: %d ages, want %d", i+1, got[k], want)
+		}
+		delete(got, AgeKey{Session: sid(i + 1)})
+	}
+	if len(got) > 0 {
+		t.Errorf("%d ages of leases that are renewed", len(got))
 	}
 }

@@ -268,6 +268,45 @@ func BenchmarkCheckAges(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/lease")
 }
 
+// BenchmarkLastAges is the end of a reign with 10^6 silent leases, and how long
+// somebody else waits for the lock meanwhile.
+func BenchmarkLastAges(b *testing.B) {
+	const n = 1_000_000
+	c := new(clock.Fake)
+	m := New(Config{Clock: c})
+	for i, id := range randomIDs(n) {
+		m.Open(Holder{Session: id}, uint64(i), 1) //nolint:gosec // small
+	}
+	c.Advance(time.Hour)
+	var worst time.Duration
+	for b.Loop() {
+		over := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				begin := time.Now()
+				m.State(1)
+				worst = max(worst, time.Since(begin))
+			}
+		})
+		found := 0
+		for ages := range m.LastAges() {
+			found += len(ages)
+		}
+		close(over)
+		wg.Wait()
+		if found != n {
+			b.Fatal(found)
+		}
+	}
+	b.ReportMetric(float64(worst.Microseconds()), "worst-wait-µs")
+}
+
 // BenchmarkWalkRenewed is the monitor's pass over 10^6 leases all of which were
 // renewed since: what the lazy order costs, once a lease and hard limit.
 func BenchmarkWalkRenewed(b *testing.B) {

@@ -31,10 +31,11 @@ func (s *Server) checkpointAges(ctx context.Context) error {
 // lastAges journals how old the leases are when a reign ends in good order, so
 // that not even the seconds since the last checkpoint are lost.
 func (s *Server) lastAges(ctx context.Context) error {
-	all := s.leases.LastAges()
-	for part := range slices.Chunk(all, agesRecord) {
-		if err := s.journalAges(ctx, part); err != nil {
-			return err
+	for all := range s.leases.LastAges() {
+		for part := range slices.Chunk(all, agesRecord) {
+			if err := s.journalAges(ctx, part); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
