@@ -2,6 +2,7 @@ package zkconn
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -59,6 +60,7 @@ func (s *Session) Start(ops ...any) *Call {
 
 func (q *callQueue) feed() {
 	for {
+		over := q.s.await(q.s.life)
 		q.mu.Lock()
 		if len(q.waiting) == 0 {
 			q.feeding, q.waiting = false, nil
@@ -68,6 +70,12 @@ func (q *callQueue) feed() {
 		c := q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]
+		if over != nil {
+			q.mu.Unlock()
+			c.err = q.s.explain(q.s.Err())
+			close(c.done)
+			continue
+		}
 		passed := make(chan struct{})
 		q.onWire = passed
 		q.mu.Unlock()
@@ -93,6 +101,15 @@ func (q *callQueue) passed() {
 	}
 }
 
+// giveUp takes a multi that still waits out of the queue.
+func (q *callQueue) giveUp(c *Call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, c); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+}
+
 // Multi is Start and the wait for the outcome.
 func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	c := s.Start(ops...)
@@ -100,6 +117,7 @@ func (s *Session) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, er
 	case <-c.done:
 		return c.res, c.err
 	case <-ctx.Done():
+		s.calls.giveUp(c)
 		return nil, context.Cause(ctx)
 	}
 }

@@ -8,6 +8,13 @@
 //     the old one.)
 //   - Every call takes a context. A call that is given up may still happen:
 //     see Unknown.
+//   - What is asked while there is no connection waits here, for it, for its
+//     context or for the end of the session. (The client queues sixteen
+//     requests, which nobody can take back, and keeps a goroutine of ours for
+//     each of the others, for as long as the connection is gone.)
+//   - A write that fails costs the connection. (The client answers such a
+//     request two or three times, and stands still for ever when nobody takes
+//     the last answer.)
 //   - Multis reach ZooKeeper in the order of the calls of Start, though many
 //     are under way. (The client's Multi blocks, and calls from several
 //     goroutines overtake each other.) See wire.go for how.

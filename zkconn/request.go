@@ -42,11 +42,28 @@ type outcome[T any] struct {
 	err error
 }
 
-// do runs a request of the client until it ends, ctx does, or the session is over.
+// await waits until a request can be sent. What waits here, and not in the
+// client, is gone with its context, and keeps no goroutine.
+func (s *Session) await(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-s.connection():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.done:
+		return s.explain(s.Err())
+	}
+}
+
+// do runs a request of the client, once there is a connection, until it ends,
+// ctx does, or the session is over.
 func do[T any](ctx context.Context, s *Session, request func() (T, error)) (T, error) {
 	var none T
-	if err := ctx.Err(); err != nil {
-		return none, context.Cause(ctx)
+	if err := s.await(ctx); err != nil {
+		return none, err
 	}
 	ch := make(chan outcome[T], 1)
 	go func() {

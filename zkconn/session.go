@@ -56,20 +56,18 @@ type Session struct {
 	life   context.Context // ended with the session; dials hang on it
 	cancel context.CancelFunc
 
-	connSet   chan struct{} // closed when conn is assigned
-	up        chan struct{} // closed at the first connection
-	upOnce    sync.Once
-	connected atomic.Bool
-	timeout   atomic.Int64 // granted, nanoseconds
-	watches   atomic.Int64 // that the client has set
+	connSet chan struct{} // closed when conn is assigned
+	timeout atomic.Int64  // granted, nanoseconds
+	watches atomic.Int64  // that the client has set
 
 	done     chan struct{} // closed when the session is over
 	loopDone chan struct{} // closed when the client's goroutine has ended
 	hosts    *hosts
 
-	mu   sync.Mutex
-	err  error // why it is over
-	wire *wire // the connection of now
+	mu     sync.Mutex
+	err    error         // why it is over
+	wire   *wire         // the connection of now
+	online chan struct{} // closed while requests can be sent; then another one takes its place
 
 	calls callQueue
 }
@@ -89,7 +87,7 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	s := &Session{
 		cfg: cfg, log: cfg.Logger, acl: zk.WorldACL(zk.PermAll),
-		connSet: make(chan struct{}), up: make(chan struct{}), done: make(chan struct{}), loopDone: make(chan struct{}),
+		connSet: make(chan struct{}), online: make(chan struct{}), done: make(chan struct{}), loopDone: make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -124,13 +122,12 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 
 func (s *Session) establish(ctx context.Context) error {
 	select {
-	case <-s.up:
+	case <-s.connection():
 	case <-ctx.Done():
 		return fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(s.cfg.Servers, ","), context.Cause(ctx), s.hosts.lastFailure())
 	case <-s.done:
 		return s.Err()
 	}
-	s.id = s.conn.SessionID()
 	if s.cfg.User == "" {
 		return nil
 	}
@@ -151,17 +148,54 @@ func (s *Session) event(e zk.Event) {
 	switch e.State {
 	case zk.StateHasSession:
 		<-s.connSet
-		if s.id != 0 && s.id != s.conn.SessionID() { // never, since a dead session dials no more
+		switch id := s.conn.SessionID(); s.id {
+		case 0:
+			s.id = id
+		case id:
+		default: // never, since a dead session dials no more
 			s.end(ErrExpired)
 			return
 		}
-		s.connected.Store(true)
 		s.hosts.success()
-		s.upOnce.Do(func() { close(s.up) })
+		s.reconnected()
 	case zk.StateExpired:
 		s.end(ErrExpired)
-	case zk.StateDisconnected:
-		s.connected.Store(false)
+	}
+}
+
+// connection is closed while requests can be sent, or was when it was asked for.
+func (s *Session) connection() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.online
+}
+
+func (s *Session) reconnected() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.hold() // it is, by the wire before
+		close(s.online)
+	}
+}
+
+// disconnected holds requests back from now on if w, which is broken, is what
+// they would be sent on.
+func (s *Session) disconnected(w *wire) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wire == w {
+		s.wire = nil
+		s.hold()
+	}
+}
+
+// hold holds requests back. The lock is held.
+func (s *Session) hold() {
+	select {
+	case <-s.online:
+		s.online = make(chan struct{})
+	default:
 	}
 }
 
@@ -173,11 +207,11 @@ func (s *Session) end(why error) {
 		return
 	}
 	s.err = why
-	s.connected.Store(false)
+	s.hold()
 	s.cancel()
 	close(s.done)
 	if s.wire != nil {
-		_ = s.wire.Close() // that it ends is all
+		s.wire.shut()
 	}
 	go func() {
 		<-s.connSet
@@ -189,7 +223,7 @@ func (s *Session) end(why error) {
 // and not after the time-out, if that can be done within a second; and here in
 // any case. It waits for the goroutines of the session.
 func (s *Session) Close() error {
-	if s.connected.Load() {
+	if s.Connected() {
 		s.conn.Close()
 	}
 	s.end(ErrClosed)
@@ -219,7 +253,14 @@ func (s *Session) ID() int64 { return s.id }
 
 // Connected reports whether there is a connection now. A session without one
 // lives on at ZooKeeper for its time-out, and may be expired without knowing.
-func (s *Session) Connected() bool { return s.connected.Load() }
+func (s *Session) Connected() bool {
+	select {
+	case <-s.connection():
+		return true
+	default:
+		return false
+	}
+}
 
 // Timeout is the session time-out that ZooKeeper granted.
 func (s *Session) Timeout() time.Duration { return time.Duration(s.timeout.Load()) }

@@ -138,8 +138,18 @@ func TestExpiredSessionSendsNothing(t *testing.T) {
 
 // A watch goes off over a reconnection, though what it waits for came meanwhile.
 func TestWatchOverReconnection(t *testing.T) {
+	t.Run("without a user", func(t *testing.T) { watchOverReconnection(t, "") })
+	t.Run("with one", func(t *testing.T) { watchOverReconnection(t, "u") })
+}
+
+func watchOverReconnection(t *testing.T, user string) {
 	p := proxy(t)
-	s, other := dial(t, p.Addr()), dial(t, ensemble.Addrs()...)
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{p.Addr()}, SessionTimeout: 10 * time.Second, User: user, Password: "p", Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	other := dial(t, ensemble.Addrs()...)
 	for range 20 {
 		path := unique("watched")
 		there, ch, err := s.ExistsW(t.Context(), path)
