@@ -44,13 +44,19 @@ const DefaultSessionTimeout = 5 * time.Second
 var haName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func (h *HA) check() error {
+	wrong := func(format string, args ...any) error {
+		return fserror.New(fserror.InvalidArgument, "", "", format, args...)
+	}
+	if err := zkconn.CheckServers(h.ZooKeeper); err != nil {
+		return wrong("--zookeeper: %v", err)
+	}
 	switch {
-	case len(h.ZooKeeper) == 0:
-		return errors.New("no ZooKeeper server is named")
 	case !haName.MatchString(h.Name):
-		return fmt.Errorf("namespace name %q: give letters, digits, dot, hyphen and underscore, at most 63, with --namespace", h.Name)
+		return wrong("namespace name %q: give letters, digits, dot, hyphen and underscore, at most 63, with --namespace", h.Name)
 	case h.SessionTimeout < 500*time.Millisecond:
-		return fmt.Errorf("session time-out %s is too short; at least 500ms", h.SessionTimeout)
+		return wrong("--session-timeout %s is too short; at least 500ms", h.SessionTimeout)
+	case h.SessionTimeout > time.Hour:
+		return wrong("--session-timeout %s is too long; at most 1h", h.SessionTimeout)
 	}
 	return nil
 }
@@ -157,16 +163,23 @@ func (s *Server) readFormat(ctx context.Context, sess *zkconn.Session, path stri
 	return raw, err
 }
 
-// firstSession waits for ZooKeeper, and says so.
+// firstSession waits for ZooKeeper, and says so. It does not wait for what
+// waiting does not mend (zkconn.ErrUnfit).
 func (s *Server) firstSession(ctx context.Context) (*zkconn.Session, error) {
 	for {
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		sess, err := zkconn.Dial(short, s.zookeeper())
 		cancel()
-		if err == nil || ctx.Err() != nil || short.Err() == nil {
+		switch {
+		case errors.Is(err, zkconn.ErrUnfit):
+			return nil, fserror.New(fserror.Unavailable, "", "", "%v; see --zookeeper and --zookeeper-tls", err)
+		case err == nil || ctx.Err() != nil:
 			return sess, err
 		}
 		s.log.Warn("waiting for ZooKeeper", "cause", err)
+		if err := pause(ctx, storePause); err != nil {
+			return nil, err
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ const DefaultSessionTimeout = 2 * time.Second
 // Config says how to reach an ensemble.
 type Config struct {
 	// Servers are the ensemble's members as host:port; without a port 2181 is
-	// meant. Names are resolved anew at each connection.
+	// meant. Names are resolved anew at each connection. See CheckServers.
 	Servers []string
 	// SessionTimeout is asked for; 0 means DefaultSessionTimeout. ZooKeeper
 	// grants between 2 and 20 of its ticks; Session.Timeout says how much.
@@ -44,6 +44,9 @@ var (
 	ErrExpired = errors.New("zookeeper session expired")
 	// ErrClosed: the session was closed here.
 	ErrClosed = errors.New("zookeeper session closed")
+	// ErrUnfit: no server can be reached with these settings, however long one
+	// waits: see Dial.
+	ErrUnfit = errors.New("these settings do not fit the ensemble")
 )
 
 // Session is one ZooKeeper session. Its methods are safe for concurrent use.
@@ -74,10 +77,12 @@ type Session struct {
 
 // Dial opens a session and waits until it is established. An ensemble that is
 // out of reach is tried until ctx ends; the error then names the servers and the
-// last failure.
+// last failure. The error is ErrUnfit, at once, if each server has failed for a
+// reason that waiting does not mend: its name does not exist, its certificate is
+// not trusted, ours is refused, or what answers is no ZooKeeper server.
 func Dial(ctx context.Context, cfg Config) (*Session, error) {
-	if len(cfg.Servers) == 0 {
-		return nil, errors.New("no ZooKeeper servers are given; name them as host:port, separated by commas")
+	if err := CheckServers(cfg.Servers); err != nil {
+		return nil, err
 	}
 	if cfg.SessionTimeout <= 0 {
 		cfg.SessionTimeout = DefaultSessionTimeout
@@ -125,6 +130,8 @@ func (s *Session) establish(ctx context.Context) error {
 	case <-s.connection():
 	case <-ctx.Done():
 		return fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(s.cfg.Servers, ","), context.Cause(ctx), s.hosts.lastFailure())
+	case <-s.hosts.unfit:
+		return fmt.Errorf("connect to ZooKeeper: %w: %s", ErrUnfit, s.hosts.failures())
 	case <-s.done:
 		return s.Err()
 	}

@@ -195,7 +195,7 @@ func TestDialSaysWhatFailed(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = zkconn.Dial(ctx, zkconn.Config{Servers: []string{addr}, Logger: quiet})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "refused") {
@@ -206,7 +206,8 @@ func TestDialSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// TLS is spoken to the servers, and one that is not trusted is refused.
+// TLS is spoken to the servers. Of those that are not trusted see
+// TestUnfitServers.
 func TestTLS(t *testing.T) {
 	p := proxy(t)
 	certs := httptest.NewTLSServer(nil) // for its certificate
@@ -238,12 +239,6 @@ func TestTLS(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, err = zkconn.Dial(ctx, zkconn.Config{Servers: []string{l.Addr().String()}, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Logger: quiet})
-	if err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Fatalf("Dial of a server that is not trusted: %v", err)
 	}
 }
 

@@ -1,12 +1,8 @@
 package zkconn
 
 import (
-	"context"
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -18,8 +14,6 @@ const (
 	opSetAuth    = 100
 	opSetWatches = 101
 
-	firstPause = 20 * time.Millisecond
-	longPause  = 500 * time.Millisecond
 	watchPause = 100 * time.Millisecond
 )
 
@@ -46,7 +40,8 @@ const (
 // and which say nothing that is new.
 type wire struct {
 	net.Conn
-	s *Session
+	s      *Session
+	server string
 
 	greeting bool   // the next Write is the first: the connect request
 	hello    []byte // the server's answer to it, as far as it came
@@ -119,17 +114,31 @@ func (w *wire) shut() {
 func (w *wire) Read(p []byte) (int, error) {
 	greeting := w.ownDeadline()
 	n, err := w.Conn.Read(p)
+	if greeting {
+		err = w.greet(p[:n], err)
+	}
 	if err != nil {
-		return n, w.fail(err)
+		return 0, w.fail(err) // no bytes: the client would go by them before the error
 	}
-	if !greeting {
-		if w.hold && !w.loggingIn.Load() {
-			w.hold = false
-			w.awaitWatches()
+	if !greeting && w.hold && !w.loggingIn.Load() {
+		w.hold = false
+		w.awaitWatches()
+	}
+	return n, nil
+}
+
+// greet takes what was read of the answer to the greeting.
+func (w *wire) greet(p []byte, err error) error {
+	w.hello = append(w.hello, p...) // length, version, granted time-out in milliseconds, …
+	if err == nil && len(w.hello) >= 4 && alien(w.hello) {
+		err = errAlien
+	}
+	if err != nil {
+		if lasting(err) {
+			w.s.hosts.failure(w.server, err)
 		}
-		return n, nil
+		return err
 	}
-	w.hello = append(w.hello, p[:n]...) // length, version, granted time-out in milliseconds, …
 	if len(w.hello) >= 12 && len(w.hello) >= 4+int(binary.BigEndian.Uint32(w.hello)) {
 		w.s.timeout.Store(int64(time.Duration(binary.BigEndian.Uint32(w.hello[8:])) * time.Millisecond))
 		w.mu.Lock()
@@ -137,7 +146,7 @@ func (w *wire) Read(p []byte) (int, error) {
 		w.mu.Unlock()
 		_ = w.Conn.SetDeadline(time.Time{}) // a broken connection shows at the next use
 	}
-	return n, nil
+	return nil
 }
 
 // awaitWatches waits for the watches to leave. They do unless the last one has
@@ -172,123 +181,4 @@ func (w *wire) SetWriteDeadline(t time.Time) error {
 		return nil
 	}
 	return w.Conn.SetWriteDeadline(t)
-}
-
-// dial is the client's Dialer.
-func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
-	patience := max(s.cfg.SessionTimeout/3, 50*time.Millisecond)
-	ctx, cancel := context.WithTimeout(s.life, patience)
-	defer cancel()
-	c, err := s.connect(ctx, network, addr)
-	if err != nil {
-		s.hosts.failure(fmt.Errorf("%s: %w", addr, err))
-		return nil, err
-	}
-	hint := ""
-	if s.cfg.TLS == nil {
-		hint = ", or it wants TLS"
-	}
-	s.hosts.failure(fmt.Errorf("%s: takes connections, but does not answer as a ZooKeeper server with a quorum does%s", addr, hint))
-	w := &wire{Conn: c, s: s, greeting: true, rewatched: make(chan struct{}), hold: s.watches.Load() > 0}
-	_ = c.SetDeadline(time.Now().Add(patience))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		_ = c.Close()
-		return nil, s.err
-	}
-	s.wire = w
-	return w, nil
-}
-
-func (s *Session) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := s.cfg.Dial(ctx, network, addr)
-	if err != nil || s.cfg.TLS == nil {
-		return c, err
-	}
-	conf := s.cfg.TLS.Clone()
-	if conf.ServerName == "" {
-		conf.ServerName, _, _ = net.SplitHostPort(addr)
-	}
-	t := tls.Client(c, conf)
-	if err := t.HandshakeContext(ctx); err != nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("TLS: %w", err)
-	}
-	return t, nil
-}
-
-// hosts is the client's zk.HostProvider: all servers in turn, from one chosen
-// at random, with a growing pause after each round without success. The client's
-// own provider pauses a second before it tries the only server again, and does
-// not pause at all between servers that hang up.
-type hosts struct {
-	s *Session
-
-	mu      sync.Mutex
-	servers []string
-	at      int
-	misses  int
-	last    error
-}
-
-func newHosts(s *Session) *hosts { return &hosts{s: s} }
-
-// Init implements zk.HostProvider.
-func (h *hosts) Init(servers []string) error {
-	h.servers = servers // shuffled by the client
-	return nil
-}
-
-// Len implements zk.HostProvider.
-func (h *hosts) Len() int { return len(h.servers) }
-
-// Next implements zk.HostProvider. Its second result, which makes the client
-// fail what is queued and look whether it is closed, is true once the session
-// is over.
-func (h *hosts) Next() (string, bool) {
-	h.mu.Lock()
-	h.at = (h.at + 1) % len(h.servers)
-	server, round := h.servers[h.at], h.misses/len(h.servers)
-	pause := h.misses > 0 && h.misses%len(h.servers) == 0
-	h.misses++
-	h.mu.Unlock()
-	if pause {
-		d := min(firstPause<<min(round-1, 8), longPause)
-		d = d/2 + time.Duration(rand.Int64N(int64(d))) //nolint:gosec // spreads load
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-h.s.life.Done():
-		}
-	}
-	return server, h.s.life.Err() != nil
-}
-
-// Connected implements zk.HostProvider. That the session is there is taken from
-// its event.
-func (h *hosts) Connected() {}
-
-func (h *hosts) success() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.misses, h.last = 0, nil
-}
-
-func (h *hosts) failure(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last = err
-}
-
-var errNoFailure = errors.New("none yet")
-
-func (h *hosts) lastFailure() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.last == nil {
-		return errNoFailure
-	}
-	return h.last
 }

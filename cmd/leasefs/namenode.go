@@ -158,7 +158,7 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 // ensemble reads the flags of several namenodes; nil without --zookeeper.
 func (e *env) ensemble() (*namenode.HA, error) {
 	if e.flags.String("zookeeper") == "" {
-		for _, name := range []string{"namespace", "zookeeper-auth", "session-timeout"} {
+		for _, name := range []string{"namespace", "zookeeper-auth", "session-timeout", "zookeeper-tls", "zookeeper-tls-ca", "zookeeper-tls-cert", "zookeeper-tls-key"} {
 			if e.flags.IsSet(name) {
 				return nil, usagef(e.op, "--%s needs --zookeeper", name)
 			}
@@ -180,7 +180,7 @@ func (e *env) ensemble() (*namenode.HA, error) {
 	}
 	if auth := e.flags.String("zookeeper-auth"); auth != "" {
 		var ok bool
-		if ha.User, ha.Password, ok = strings.Cut(auth, ":"); !ok || ha.User == "" {
+		if ha.User, ha.Password, ok = strings.Cut(auth, ":"); !ok || ha.User == "" || ha.Password == "" {
 			return nil, usagef(e.op, "--zookeeper-auth is USER:PASSWORD")
 		}
 	}
