@@ -130,6 +130,9 @@ func TestHASecureZooKeeper(t *testing.T) {
 func nodesBelow(t *testing.T, conn *zookeeper.Conn, path string) []string {
 	t.Helper()
 	names, _, err := conn.Children(path)
+	if errors.Is(err, zookeeper.ErrNoNode) {
+		return nil // it went meanwhile
+	}
 	if err != nil {
 		t.Fatalf("list %s: %v", path, err)
 	}

@@ -57,6 +57,7 @@ func TestUnfitSettings(t *testing.T) {
 		{"zk1:2181", "ns", []string{"--session-timeout", "10ms"}, fserror.ExitUsage, []string{"--session-timeout 10ms", "500ms"}},
 		{"zk1:2181", "ns", []string{"--session-timeout", "1000h"}, fserror.ExitUsage, []string{"--session-timeout 1000h", "1h"}},
 		{"zk1:2181", "ns", []string{"--zookeeper-auth", "user:"}, fserror.ExitUsage, []string{"USER:PASSWORD"}},
+		{"zk1:2181", "ns", []string{"--zookeeper-auth-also", "user:new"}, fserror.ExitUsage, []string{"--zookeeper-auth-also needs --zookeeper-auth"}},
 		{other, "ns", nil, fserror.ExitUnavailable, []string{other, "not as a ZooKeeper server"}},
 		{other, "ns", []string{"--zookeeper-tls"}, fserror.ExitUnavailable, []string{other, "TLS", "--zookeeper"}},
 	} {

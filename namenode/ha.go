@@ -32,7 +32,10 @@ type HA struct {
 	Name string
 	// User and Password for ZooKeeper's digest scheme; empty: none.
 	User, Password string
-	TLS            *tls.Config
+	// AlsoUser and AlsoPassword are shown besides, and nodes are made for both:
+	// while a password is being changed.
+	AlsoUser, AlsoPassword string
+	TLS                    *tls.Config
 	// SessionTimeout is after how long without a sign of life another namenode
 	// takes over; ZooKeeper grants 2 to 20 of its ticks.
 	SessionTimeout time.Duration
@@ -77,7 +80,8 @@ func (h *HA) path(sub string) string { return "/leasefs/" + h.Name + "/" + sub }
 func (s *Server) zookeeper() zkconn.Config {
 	h := s.cfg.HA
 	return zkconn.Config{
-		Servers: h.ZooKeeper, SessionTimeout: h.SessionTimeout, User: h.User, Password: h.Password, TLS: h.TLS, Logger: s.log,
+		Servers: h.ZooKeeper, SessionTimeout: h.SessionTimeout, User: h.User, Password: h.Password,
+		AlsoUser: h.AlsoUser, AlsoPassword: h.AlsoPassword, TLS: h.TLS, Logger: s.log,
 	}
 }
 

@@ -96,7 +96,8 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 	w := &restore{Restoring: r, cfg: cfg, fs: cfg.FS, log: cfg.Logger, close: func() error { return nil }}
 	short, cancel := context.WithTimeout(ctx, max(2*cfg.HA.SessionTimeout, restoreDial))
 	sess, err := zkconn.Dial(short, zkconn.Config{
-		Servers: cfg.HA.ZooKeeper, SessionTimeout: cfg.HA.SessionTimeout, User: cfg.HA.User, Password: cfg.HA.Password, TLS: cfg.HA.TLS, Logger: w.log,
+		Servers: cfg.HA.ZooKeeper, SessionTimeout: cfg.HA.SessionTimeout, User: cfg.HA.User, Password: cfg.HA.Password,
+		AlsoUser: cfg.HA.AlsoUser, AlsoPassword: cfg.HA.AlsoPassword, TLS: cfg.HA.TLS, Logger: w.log,
 	})
 	cancel()
 	if err != nil && ctx.Err() == nil {

@@ -29,6 +29,9 @@ type Config struct {
 	// User and Password are shown to ZooKeeper (its digest scheme) if User is
 	// not empty, and nodes made with Session.ACL are then this user's alone.
 	User, Password string
+	// AlsoUser and AlsoPassword are shown besides, and those nodes are this
+	// user's, too: while a password is being changed. They need a User.
+	AlsoUser, AlsoPassword string
 	// TLS, if not nil, is spoken to the servers. An empty ServerName is filled
 	// in with the host of each server.
 	TLS *tls.Config
@@ -97,8 +100,11 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if cfg.User != "" {
-		s.acl = zk.DigestACL(zk.PermAll, cfg.User, cfg.Password)
+	if logins := cfg.logins(); len(logins) > 0 {
+		s.acl = nil
+		for _, l := range logins {
+			s.acl = append(s.acl, zk.DigestACL(zk.PermAll, l.user, l.password)...)
+		}
 	}
 	s.life, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.hosts = newHosts(s)
@@ -135,16 +141,27 @@ func (s *Session) establish(ctx context.Context) error {
 	case <-s.done:
 		return s.Err()
 	}
-	if s.cfg.User == "" {
-		return nil
-	}
-	_, err := do(ctx, s, func() (struct{}, error) {
-		return struct{}{}, s.conn.AddAuth("digest", []byte(s.cfg.User+":"+s.cfg.Password))
-	})
-	if err != nil {
-		return fmt.Errorf("ZooKeeper does not take the user %q: %w", s.cfg.User, err)
+	for _, l := range s.cfg.logins() {
+		_, err := do(ctx, s, func() (struct{}, error) {
+			return struct{}{}, s.conn.AddAuth("digest", []byte(l.user+":"+l.password))
+		})
+		if err != nil {
+			return fmt.Errorf("ZooKeeper does not take the user %q: %w", l.user, err)
+		}
 	}
 	return nil
+}
+
+type login struct{ user, password string }
+
+// logins are those shown to ZooKeeper.
+func (c *Config) logins() (all []login) {
+	for _, l := range []login{{c.User, c.Password}, {c.AlsoUser, c.AlsoPassword}} {
+		if l.user != "" {
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 // event is called by the client's goroutine and must not wait for it.
@@ -273,7 +290,8 @@ func (s *Session) Connected() bool {
 func (s *Session) Timeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
 // ACL is who may use nodes that are to belong to whoever has this
-// configuration: its user alone, or everybody if it names none.
+// configuration: its user, and the one besides, alone, or everybody if it names
+// none.
 func (s *Session) ACL() []zk.ACL { return s.acl }
 
 // quietLog takes the client's lines, which say nothing that the callers' errors

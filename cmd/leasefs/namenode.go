@@ -50,6 +50,7 @@ func zookeeperFlags() []cli.Flag {
 		&cli.StringFlag{Name: "zookeeper", Usage: "`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes"},
 		&cli.StringFlag{Name: "namespace", Usage: "with --zookeeper: the `NAME` under which the namenodes meet"},
 		&cli.StringFlag{Name: "zookeeper-auth", Usage: "`USER:PASSWORD` for ZooKeeper (digest); better in the environment", EnvVars: []string{"LEASEFS_ZOOKEEPER_AUTH"}},
+		&cli.StringFlag{Name: "zookeeper-auth-also", Usage: "a second `USER:PASSWORD`, while the password is being changed; better in the environment", EnvVars: []string{"LEASEFS_ZOOKEEPER_AUTH_ALSO"}},
 		&cli.BoolFlag{Name: "zookeeper-tls", Usage: "connect to ZooKeeper with TLS; implied by the next ones"},
 		&cli.StringFlag{Name: "zookeeper-tls-ca", Usage: "PEM `FILE` of the authorities that sign ZooKeeper's servers", DefaultText: "the system's"},
 		&cli.StringFlag{Name: "zookeeper-tls-cert", Usage: "PEM `FILE` of the certificate shown to ZooKeeper"},
@@ -158,7 +159,7 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 // ensemble reads the flags of several namenodes; nil without --zookeeper.
 func (e *env) ensemble() (*namenode.HA, error) {
 	if e.flags.String("zookeeper") == "" {
-		for _, name := range []string{"namespace", "zookeeper-auth", "session-timeout", "zookeeper-tls", "zookeeper-tls-ca", "zookeeper-tls-cert", "zookeeper-tls-key"} {
+		for _, name := range []string{"namespace", "zookeeper-auth", "zookeeper-auth-also", "session-timeout", "zookeeper-tls", "zookeeper-tls-ca", "zookeeper-tls-cert", "zookeeper-tls-key"} {
 			if e.flags.IsSet(name) {
 				return nil, usagef(e.op, "--%s needs --zookeeper", name)
 			}
@@ -178,15 +179,31 @@ func (e *env) ensemble() (*namenode.HA, error) {
 	if e.flags.String("blocks") == "" {
 		return nil, usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
 	}
-	if auth := e.flags.String("zookeeper-auth"); auth != "" {
-		var ok bool
-		if ha.User, ha.Password, ok = strings.Cut(auth, ":"); !ok || ha.User == "" || ha.Password == "" {
-			return nil, usagef(e.op, "--zookeeper-auth is USER:PASSWORD")
-		}
-	}
 	var err error
+	if ha.User, ha.Password, err = e.login("zookeeper-auth"); err != nil {
+		return nil, err
+	}
+	if ha.AlsoUser, ha.AlsoPassword, err = e.login("zookeeper-auth-also"); err != nil {
+		return nil, err
+	}
+	if ha.User == "" && ha.AlsoUser != "" {
+		return nil, usagef(e.op, "--zookeeper-auth-also needs --zookeeper-auth")
+	}
 	ha.TLS, err = e.zookeeperTLS()
 	return ha, err
+}
+
+// login reads a flag of a user and a password; both are empty without it.
+func (e *env) login(flag string) (user, password string, err error) {
+	text := e.flags.String(flag)
+	if text == "" {
+		return "", "", nil
+	}
+	user, password, _ = strings.Cut(text, ":")
+	if user == "" || password == "" {
+		return "", "", usagef(e.op, "--%s is USER:PASSWORD", flag)
+	}
+	return user, password, nil
 }
 
 func (e *env) logger() (*slog.Logger, error) {

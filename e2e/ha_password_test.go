@@ -1,0 +1,91 @@
+package e2e_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	zookeeper "github.com/go-zookeeper/zk"
+
+	"github.com/leasefs/leasefs/fserror"
+)
+
+// zkCli is the ensemble's own command line, in Debian's package.
+const zkCli = "/usr/share/zookeeper/bin/zkCli.sh"
+
+// TestZooKeeperPasswordRenewed goes the way of docs/OPERATIONS.md, "A new
+// password for ZooKeeper", under a writer that does not stop.
+func TestZooKeeperPasswordRenewed(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 5*time.Minute)
+	const before, after = "leasefs:before", "renewed:after:all" // a password may have colons
+	e := startFleet(ctx, t, func(c *fleetConfig) {
+		c.env = []string{"LEASEFS_ZOOKEEPER_AUTH=" + before}
+	})
+	top := "/leasefs/" + e.name
+	_, stop := e.keepWriting(ctx, "/log")
+	restart := func(env ...string) {
+		t.Helper()
+		for _, m := range e.members {
+			m.term(ctx)
+			m.env = env
+			m.start(ctx)
+			e.settled(ctx)
+		}
+	}
+	cli := func(lines ...string) {
+		t.Helper()
+		p := start(ctx, t, spec{argv: []string{zkCli, "-server", e.zk.Addrs()[0]}, stdin: strings.NewReader(strings.Join(lines, "\n") + "\nquit\n")})
+		p.ends(ctx, 0)
+	}
+	connect := func(auth string) *zookeeper.Conn {
+		t.Helper()
+		conn, _, err := zookeeper.Connect(e.zk.Addrs(), 10*time.Second, zookeeper.WithLogInfo(false), zookeeper.WithLogger(noLog{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		if err := conn.AddAuth("digest", []byte(auth)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	// open looks whom the nodes let in. Those of a fleet that writes come and go.
+	open := func(auth string, want error) {
+		t.Helper()
+		conn := connect(auth)
+		seen := 0
+		for _, path := range nodesBelow(t, connect(after), top) {
+			_, _, err := conn.Get(path)
+			if !errors.Is(err, want) && !errors.Is(err, zookeeper.ErrNoNode) {
+				t.Errorf("%s reads %s: %v, want %v", auth, path, err, want)
+			}
+			seen++
+		}
+		if seen < 10 {
+			t.Errorf("only %d nodes", seen)
+		}
+	}
+
+	restart("LEASEFS_ZOOKEEPER_AUTH="+before, "LEASEFS_ZOOKEEPER_AUTH_ALSO="+after)
+	cli("addauth digest "+before, "addauth digest "+after, "setAcl -R "+top+" auth::cdrwa")
+	open(before, nil)
+	open(after, nil)
+	restart("LEASEFS_ZOOKEEPER_AUTH=" + after)
+	open(after, nil)
+	cli("addauth digest "+after, "setAcl -R "+top+" auth::cdrwa")
+	open(before, zookeeper.ErrNoAuth)
+	open(after, nil)
+	stop()
+
+	m := e.members[0]
+	m.term(ctx)
+	m.env = []string{"LEASEFS_ZOOKEEPER_AUTH=" + before}
+	p := m.launch(ctx)
+	p.ends(ctx, fserror.ExitPermission)
+	oneLine(t, p.err.String())
+	m.env = []string{"LEASEFS_ZOOKEEPER_AUTH=" + after}
+	m.start(ctx)
+	e.settled(ctx)
+}
