@@ -170,9 +170,11 @@ func (s *Server) readFormat(ctx context.Context, sess *zkconn.Session, path stri
 // firstSession waits for ZooKeeper, and says so. It does not wait for what
 // waiting does not mend (zkconn.ErrUnfit).
 func (s *Server) firstSession(ctx context.Context) (*zkconn.Session, error) {
+	cfg := s.zookeeper()
+	cfg.FirstTime = true
 	for {
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
-		sess, err := zkconn.Dial(short, s.zookeeper())
+		sess, err := zkconn.Dial(short, cfg)
 		cancel()
 		switch {
 		case errors.Is(err, zkconn.ErrUnfit):

@@ -97,7 +97,7 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 	short, cancel := context.WithTimeout(ctx, max(2*cfg.HA.SessionTimeout, restoreDial))
 	sess, err := zkconn.Dial(short, zkconn.Config{
 		Servers: cfg.HA.ZooKeeper, SessionTimeout: cfg.HA.SessionTimeout, User: cfg.HA.User, Password: cfg.HA.Password,
-		AlsoUser: cfg.HA.AlsoUser, AlsoPassword: cfg.HA.AlsoPassword, TLS: cfg.HA.TLS, Logger: w.log,
+		AlsoUser: cfg.HA.AlsoUser, AlsoPassword: cfg.HA.AlsoPassword, TLS: cfg.HA.TLS, FirstTime: true, Logger: w.log,
 	})
 	cancel()
 	if err != nil && ctx.Err() == nil {

@@ -108,13 +108,14 @@ func TestUnfitServers(t *testing.T) {
 		{"one without a quorum", []string{"no.such.name", silent}, plain, ""},
 		{"one away", []string{alien, "away"}, plain, ""},
 		{"no TLS, or no quorum", []string{silent}, secure, ""},
+		{"not the first time", []string{"no.such.name", alien}, plain, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			dials := 0
 			_, err := zkconn.Dial(ctx, zkconn.Config{
-				Servers: c.servers, SessionTimeout: 10 * time.Second, TLS: c.tls, Logger: quiet,
+				Servers: c.servers, SessionTimeout: 10 * time.Second, TLS: c.tls, FirstTime: c.name != "not the first time", Logger: quiet,
 				Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if dials++; c.says == "" && dials > 3*len(c.servers) {
 						cancel()

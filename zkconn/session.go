@@ -35,6 +35,12 @@ type Config struct {
 	// TLS, if not nil, is spoken to the servers. An empty ServerName is filled
 	// in with the host of each server.
 	TLS *tls.Config
+	// FirstTime makes Dial end with ErrUnfit, at once, when each server has failed
+	// for a reason that waiting does not mend: its name does not exist, its
+	// certificate is not trusted, ours is refused, or what answers is no ZooKeeper
+	// server. Without it such are waited for, too: who has been connected before
+	// should, since names and certificates come and go.
+	FirstTime bool
 	// Dial opens a connection; nil means TCP. TLS, if any, goes over it.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
@@ -48,7 +54,7 @@ var (
 	// ErrClosed: the session was closed here.
 	ErrClosed = errors.New("zookeeper session closed")
 	// ErrUnfit: no server can be reached with these settings, however long one
-	// waits: see Dial.
+	// waits: see Config.FirstTime.
 	ErrUnfit = errors.New("these settings do not fit the ensemble")
 )
 
@@ -80,9 +86,7 @@ type Session struct {
 
 // Dial opens a session and waits until it is established. An ensemble that is
 // out of reach is tried until ctx ends; the error then names the servers and the
-// last failure. The error is ErrUnfit, at once, if each server has failed for a
-// reason that waiting does not mend: its name does not exist, its certificate is
-// not trusted, ours is refused, or what answers is no ZooKeeper server.
+// last failure.
 func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	if err := CheckServers(cfg.Servers); err != nil {
 		return nil, err
@@ -132,11 +136,15 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 }
 
 func (s *Session) establish(ctx context.Context) error {
+	unfit := s.hosts.unfit
+	if !s.cfg.FirstTime {
+		unfit = nil
+	}
 	select {
 	case <-s.connection():
 	case <-ctx.Done():
 		return fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(s.cfg.Servers, ","), context.Cause(ctx), s.hosts.lastFailure())
-	case <-s.hosts.unfit:
+	case <-unfit:
 		return fmt.Errorf("connect to ZooKeeper: %w: %s", ErrUnfit, s.hosts.failures())
 	case <-s.done:
 		return s.Err()
