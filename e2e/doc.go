@@ -24,6 +24,7 @@
 //	s3_test.go       blocks in two S3 servers; what is wrong with a store, in one line
 //	s3_ha_test.go    several namenodes over them: images in the store, restarts one
 //	                 by one under load, everything lost but the store
+//	restore_test.go  restores: one store, one namespace; for a user of ZooKeeper
 //	s3_faults_test.go   a bad line to the store: no byte changes, no orphan stays
 //	demo_test.go     scripts/demo
 //	ha_scenario_test.go, ha_stale_test.go   several namenodes over ZooKeeper: the

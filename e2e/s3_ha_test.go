@@ -361,7 +361,7 @@ func haOnlyTheStore(ctx context.Context, t *testing.T, e *ensemble, server *s3en
 	if id != s.NamespaceID {
 		t.Fatalf("id %q, want %q", id, s.NamespaceID)
 	}
-	names(t, e.restore(ctx, server.URL(prefixOf(t))), "all later changes are lost", "2 files")
+	names(t, e.takeOver(ctx, server.URL(prefixOf(t))), "all later changes are lost", "2 files")
 	fresh := newEnsemble(t, e.zk, server, 2)
 	fresh.start(ctx)
 	if got := fresh.run(ctx, "cat", "/small"); got != "small" {

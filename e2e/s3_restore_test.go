@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,6 +47,30 @@ func (e *ensemble) cannotRestore(ctx context.Context, code int, blocks string, m
 	names(e.t, r.err, says...)
 }
 
+var incarnations = regexp.MustCompile(`belongs to incarnation ([0-9a-f]{32}) of namespace .* this is incarnation [0-9a-f]{32}: .* --take-over ([0-9a-f]{32})( \(not [0-9a-f]+\))?\n$`)
+
+// ownerOf is the incarnation that a store is of, by a refusal.
+func ownerOf(t *testing.T, line string) string {
+	t.Helper()
+	oneLine(t, line)
+	m := incarnations.FindStringSubmatch(line)
+	if m == nil || m[1] != m[2] {
+		t.Fatalf("no refusal that names the store's incarnation: %s", line)
+	}
+	return m[1]
+}
+
+// takeOver restores from a store that is another incarnation's: refused, until
+// it is named.
+func (e *ensemble) takeOver(ctx context.Context, blocks string, more ...string) string {
+	e.t.Helper()
+	r := e.tryRestore(ctx, blocks, more...)
+	if r.code != 4 {
+		e.t.Fatalf("restore: exit code %d: %s", r.code, r.err)
+	}
+	return e.restore(ctx, blocks, append(more, "--take-over", ownerOf(e.t.(*testing.T), r.err))...)
+}
+
 // at makes all namenodes use another URL for blocks.
 func (e *ensemble) at(url string) *ensemble {
 	for _, n := range e.all {
@@ -82,6 +107,7 @@ func TestS3Restore(t *testing.T) {
 		{"FromABackup", restoreBackup},
 		{"BackupGoesOn", backupGoesOn},
 		{"Refusals", restoreRefusals},
+		{"OneStoreOneNamespace", oneStoreOneNamespace},
 	})
 }
 
@@ -294,7 +320,7 @@ func restoreRefusals(ctx context.Context, t *testing.T, e *ensemble, server *s3e
 	}
 	e.cannotRestore(ctx, 10, server.URL(prefixOf(t)+"/damaged"), []string{dir}, "the block is damaged", "another backup")
 	// The tree alone will do where the blocks are.
-	names(t, e.restore(ctx, url), "1 block")
+	names(t, e.takeOver(ctx, url), "1 block")
 	fresh := newEnsemble(t, e.zk, server, 1)
 	fresh.start(ctx)
 	if got := fresh.run(ctx, "cat", "/g"); got != "more" {

@@ -79,6 +79,11 @@ func (s *Server) startBackground() {
 	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
 	s.every("seal", time.Second, nil, s.sealPass())
 	s.every("collect", s.cfg.CollectEvery, s.collector.wake, func(ctx context.Context) error {
+		// Also when there is nothing to collect. A store that is away is told of
+		// by what needs it.
+		if err := s.checkStore(ctx); err != nil && !errors.Is(err, fserror.Unavailable) {
+			return err
+		}
 		_, _, err := s.collectGarbage(ctx)
 		return err
 	})

@@ -79,7 +79,8 @@ func backupTo(t *testing.T, r *testenv.Raw, dir string, pause func()) error {
 	}
 }
 
-func refused(t *testing.T, cfg namenode.Config, why ...string) {
+// cannotStart is why not.
+func cannotStart(t *testing.T, cfg namenode.Config) error {
 	t.Helper()
 	cfg.Listen, cfg.HTTP = "127.0.0.1:0", "127.0.0.1:0"
 	s, err := namenode.Start(t.Context(), cfg)
@@ -87,6 +88,12 @@ func refused(t *testing.T, cfg namenode.Config, why ...string) {
 		_ = s.Close()
 		t.Fatal("it started")
 	}
+	return err
+}
+
+func refused(t *testing.T, cfg namenode.Config, why ...string) {
+	t.Helper()
+	err := cannotStart(t, cfg)
 	for _, w := range why {
 		if !strings.Contains(err.Error(), w) {
 			t.Errorf("the error does not say %q: %v", w, err)
@@ -159,6 +166,9 @@ func TestABackupOnTheOriginalsBlocks(t *testing.T) {
 		t.Fatal("the backup has not the one block")
 	}
 	onDisk := func(c *namenode.Config) { fake(c); c.Data, c.BlocksDir = copied, disk }
+	takenFrom := func(old string) func(*namenode.Config) {
+		return func(c *namenode.Config) { onDisk(c); c.TakeOver = old }
+	}
 	cfg := n.Config()
 	cfg.Data = copied
 	refused(t, cfg, disk, "another namenode")
@@ -167,7 +177,8 @@ func TestABackupOnTheOriginalsBlocks(t *testing.T) {
 	later := withBlock(t, n.Raw(t, "a"), "/later", "later")
 	n.Stop(t)
 
-	restored := testenv.Start(t, onDisk)
+	original := incarnationOf(t, cannotStart(t, cfg))
+	restored := testenv.Start(t, takenFrom(original))
 	r := restored.Raw(t, "r")
 	mine := withBlock(t, r, "/mine", "mine!")
 	if mine.GetTerm() <= later.GetTerm() {
@@ -202,10 +213,14 @@ func TestTheOriginalAfterItsBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Stop(t)
-	other := testenv.Start(t, fake, func(c *namenode.Config) { c.Data, c.BlocksDir = copied, disk })
+	onCopy := n.Config()
+	onCopy.Data = copied
+	original := incarnationOf(t, cannotStart(t, onCopy))
+	other := testenv.Start(t, fake, func(c *namenode.Config) { c.Data, c.BlocksDir, c.TakeOver = copied, disk, original })
 	theirs := withBlock(t, other.Raw(t, "o"), "/theirs", "theirs")
 	other.Stop(t)
-	n = testenv.Start(t, func(c *namenode.Config) { *c = n.Config() })
+	another := incarnationOf(t, cannotStart(t, n.Config()))
+	n = testenv.Start(t, func(c *namenode.Config) { *c = n.Config(); c.TakeOver = another })
 	for range 2 {
 		if mine := withBlock(t, n.Raw(t, "a"), "/f"+clk.Mono().String(), "mine"); mine.GetTerm() <= theirs.GetTerm() {
 			t.Fatalf("term %d again", mine.GetTerm())

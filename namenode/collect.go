@@ -120,7 +120,7 @@ func (s *Server) collectSome(ctx context.Context) (deleted, waiting int, err err
 	if err := s.waitDurable(ctx, last); err != nil {
 		return 0, waiting, err
 	}
-	if err := s.store.Delete(ctx, keys...); err != nil {
+	if err := s.whileOurs(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, keys...) }); err != nil {
 		return 0, waiting, err
 	}
 	_, err = s.own(ctx, func() (namespace.Op, error) { return &namespace.OpCollected{Keys: keys}, nil })
@@ -137,6 +137,9 @@ func (s *Server) roomShort(ctx context.Context) (bool, error) {
 // another namenode's blocks, which only an operator can know. It also removes
 // the parts of images that a crash left.
 func (s *Server) sweepPass(ctx context.Context) error {
+	if err := s.checkStore(ctx); err != nil {
+		return err
+	}
 	if u, ok := s.objects.(interface {
 		RemoveUnfinished(context.Context) (int, error)
 	}); ok {
@@ -275,6 +278,9 @@ func (s *Server) sweepKeys(ctx context.Context, keys []blockstore.Key) (int, err
 func (s *Server) collectAll(ctx context.Context) (*pb.CollectResponse, error) {
 	c := &namespace.Call{}
 	if err := s.read(ctx, c, func() error { return s.refuseInSafeMode(c) }); err != nil {
+		return nil, err
+	}
+	if err := s.checkStore(ctx); err != nil {
 		return nil, err
 	}
 	orphans, err := s.sweep(ctx)

@@ -103,6 +103,11 @@ type Config struct {
 	TLS         *tls.Config // serves gRPC and HTTP with it
 	RequireCert bool        // a caller's user must be its certificate's common name
 
+	// TakeOver is the incarnation of the namespace whose block store becomes this
+	// one's. That one must have ended; it has no effect if the store is this
+	// one's already.
+	TakeOver string
+
 	Superuser, Supergroup string                     // of a new namespace; default the process's
 	Groups                func(user string) []string // default the operating system's
 	Clock                 clock.Clock
@@ -229,6 +234,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("a rate of %d leases and files a second ends none; at least 1", c.ReapRate)
 	case c.CacheTerm > 0 && c.CacheTerm < 100*time.Millisecond:
 		return fmt.Errorf("cache term %s is too short; at least 100ms, or below 0 for no caching", c.CacheTerm)
+	case c.TakeOver != "" && !isID(c.TakeOver):
+		return fmt.Errorf("%q is no incarnation to take over (32 hexadecimal digits, as the refusal has them)", c.TakeOver)
 	case c.URLLife < time.Second:
 		return fmt.Errorf("URL life %s is too short; at least 1s", c.URLLife)
 	}

@@ -41,6 +41,9 @@ type versionInfo struct {
 	// BackupTxID is set in a backup: its image holds everything up to there,
 	// and there is no journal yet.
 	BackupTxID uint64 `toml:"backup_txid,omitempty" comment:"this folder is a backup of that moment"`
+	// Incarnation is the token by which the namespace knows a block store that
+	// is elsewhere for its own.
+	Incarnation string `toml:"incarnation,omitempty" comment:"the block store has an object that says so, too"`
 	// ForeignBlocks is set when the block folder was found to have blocks that
 	// another namenode put.
 	ForeignBlocks bool `toml:"foreign_blocks,omitempty" comment:"the block folder has another namenode's blocks: only leasefs admin gc searches it for orphans"`
@@ -165,7 +168,7 @@ func (d *dataDir) format(id *[16]byte) error {
 
 // finish makes a formatted folder valid.
 func (d *dataDir) finish(createdBy, now string) error {
-	d.info = versionInfo{Format: FormatVersion, Namespace: hex.EncodeToString(d.id[:]), Created: now, By: createdBy}
+	d.info = versionInfo{Format: FormatVersion, Namespace: hex.EncodeToString(d.id[:]), Created: now, By: createdBy, Incarnation: d.info.Incarnation}
 	if err := d.writeVersion(); err != nil {
 		return err
 	}

@@ -30,3 +30,10 @@ func (s *Server) LockWait() time.Duration {
 	s.mu.Unlock() //nolint:staticcheck // the wait is all
 	return took
 }
+
+// SettleAtOnce has restores not wait, for a test that is not run beside others.
+func SettleAtOnce(t interface{ Cleanup(func()) }) {
+	was := settle
+	settle = 0
+	t.Cleanup(func() { settle = was })
+}

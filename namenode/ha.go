@@ -18,7 +18,6 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/election"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/journal/zk"
@@ -133,6 +132,9 @@ func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
 	if err != nil || len(b) != len(id) {
 		return id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (namespace %q); put it back from a backup of ZooKeeper", path, f.Namespace)
 	}
+	if s.token, err = ensureToken(ctx, sess, s.cfg.HA); err != nil {
+		return id, err
+	}
 	if f.Format > FormatVersion {
 		return id, fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, FormatVersion)
 	}
@@ -207,36 +209,6 @@ func (s *Server) openSharedJournal(ctx context.Context, image uint64) error {
 	s.shared.journal, s.shared.window = j, window
 	s.journal = j
 	return nil
-}
-
-// markerObject is the named object that says whose a block store is.
-const markerObject = "namespace"
-
-// checkMarker makes sure that the block store is this namespace's: that of a new
-// namespace is marked, any other must bear the mark. A folder that one namenode
-// has for itself has a marker of its own kind: see local.Format.
-func (s *Server) checkMarker(ctx context.Context, objects blockstore.Objects) error {
-	if s.cfg.HA == nil && s.cfg.s3 == nil {
-		return nil
-	}
-	_, _, err := objects.StatNamed(ctx, markerObject)
-	if !errors.Is(err, fserror.NotFound) {
-		return err
-	}
-	last, _ := s.tree.Last()
-	if last > 0 || s.cfg.HA == nil && !s.dir.fresh {
-		return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store with --blocks", s.cfg.Blocks, markerObject, s.dir.id)
-	}
-	name := ""
-	if s.cfg.HA != nil {
-		name = s.cfg.HA.Name + " "
-	}
-	text := fmt.Sprintf("leasefs namespace %s%x\n", name, s.dir.id)
-	err = objects.PutNamed(ctx, markerObject, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
-	if errors.Is(err, fserror.Exists) {
-		return nil
-	}
-	return err
 }
 
 // advertised is the address that clients are sent to.

@@ -410,6 +410,9 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	if err := s.images.room(size); err != nil {
 		return nil, err
 	}
+	if err := s.checkStore(ctx); err != nil {
+		return nil, err
+	}
 	last, _ := t.Last()
 	if err := s.journal.Roll(); err != nil {
 		return nil, err
@@ -444,7 +447,7 @@ func (s *Server) prune(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := s.images.prune(ctx, keep); err != nil {
+	if err := s.whileOurs(ctx, func(ctx context.Context) error { return s.images.prune(ctx, keep) }); err != nil {
 		return err
 	}
 	return s.journal.Purge(ctx, keep[0].txid+1) // the older one

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
+	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/election"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/journal"
@@ -130,7 +132,11 @@ func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
 	s.mu.RUnlock()
 	for warned := false; ; warned = true {
 		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout/4)
-		term, err := s.nextTerm(short, last)
+		err := s.checkStore(short)
+		term := uint64(0)
+		if err == nil {
+			term, err = s.nextTerm(short, last)
+		}
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return term, err
@@ -138,7 +144,7 @@ func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
 		if last > 0 {
 			s.log.Warn("the block store does not answer; taking over without it: blocks cannot be read or written, all else can", "store", s.cfg.Blocks, "cause", err)
 			s.shared.unchecked.Store(true)
-			return last + 1, nil
+			return max(last, s.termFloor()) + 1, nil
 		}
 		if !warned {
 			s.log.Warn("elected, and waiting for the block store", "store", s.cfg.Blocks, "cause", err)
@@ -146,6 +152,35 @@ func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
 		if err := pause(ctx, storePause); err != nil {
 			return 0, err
 		}
+	}
+}
+
+// nextTerm is above the last reign's, and above that of every block in the
+// store: blocks of later reigns mean that another namenode had this folder (one
+// started from a backup), or that the data folder is an older copy. Their keys
+// must not be minted again, and they are no orphans for us to judge.
+func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
+	top, err := topTerm(ctx, s.store, last)
+	if err != nil {
+		return 0, err
+	}
+	if top > last && !s.dir.foreignBlocks() {
+		s.log.Warn("the block folder has blocks of later reigns than this data folder: an older copy, or another namenode was started on it; from now on only leasefs admin gc searches for orphans", "last", last, "found", top)
+		if err := s.dir.noteForeign(); err != nil {
+			return 0, err
+		}
+	}
+	return max(top, s.termFloor()) + 1, nil
+}
+
+// topTerm is the highest term of a block in the store, or at least that.
+func topTerm(ctx context.Context, store blockstore.Store, least uint64) (uint64, error) {
+	for {
+		infos, err := store.List(ctx, blockstore.Key{Term: least, Seq: math.MaxUint64}, 1)
+		if err != nil || len(infos) == 0 {
+			return least, err
+		}
+		least = infos[0].Key.Term
 	}
 }
 
@@ -170,7 +205,11 @@ var errOldTerm = fmt.Errorf("%w: the block store has blocks of later reigns; was
 func (s *Server) checkTerm(ctx context.Context) error {
 	for s.shared.unchecked.Load() {
 		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
-		next, err := s.nextTerm(short, s.term)
+		err := s.checkStore(short)
+		next := uint64(0)
+		if err == nil {
+			next, err = s.nextTerm(short, s.term)
+		}
 		cancel()
 		if err == nil {
 			if next > s.term+1 {

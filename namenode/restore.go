@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	zookeeper "github.com/go-zookeeper/zk"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/leasefs/leasefs/blockstore"
@@ -33,6 +31,7 @@ import (
 const (
 	restoreAtOnce = 4
 	restoreDial   = 5 * time.Second
+	restorePause  = 100 * time.Millisecond
 )
 
 // Restoring says from where and to where a namespace is brought back.
@@ -71,6 +70,7 @@ type restore struct {
 	store   blockstore.Store
 	objects blockstore.Objects
 	close   func() error
+	token   string // of the incarnation that comes to life
 }
 
 // Restore makes a namespace known to a ZooKeeper ensemble that does not have it,
@@ -78,8 +78,10 @@ type restore struct {
 // are copied into the block store, or from what the store has. No namenode of
 // the namespace may run. It can be repeated until it succeeds.
 //
-// Exists if the ensemble has a namespace of that name, or the block store has
-// newer images of it than the backup. Damaged if something in the backup, or
+// Exists if the ensemble has a namespace of that name, another restore of it is
+// under way, the block store has newer images of it than the backup, or it is
+// that of another incarnation of the namespace which Config.TakeOver does not
+// name. Damaged if something in the backup, or
 // each image in the store, is.
 func Restore(ctx context.Context, r Restoring) (Restored, error) {
 	cfg := r.Config
@@ -107,41 +109,26 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 		return Restored{}, err
 	}
 	defer func() { _ = sess.Close() }()
-	if there, err := sess.Exists(ctx, cfg.HA.path("format")); err != nil {
+	if err := w.unknown(ctx, sess); err != nil {
 		return Restored{}, err
-	} else if there {
-		return Restored{}, fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s: it need not be restored; or choose another name with --namespace", cfg.HA.Name)
 	}
-	var done Restored
+	bring := w.fromStore
 	if r.Backup != "" {
-		done, err = w.fromBackup(ctx)
-	} else {
-		done, err = w.fromStore(ctx)
+		bring = w.fromBackup
 	}
+	id, do, err := bring(ctx) // nothing is changed before do
+	if err == nil {
+		err = w.begin(ctx, sess)
+	}
+	if err != nil {
+		return Restored{}, err
+	}
+	done, err := do(ctx)
 	err = errors.Join(err, w.close())
 	if err != nil {
 		return Restored{}, err
 	}
-	return done, w.announce(ctx, sess, done.ID)
-}
-
-// announce makes the node that says what the namespace is.
-func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byte) error {
-	path := w.cfg.HA.path("format")
-	raw, err := json.Marshal(haFormat{
-		Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
-		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
-	})
-	if err != nil {
-		return err
-	}
-	if err := sess.EnsurePath(ctx, strings.TrimSuffix(path, "/format")); err != nil {
-		return fmt.Errorf("%s in ZooKeeper: %w", path, err)
-	}
-	if _, err := sess.Create(ctx, path, raw, 0); err != nil && !errors.Is(err, zookeeper.ErrNodeExists) {
-		return fmt.Errorf("%s in ZooKeeper: %w", path, err)
-	}
-	return nil
+	return done, w.announce(ctx, sess, id)
 }
 
 // open opens the block store for a namespace.
@@ -175,12 +162,26 @@ func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
 	return nil
 }
 
-// fromBackup copies a backup into the store: blocks first, the image last.
-func (w *restore) fromBackup(ctx context.Context) (Restored, error) {
-	id, t, file, err := w.readBackup()
-	if err != nil {
-		return Restored{}, err
+// claim makes the store that of the new incarnation.
+func (w *restore) claim(ctx context.Context, id [16]byte, t *namespace.Tree) (incarnation, error) {
+	of := &incarnations{w.objects, w.cfg.Blocks, id}
+	mine, taken, err := of.claim(ctx, w.cfg.incarnation(w.token), func(ctx context.Context) (uint64, error) {
+		return topTerm(ctx, w.store, t.Term())
+	})
+	if err == nil && taken {
+		w.log.Warn("the block store was taken over", "store", w.cfg.Blocks, "from", mine.Replaces, "incarnation", mine.Token)
 	}
+	return mine, err
+}
+
+// fromBackup reads a backup. What it returns copies it into the store: blocks
+// first, the image last.
+func (w *restore) fromBackup(context.Context) (id [16]byte, do func(context.Context) (Restored, error), err error) {
+	id, t, file, err := w.readBackup()
+	return id, func(ctx context.Context) (Restored, error) { return w.copyBackup(ctx, id, t, file) }, err
+}
+
+func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree, file string) (Restored, error) {
 	if err := w.open(ctx, id, true); err != nil {
 		return Restored{}, err
 	}
@@ -192,6 +193,14 @@ func (w *restore) fromBackup(ctx context.Context) (Restored, error) {
 	}
 	if len(there) > 0 && there[0].txid != last {
 		return Restored{}, fserror.New(fserror.Exists, "", "", "the block store has images of this namespace (%s): name an empty prefix with --blocks, or restore what the store has, without a backup's folder", there[0].name)
+	}
+	mine, err := w.claim(ctx, id, t)
+	if err == nil && mine.Replaces != "" { // what is there is relied on
+		w.log.Warn("waiting for deletions that may be under way", "for", settle)
+		err = pause(ctx, settle)
+	}
+	if err != nil {
+		return Restored{}, err
 	}
 	done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.Counts().Files}
 	if err := w.copyBlocks(ctx, t, &done); err != nil {
@@ -359,39 +368,51 @@ func (w *restore) mark(ctx context.Context, id [16]byte) error {
 }
 
 // fromStore finds the newest image that can be read in a store that outlived
-// ZooKeeper.
-func (w *restore) fromStore(ctx context.Context) (Restored, error) {
-	id, err := w.findID(ctx)
+// ZooKeeper. What it returns makes the store that of the new incarnation.
+func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.Context) (Restored, error), err error) {
+	if id, err = w.findID(ctx); err == nil {
+		err = w.open(ctx, id, false)
+	}
 	if err != nil {
-		return Restored{}, err
+		return id, nil, err
 	}
-	if err := w.open(ctx, id, false); err != nil {
-		return Restored{}, err
+	t, err := w.newestImage(ctx, id)
+	if err != nil {
+		return id, nil, errors.Join(err, w.close())
 	}
+	return id, func(ctx context.Context) (Restored, error) {
+		last, ms := t.Last()
+		c := t.Counts()
+		done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: c.Files, Blocks: c.Blocks, BlockBytes: c.StoredBytes}
+		if _, err := w.claim(ctx, id, t); err != nil {
+			return Restored{}, err
+		}
+		return done, w.mark(ctx, id)
+	}, nil
+}
+
+func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree, error) {
 	o := &imageObjects{objects: w.objects}
 	all, err := o.list(ctx)
 	if err != nil {
-		return Restored{}, err
+		return nil, err
 	}
 	if len(all) == 0 {
-		return Restored{}, fserror.New(fserror.NotFound, "", "", "the block store has no image of namespace %x: restore a backup", id)
+		return nil, fserror.New(fserror.NotFound, "", "", "the block store has no image of namespace %x: restore a backup", id)
 	}
 	var problems []error
 	for _, img := range all {
 		t, err := o.read(ctx, img)
 		if err == nil {
-			last, ms := t.Last()
-			c := t.Counts()
-			done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: c.Files, Blocks: c.Blocks, BlockBytes: c.StoredBytes}
-			return done, w.mark(ctx, id)
+			return t, nil
 		}
 		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) || ctx.Err() != nil {
-			return Restored{}, err
+			return nil, err
 		}
 		w.log.Error("an image cannot be read; going on with an older one", "image", img.name, "cause", err)
 		problems = append(problems, fmt.Errorf("%s: %w", img.name, err))
 	}
-	return Restored{}, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore a backup", errors.Join(problems...))
+	return nil, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore a backup", errors.Join(problems...))
 }
 
 // findID is the namespace whose things the store has.
@@ -422,6 +443,12 @@ func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
 		return id, fserror.New(fserror.InvalidArgument, "", "", "%q is no id of a namespace (32 hexadecimal digits)", text)
 	}
 	return id, nil
+}
+
+// isID reports whether a text is as namespaces and their incarnations are named.
+func isID(text string) bool {
+	_, ok := parseID(text)
+	return ok
 }
 
 func parseID(text string) (id [16]byte, ok bool) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -40,7 +39,9 @@ type Server struct {
 	used    usedImages
 	objects blockstore.Objects
 	shared  shared
-	active  atomic.Pointer[string] // address of the active namenode, as far as a standby knows
+	token   string                      // of this incarnation of the namespace, see incarnation
+	mine    atomic.Pointer[incarnation] // as the block store has it; nil for blocks in the data folder
+	active  atomic.Pointer[string]      // address of the active namenode, as far as a standby knows
 
 	// mu is the namespace lock: Apply and Clone under Lock, reads under RLock.
 	// It is never held while waiting for a disk or a network.
@@ -167,6 +168,9 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
+	if err := s.meetStore(ctx); err != nil {
+		return err
+	}
 	folder := imageFolder{fs: s.cfg.FS, dir: s.dir.file(imageDir), log: s.log, reserve: s.cfg.Reserve}
 	s.images = &folder
 	if s.cfg.HA != nil {
@@ -253,7 +257,10 @@ func (s *Server) load(ctx context.Context) error {
 		Jitter: rand.Float64, //nolint:gosec // spreads load, keeps no secret
 	})
 	s.caches = s.newCaches(tree.Term())
-	if err := s.checkMarker(ctx, s.objects); err != nil || s.cfg.HA == nil {
+	if err := s.checkMarker(ctx, s.objects); err != nil {
+		return err
+	}
+	if err := s.claimStore(ctx); err != nil || s.cfg.HA == nil {
 		return err
 	}
 	return s.finishFolder()
@@ -330,31 +337,6 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 	last, _ := tree.Last()
 	s.log.Info("active", "term", s.term, "txid", last, "inodes", tree.Counts().Inodes, "took", s.cfg.Clock.Mono()-began)
 	return nil
-}
-
-// nextTerm is above the last reign's, and above that of every block in the
-// store: blocks of later reigns mean that another namenode had this folder (one
-// started from a backup), or that the data folder is an older copy. Their keys
-// must not be minted again, and they are no orphans for us to judge.
-func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
-	top := last
-	for {
-		infos, err := s.store.List(ctx, blockstore.Key{Term: top, Seq: math.MaxUint64}, 1)
-		if err != nil {
-			return 0, err
-		}
-		if len(infos) == 0 {
-			break
-		}
-		top = infos[0].Key.Term
-	}
-	if top > last && !s.dir.foreignBlocks() {
-		s.log.Warn("the block folder has blocks of later reigns than this data folder: an older copy, or another namenode was started on it; from now on only leasefs admin gc searches for orphans", "last", last, "found", top)
-		if err := s.dir.noteForeign(); err != nil {
-			return 0, err
-		}
-	}
-	return top + 1, nil
 }
 
 // Close ends the namenode: no new calls, those under way end or are cut after

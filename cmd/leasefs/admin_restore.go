@@ -18,9 +18,13 @@ func (p *program) restoreCommand() *cli.Command {
 			"it. With DIR, a folder that leasefs admin backup made: copies its blocks and tree into the block\n" +
 			"store. Without: ZooKeeper is lost, the block store is there, and the newest image in it is taken.\n" +
 			"All changes after the one that it tells are lost. No namenode of the namespace may run. It can be\n" +
-			"repeated until it succeeds.",
+			"repeated until it succeeds.\n\n" +
+			"A block store belongs to one incarnation of a namespace: what its format, or a restore, brought to\n" +
+			"life. One of another incarnation is refused, with its name; --take-over takes it from that one, which\n" +
+			"ends when it notices, and must not be started again.",
 		Flags: append(zookeeperFlags(),
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are, or go to: a `URL` such as s3://bucket/prefix?endpoint=https://s3.example:9000 or file:///shared/dir"},
+			&cli.StringFlag{Name: "take-over", Usage: "take over the block store of another incarnation of the namespace: the `INCARNATION` that it is of, from the refusal; it must have ended for good"},
 			&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for so `LONG`", Value: namenode.DefaultSessionTimeout},
 			&cli.StringFlag{Name: "id", Usage: "without DIR, if the block store has several namespaces: the `ID` of the one"},
 			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "warn"},
@@ -38,7 +42,7 @@ func restore(e *env) error {
 		return usagef(e.op, "needs --zookeeper HOSTS; a namenode alone is started with --data on the folder of a backup")
 	}
 	r := namenode.Restoring{
-		Config: namenode.Config{HA: ha, Blocks: e.flags.String("blocks"), Version: version}, ID: e.flags.String("id"),
+		Config: namenode.Config{HA: ha, Blocks: e.flags.String("blocks"), TakeOver: e.flags.String("take-over"), Version: version}, ID: e.flags.String("id"),
 	}
 	if r.Config.Logger, err = e.logger(); err != nil {
 		return err

@@ -28,6 +28,7 @@ func (p *program) namenodeCommand() *cli.Command {
 			&cli.StringFlag{Name: "http", Usage: "the `ADDR` for blocks and pages; port 0 takes a free one", Value: namenode.DefaultHTTP},
 			&cli.StringFlag{Name: "advertise-http", Usage: "the `HOST:PORT` by which clients reach --http", DefaultText: "--http, or this host's name if that is all addresses"},
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2 or s3://bucket/prefix?endpoint=https://s3.example:9000", DefaultText: "DIR/blocks"},
+			&cli.StringFlag{Name: "take-over", Usage: "take over the block store of another incarnation of the namespace: the `INCARNATION` that it is of, from the refusal; it must have ended for good"},
 		}, zookeeperFlags(), []cli.Flag{
 			&cli.DurationFlag{Name: "session-timeout", Usage: "with --zookeeper: another namenode takes over after so `LONG` without a sign of life", Value: namenode.DefaultSessionTimeout},
 			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
@@ -68,7 +69,7 @@ func serve(e *env) error {
 		switch {
 		case err != nil && again && e.ctx.Err() != nil: // asked to end meanwhile
 			return nil
-		case err != nil && again && !errors.Is(err, fserror.Damaged):
+		case err != nil && again && !errors.Is(err, fserror.Damaged) && !errors.Is(err, fserror.Exists): // Exists: its store was taken over
 			cfg.Logger.Error("could not start anew; trying again", "cause", err)
 			if e.pause(failedPause) != nil {
 				return nil
@@ -148,7 +149,7 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 	if cfg.HA, err = e.ensemble(); err != nil {
 		return cfg, err
 	}
-	cfg.Blocks, cfg.Advertise = e.flags.String("blocks"), e.flags.String("advertise")
+	cfg.Blocks, cfg.Advertise, cfg.TakeOver = e.flags.String("blocks"), e.flags.String("advertise"), e.flags.String("take-over")
 	if cfg.Logger, err = e.logger(); err != nil {
 		return cfg, err
 	}

@@ -1,0 +1,88 @@
+package namenode
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	zookeeper "github.com/go-zookeeper/zk"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/zkconn"
+)
+
+// unknown makes sure that ZooKeeper does not have the namespace.
+func (w *restore) unknown(ctx context.Context, sess *zkconn.Session) error {
+	there, err := sess.Exists(ctx, w.cfg.HA.path("format"))
+	if err == nil && there {
+		err = fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s: it need not be restored; or choose another name with --namespace", w.cfg.HA.Name)
+	}
+	return err
+}
+
+// begin makes sure that one restore at a time makes the namespace known, and
+// finds the token of what comes to life: that of an earlier try, or a new one.
+func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
+	top := strings.TrimSuffix(w.cfg.HA.path(""), "/")
+	err := sess.EnsureShared(ctx, "/leasefs")
+	if err == nil {
+		err = sess.EnsurePath(ctx, top)
+	}
+	if err == nil {
+		err = w.lock(ctx, sess)
+	}
+	if err == nil {
+		err = w.unknown(ctx, sess) // it may have been restored meanwhile
+	}
+	if err == nil {
+		w.token, err = ensureToken(ctx, sess, w.cfg.HA)
+	}
+	if errors.Is(err, zookeeper.ErrNoAuth) {
+		return fserror.New(fserror.Permission, "", "", "%s in ZooKeeper belongs to another user (%v): name that one by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH, or choose another name with --namespace", top, err)
+	}
+	return err
+}
+
+// lock makes a node that goes with the session. That of a restore that was
+// killed is waited for.
+func (w *restore) lock(ctx context.Context, sess *zkconn.Session) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*sess.Timeout(), fserror.New(fserror.Exists, "", "", "another restore of namespace %s is under way", w.cfg.HA.Name))
+	defer cancel()
+	for {
+		_, err := sess.Create(ctx, w.cfg.HA.path("restoring"), nil, zookeeper.FlagEphemeral)
+		if !errors.Is(err, zookeeper.ErrNodeExists) {
+			return err
+		}
+		if err := pause(ctx, restorePause); err != nil {
+			return err
+		}
+	}
+}
+
+// announce makes the node that says what the namespace is.
+func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byte) error {
+	path := w.cfg.HA.path("format")
+	raw, err := json.Marshal(haFormat{
+		Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
+		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = sess.Create(ctx, path, raw, 0)
+	if errors.Is(err, zookeeper.ErrNodeExists) || zkconn.Unknown(err) { // it may be ours, of which the answer was lost
+		var there []byte
+		if there, _, err = sess.Get(ctx, path); err == nil && !bytes.Equal(there, raw) {
+			return fserror.New(fserror.Exists, "", "", "ZooKeeper has got a namespace %s meanwhile, from somebody else: the one of the backup is in the block store, and not known to ZooKeeper", w.cfg.HA.Name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s in ZooKeeper: %w", path, err)
+	}
+	return nil
+}
