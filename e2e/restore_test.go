@@ -2,10 +2,16 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	zookeeper "github.com/go-zookeeper/zk"
 
 	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/testenv/s3env"
@@ -35,15 +41,19 @@ func TestOneFolderOneNamespace(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)
 	zk := testenv.StartZooKeeper(t, 1)
-	newOne := func() *ensemble {
-		e := &ensemble{namenode: &namenode{t: t}, zk: zk.Addrs()}
-		n := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--blocks", "", "--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--session-timeout", "2s")
-		e.all, e.listen = append(e.all, n), n.listen
-		return e
-	}
+	newOne := func() *ensemble { return onFolder(t, zk.Addrs(), "") }
 	e := newOne().at("file://" + t.TempDir())
 	e.start(ctx)
 	onlyOne(ctx, t, e, "file://"+t.TempDir(), newOne)
+}
+
+// onFolder prepares a namenode of a namespace whose blocks are in a folder.
+func onFolder(t *testing.T, zk []string, blocks string) *ensemble {
+	t.Helper()
+	e := &ensemble{namenode: &namenode{t: t}, zk: zk}
+	n := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--blocks", blocks, "--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--session-timeout", "2s")
+	e.all, e.listen = append(e.all, n), n.listen
+	return e
 }
 
 // onlyOne: a backup is restored to two ensembles with one store. The second is
@@ -100,4 +110,72 @@ func onlyOne(ctx context.Context, t *testing.T, e *ensemble, blocks string, newO
 	if strings.Contains(p.err.String(), "panic") {
 		t.Error(p.err.String())
 	}
+}
+
+// TestRestoreForAUser: a restore is the first to come to ZooKeeper, with a user,
+// and to a folder of somebody who is not root. Others can use both.
+func TestRestoreForAUser(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 3*time.Minute)
+	zk := testenv.StartZooKeeper(t, 1)
+	text := strings.Repeat("text ", 300_000)
+	e := onFolder(t, zk.Addrs(), "file://"+t.TempDir())
+	e.start(ctx)
+	e.write(ctx, text, "create", "/f")
+	dir := filepath.Join(t.TempDir(), "backup")
+	e.backup(ctx, dir)
+	e.kill()
+	forget(ctx, t, e.zk)
+
+	blocks, owner := t.TempDir(), os.Geteuid()
+	if owner == 0 {
+		owner = 4711
+		if err := os.Chown(blocks, owner, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine := onFolder(t, zk.Addrs(), "file://"+blocks)
+	mine.all[0].env = []string{"LEASEFS_ZOOKEEPER_AUTH=mine:right"}
+	mine.restore(ctx, "file://"+blocks, dir)
+	err := filepath.WalkDir(blocks, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(path)
+		if err == nil && int(info.Sys().(*syscall.Stat_t).Uid) != owner {
+			t.Errorf("%s is not its folder's owner's", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine.start(ctx)
+	if got := mine.run(ctx, "cat", "/f"); got != text {
+		t.Errorf("%d bytes", len(got))
+	}
+	// Somebody else has room beside it, and gets no further.
+	other := onFolder(t, zk.Addrs(), "file://"+t.TempDir()).named("other")
+	other.all[0].env = []string{"LEASEFS_ZOOKEEPER_AUTH=other:password"}
+	other.start(ctx)
+	other.write(ctx, text, "create", "/g")
+	open := onFolder(t, zk.Addrs(), "file://"+t.TempDir()).named("open")
+	open.start(ctx)
+	open.write(ctx, text, "create", "/h")
+	conn, _, err := zookeeper.Connect(zk.Addrs(), 4*time.Second, zookeeper.WithLogInfo(false), zookeeper.WithLogger(noLog{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	for _, node := range []string{"", "/format", "/incarnation"} {
+		if _, _, err := conn.Get("/leasefs/" + ensembleName + node); !errors.Is(err, zookeeper.ErrNoAuth) {
+			t.Errorf("a stranger reads %s: %v", node, err)
+		}
+	}
+	// A name that is another user's is refused in words.
+	const theirs = "/leasefs/theirs"
+	if _, err := conn.Create(theirs, nil, 0, zookeeper.DigestACL(zookeeper.PermAll, "they", "secret")); err != nil {
+		t.Fatal(err)
+	}
+	mine.cannotRestore(ctx, 8, "file://"+t.TempDir(), []string{"--namespace", "theirs", dir}, theirs, "belongs to another user", "--zookeeper-auth")
 }

@@ -9,9 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -124,11 +126,37 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 		return Restored{}, err
 	}
 	done, err := do(ctx)
-	err = errors.Join(err, w.close())
+	err = errors.Join(err, w.close(), w.giveAway(id))
 	if err != nil {
 		return Restored{}, err
 	}
 	return done, w.announce(ctx, sess, id)
+}
+
+// giveAway makes what a restore by root has made in a folder that of the folder's
+// owner: namenodes need not run as root.
+func (w *restore) giveAway(id [16]byte) error {
+	if w.cfg.s3 != nil || w.fs != vfs.OS() || os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(w.cfg.BlocksDir)
+	if err != nil {
+		return err
+	}
+	of, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || of.Uid == 0 {
+		return nil
+	}
+	err = filepath.WalkDir(filepath.Join(w.cfg.BlocksDir, hex.EncodeToString(id[:])), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(of.Uid), int(of.Gid))
+	})
+	if errors.Is(err, fs.ErrNotExist) { // it did not come so far
+		return nil
+	}
+	return err
 }
 
 // open opens the block store for a namespace.
