@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,13 +26,16 @@ const backupIdle = 4
 
 // Backup writes into dir, on this machine, a folder from which a namenode can
 // be started: an image of one moment and all blocks of its files, read from the
-// block store if that is elsewhere. dir must not exist, or be empty: Exists. It
-// appears whole, each file verified and on the disk, or not at all.
+// block store if that is elsewhere. dir must not exist, or be empty (Exists), a
+// mount point, too; nor be in a namenode's folder (InvalidArgument). It appears
+// whole, each file verified and on the disk, or not at all: in an empty folder
+// that is there VERSION comes last.
 //
 // What a failed backup has read from a store is kept beside dir, under a name
-// with a dot before and ".part" behind, and the next one into dir goes on from
-// there. Two at a time into one dir are refused: Exists. Each function in
-// progress is called often with what was received so far.
+// with a dot before and ".part" behind, or in it if it was there, and the next
+// one into dir goes on from there; of any other nothing is left. Two at a time
+// into one dir are refused: Exists. Each function in progress is called often
+// with what was received so far.
 func (a *Admin) Backup(ctx context.Context, dir string, progress ...func(BackupResult)) (BackupResult, error) {
 	return a.backup(ctx, dir, &pb.BackupRequest{Caller: a.fs.caller}, progress)
 }
@@ -43,26 +47,12 @@ func (a *Admin) BackupTree(ctx context.Context, dir string, progress ...func(Bac
 }
 
 func (a *Admin) backup(ctx context.Context, dir string, req *pb.BackupRequest, progress []func(BackupResult)) (BackupResult, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return BackupResult{}, fserror.Wrap(fserror.InvalidArgument, "backup", dir, err)
-	}
-	switch entries, err := os.ReadDir(dir); {
-	case err == nil && len(entries) > 0:
-		return BackupResult{}, fserror.New(fserror.Exists, "backup", dir, "the folder is not empty; name a new one")
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return BackupResult{}, localError(dir, err)
-	}
-	parent := filepath.Dir(dir)
-	b := &backup{root: filepath.Join(parent, "."+filepath.Base(dir)+".part"), progress: progress, blobs: a.fs.blobs, ended: a.fs.ctx}
-	if err := os.MkdirAll(b.root, 0o750); err != nil {
-		return BackupResult{}, localError(dir, err)
-	}
-	unlock, err := lockFolder(b.root)
+	to, err := openTarget(dir)
 	if err != nil {
 		return BackupResult{}, fserror.With(err, "backup", dir)
 	}
-	defer unlock()
+	defer to.unlock()
+	b := &backup{root: to.work, progress: progress, blobs: a.fs.blobs, ended: a.fs.ctx}
 	for idle := 0; ; idle++ {
 		had := b.fetched
 		if err = b.prepare(); err == nil {
@@ -78,7 +68,7 @@ func (a *Admin) backup(ctx context.Context, dir string, req *pb.BackupRequest, p
 		sleep(ctx, a.fs.ctx, backoffFor(idle))
 	}
 	if err == nil {
-		err = b.publish(dir, parent)
+		err = b.publish(to)
 	}
 	switch {
 	case err == nil:
@@ -91,7 +81,12 @@ func (a *Admin) backup(ctx context.Context, dir string, req *pb.BackupRequest, p
 		}
 		return BackupResult{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command goes on from there)", err, b.root)
 	}
-	_ = os.RemoveAll(b.root) // err says more
+	if gerr := to.giveUp(); gerr != nil {
+		err = fmt.Errorf("%w (and %s, which is left of it, could not be removed: %w)", err, b.root, gerr)
+	}
+	if errors.Is(err, fserror.NoSpace) {
+		return BackupResult{}, fserror.New(fserror.NoSpace, "backup", dir, "%v: name a folder with room for the bytes that leasefs status tells (nothing is left of this try)", err)
+	}
 	return BackupResult{}, fserror.With(err, "backup", dir)
 }
 
@@ -320,7 +315,7 @@ func (b *backup) closeFile() {
 }
 
 // publish gives the folder its name once all of it is on the disk.
-func (b *backup) publish(dir, parent string) error {
+func (b *backup) publish(to *target) error {
 	for _, old := range b.older {
 		if err := os.RemoveAll(old); err != nil {
 			return localError(old, err)
@@ -331,10 +326,7 @@ func (b *backup) publish(dir, parent string) error {
 			return err
 		}
 	}
-	if err := os.Rename(b.root, dir); err != nil {
-		return localError(dir, err)
-	}
-	return syncDir(parent)
+	return to.publish()
 }
 
 func syncDir(path string) error {
@@ -356,7 +348,7 @@ func syncDir(path string) error {
 func localError(path string, err error) error {
 	kind := fserror.Internal
 	switch {
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS):
 		kind = fserror.Permission
 	case errors.Is(err, fs.ErrNotExist):
 		kind = fserror.NotFound
