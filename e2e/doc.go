@@ -23,6 +23,7 @@
 //	backup_test.go   backup, journal and image from outside
 //	backup_target_test.go   what cannot become a backup: refused, and left as it was
 //	s3_test.go       blocks in two S3 servers; what is wrong with a store, in one line
+//	s3_settings_test.go   keys that are renewed, http for https
 //	s3_ha_test.go    several namenodes over them: images in the store, restarts one
 //	                 by one under load, everything lost but the store
 //	restore_test.go  restores: one store, one namespace; for a user of ZooKeeper

@@ -70,6 +70,9 @@ func overStores(t *testing.T, test func(*oneStore)) {
 		p := newPair(t)
 		test(&oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }, dir: filepath.Join(t.TempDir(), "backup")})
 	})
+	if testing.Short() {
+		return
+	}
 	onRivals(t, func(p *rivals) {
 		test(&oneStore{pair: p.pair, blocks: func() string { return p.server.URL("here") }, dir: filepath.Join(p.t.TempDir(), "backup")})
 	})

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -193,12 +194,23 @@ func (s *Store) refusal(op, what string, a *answer) *fserror.Error {
 func (s *Store) noAnswer(op, what string, a *answer) *fserror.Error {
 	e := &fserror.Error{Op: op, Kind: fserror.Unavailable, Err: a}
 	var authority x509.UnknownAuthorityError
-	if errors.As(a.err, &authority) {
+	switch {
+	case plainHTTP(a.err):
+		e.Kind = fserror.InvalidArgument
+		e.Message = fmt.Sprintf("%s: the block store at %s speaks no TLS: write http:// for its endpoint, or name the port where it does", what, s.cfg.where())
+	case errors.As(a.err, &authority):
 		e.Message = fmt.Sprintf("%s: the certificate of the block store at %s is signed by nobody known here: name its authority's file in AWS_CA_BUNDLE", what, s.cfg.where())
-	} else {
+	default:
 		e.Message = fmt.Sprintf("%s: the block store at %s cannot be reached: is it running, and is the endpoint right?", what, s.cfg.where())
 	}
 	return e
+}
+
+// plainHTTP reports whether a server answered a greeting of TLS with something
+// else.
+func plainHTTP(err error) bool {
+	var record tls.RecordHeaderError
+	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &record)
 }
 
 func (s *Store) noCredentials(op string, err error) *fserror.Error {
@@ -224,9 +236,13 @@ func (s *Store) skewed() string {
 }
 
 // alsoRetry adds to what the library tries again: two PUTs to one name at a
-// time, too many requests, and an answer that broke off.
+// time, too many requests, and an answer that broke off. What speaks no TLS now
+// will not later.
 func alsoRetry(err error) aws.Ternary {
 	a := answerOf(err)
+	if plainHTTP(err) {
+		return aws.FalseTernary
+	}
 	if a.code == "ConditionalRequestConflict" || a.status == http.StatusTooManyRequests ||
 		a.code == "IncompleteBody" || errors.Is(err, io.ErrUnexpectedEOF) {
 		return aws.TrueTernary

@@ -102,10 +102,13 @@ func (s *Server) versitygw(t testing.TB, dir string) (cmd *exec.Cmd, health stri
 	ports := freePorts(t, 1)
 	s.Endpoint = "http://" + ports[0]
 	root := filepath.Join(dir, "objects")
-	if err := os.Mkdir(root, 0o750); err != nil {
-		t.Fatal(err)
+	users := filepath.Join(dir, "users")
+	for _, folder := range []string{root, users} {
+		if err := os.Mkdir(folder, 0o750); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return exec.Command(tool(t, "versitygw"), "--port", ports[0], "--access", s.AccessKey, "--secret", s.SecretKey,
+	return exec.Command(tool(t, "versitygw"), "--port", ports[0], "--iam-dir", users, "--iam-cache-disable", "--access", s.AccessKey, "--secret", s.SecretKey,
 		"--region", s.Region, "--health", "/health", "--quiet", "posix", root), "/health"
 }
 
@@ -237,6 +240,30 @@ func (s *Server) Credentials() aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: s.AccessKey, SecretAccessKey: s.SecretKey}, nil
 	})
+}
+
+// AddKeys makes keys that may do everything besides those of Server. Only
+// Versitygw can.
+func (s *Server) AddKeys(t testing.TB, access, secret string) {
+	t.Helper()
+	s.admin(t, "create-user", "--access", access, "--secret", secret, "--role", "admin")
+}
+
+// RemoveKeys makes keys unknown that AddKeys has made.
+func (s *Server) RemoveKeys(t testing.TB, access string) {
+	t.Helper()
+	s.admin(t, "delete-user", "--access", access)
+}
+
+func (s *Server) admin(t testing.TB, args ...string) {
+	t.Helper()
+	if s.Name != Versitygw {
+		t.Fatalf("%s has no commands for users", s.Name)
+	}
+	args = append([]string{"admin", "--access", s.AccessKey, "--secret", s.SecretKey, "--region", s.Region, "--endpoint-url", s.Endpoint}, args...)
+	if out, err := exec.CommandContext(t.Context(), tool(t, Versitygw), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v: %s", Versitygw, args[9:], err, out)
+	}
 }
 
 // Send sends a request, signed, past all that leasefs has: the path begins with
