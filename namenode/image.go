@@ -410,8 +410,10 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	if err := s.images.room(size); err != nil {
 		return nil, err
 	}
-	if err := s.checkStore(ctx); err != nil {
-		return nil, err
+	if s.cfg.HA != nil { // it goes into the store
+		if err := s.checkStore(ctx); err != nil {
+			return nil, err
+		}
 	}
 	last, _ := t.Last()
 	if err := s.journal.Roll(); err != nil {
@@ -447,7 +449,13 @@ func (s *Server) prune(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := s.whileOurs(ctx, func(ctx context.Context) error { return s.images.prune(ctx, keep) }); err != nil {
+	remove := func(ctx context.Context) error { return s.images.prune(ctx, keep) }
+	if s.cfg.HA != nil { // they are in the store
+		remove = func(ctx context.Context) error {
+			return s.whileOurs(ctx, func(ctx context.Context) error { return s.images.prune(ctx, keep) })
+		}
+	}
+	if err := remove(ctx); err != nil {
 		return err
 	}
 	return s.journal.Purge(ctx, keep[0].txid+1) // the older one

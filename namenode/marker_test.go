@@ -83,6 +83,9 @@ func overStores(t *testing.T, test func(*oneStore)) {
 func TestTakenOverStore(t *testing.T) {
 	overStores(t, func(o *oneStore) {
 		a := o.run(o.prepare("old"))
+		standby := o.prepare("old")
+		standby.Server = o.start(standby.cfg)
+		o.becomes(standby.Server, "standby")
 		f := a.library(o.t)
 		const files = 4
 		for i := range files {
@@ -126,6 +129,12 @@ func TestTakenOverStore(t *testing.T) {
 		}
 		_, err = namenode.Start(o.t.Context(), a.cfg)
 		incarnationOf(o.t, err)
+		// Nor does the next one reign.
+		<-standby.Done()
+		incarnationOf(o.t, standby.Err())
+		if err := standby.Close(); err != nil {
+			o.t.Error(err)
+		}
 
 		o.run(b)
 		g := b.library(o.t)

@@ -123,7 +123,7 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 		err = w.begin(ctx, sess)
 	}
 	if err != nil {
-		return Restored{}, err
+		return Restored{}, errors.Join(err, w.close())
 	}
 	done, err := do(ctx)
 	err = errors.Join(err, w.close(), w.giveAway(id))
@@ -406,7 +406,7 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 	}
 	t, err := w.newestImage(ctx, id)
 	if err != nil {
-		return id, nil, errors.Join(err, w.close())
+		return id, nil, err
 	}
 	return id, func(ctx context.Context) (Restored, error) {
 		last, ms := t.Last()
