@@ -15,6 +15,13 @@ import (
 // probeTTL is how long the URLs of a probe are valid.
 const probeTTL = 5 * time.Minute
 
+// A PUT that is answered with 409, Conflict, is tried so often, with growing
+// pauses.
+const (
+	conflictTries = 6
+	conflictPause = 50 * time.Millisecond
+)
+
 // Probe checks by real requests, sent with do, that a store enforces what
 // leasefs relies on. Stores call it from their method Probe. It needs keys of
 // its own: of term 0, which no namenode ever has, and removes them again.
@@ -84,7 +91,15 @@ func (p *prober) run(ctx context.Context) error {
 			return unsupported("it %s: answers %d, and stores it all the same", c.lacks, status)
 		}
 	}
-	if status, text, err := p.put(ctx, p.object, p.object, nil); err != nil {
+	status, text, err := p.put(ctx, p.object, p.object, nil)
+	// Two probes at a time: where names are files, the folder of both goes with
+	// the one's key while the other's comes.
+	for n := 1; err == nil && status == http.StatusConflict && n < conflictTries; n++ {
+		if err = rest(ctx, time.Duration(n)*conflictPause); err == nil {
+			status, text, err = p.put(ctx, p.object, p.object, nil)
+		}
+	}
+	if err != nil {
 		return err
 	} else if status/100 == 5 {
 		return fserror.New(fserror.Unavailable, "probe", "", "the block store answers %d to a PUT: %.200s", status, text)
@@ -163,6 +178,17 @@ func (p *prober) put(ctx context.Context, body, object []byte, alter func(*http.
 		alter(req)
 	}
 	return p.send(req)
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (p *prober) send(req *http.Request) (int, []byte, error) {

@@ -23,6 +23,7 @@ import (
 // told not to.
 type fake struct {
 	ignoreChecksum, ignoreIfNoneMatch, ignoreSignature, public, keepDeleted bool
+	conflicts                                                               int // how many PUTs that are right are answered with 409
 
 	mu      sync.Mutex
 	objects map[string][]byte
@@ -50,6 +51,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, 412, "PreconditionFailed")
 		case !f.ignoreChecksum && r.Header.Get(blockstore.HeaderChecksum) != blockstore.EncodeChecksum(blockstore.CRC(body)):
 			refuse(w, 400, "BadDigest")
+		case f.conflicts > 0:
+			f.conflicts--
+			refuse(w, 409, "ExistingObjectIsDirectory")
 		default:
 			f.objects[name] = body
 		}
@@ -116,6 +120,8 @@ func TestProbeRefuses(t *testing.T) {
 		fake  *fake
 	}{
 		{"", &fake{}},
+		{"", &fake{conflicts: 3}}, // another probe is at work
+		{"refuses a correct PUT: 409", &fake{conflicts: 100}},
 		{"compare the bytes with the signed checksum", &fake{ignoreChecksum: true}},
 		{"second PUT to a key is not refused", &fake{ignoreIfNoneMatch: true}},
 		{"takes a PUT with another checksum than was signed", &fake{ignoreSignature: true}},
