@@ -112,6 +112,7 @@ type Config struct {
 	Groups                func(user string) []string // default the operating system's
 	Clock                 clock.Clock
 	FS                    vfs.FS
+	JournalAhead          int64 // see journal/local.Config.Ahead
 	Logger                *slog.Logger
 	Version               string
 }

@@ -299,7 +299,7 @@ func (s *Server) openJournal(ctx context.Context, image uint64) error {
 	if !segments && !s.dir.fresh && (s.dir.backup == 0 || image != s.dir.backup) {
 		return fserror.New(fserror.Damaged, "", "", "%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
 	}
-	j, err := localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Logger: s.log})
+	j, err := localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Ahead: s.cfg.JournalAhead, Logger: s.log})
 	if err != nil {
 		return err // and s.journal stays nil
 	}

@@ -141,8 +141,8 @@ func (d *stuckDisk) wrap(f vfs.File, err error) (vfs.File, error) {
 	return &stuckFile{f, d}, nil
 }
 
-func (d *stuckDisk) Create(name string) (vfs.File, error)     { return d.wrap(d.FS.Create(name)) }
-func (d *stuckDisk) OpenAppend(name string) (vfs.File, error) { return d.wrap(d.FS.OpenAppend(name)) }
+func (d *stuckDisk) Create(name string) (vfs.File, error)    { return d.wrap(d.FS.Create(name)) }
+func (d *stuckDisk) OpenWrite(name string) (vfs.File, error) { return d.wrap(d.FS.OpenWrite(name)) }
 
 func (f *stuckFile) Sync() error {
 	f.d.gate.RLock()

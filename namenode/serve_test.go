@@ -90,7 +90,7 @@ func (h heldFS) Create(name string) (vfs.File, error) { return h.file(h.FS.Creat
 func (h heldFS) CreateExclusive(name string) (vfs.File, error) {
 	return h.file(h.FS.CreateExclusive(name))
 }
-func (h heldFS) OpenAppend(name string) (vfs.File, error) { return h.file(h.FS.OpenAppend(name)) }
+func (h heldFS) OpenWrite(name string) (vfs.File, error) { return h.file(h.FS.OpenWrite(name)) }
 
 func (h heldFS) file(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {

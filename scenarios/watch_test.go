@@ -390,7 +390,7 @@ func (d *heldDisk) Create(name string) (vfs.File, error) { return d.file(d.FS.Cr
 func (d *heldDisk) CreateExclusive(name string) (vfs.File, error) {
 	return d.file(d.FS.CreateExclusive(name))
 }
-func (d *heldDisk) OpenAppend(name string) (vfs.File, error) { return d.file(d.FS.OpenAppend(name)) }
+func (d *heldDisk) OpenWrite(name string) (vfs.File, error) { return d.file(d.FS.OpenWrite(name)) }
 
 type heldFile struct {
 	vfs.File

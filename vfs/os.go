@@ -45,9 +45,7 @@ func (s osFS) CreateExclusive(name string) (File, error) {
 
 func (s osFS) Open(name string) (File, error) { return s.open(name, os.O_RDONLY) }
 
-func (s osFS) OpenAppend(name string) (File, error) {
-	return s.open(name, os.O_RDWR|os.O_APPEND)
-}
+func (s osFS) OpenWrite(name string) (File, error) { return s.open(name, os.O_RDWR) }
 
 func (osFS) Rename(from, to string) error          { return os.Rename(from, to) }
 func (osFS) Link(from, to string) error            { return os.Link(from, to) }

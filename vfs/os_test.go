@@ -95,7 +95,7 @@ func TestOSErrors(t *testing.T) {
 	if err != nil || free <= 0 || total < free {
 		t.Errorf("Usage: %d of %d, %v", free, total, err)
 	}
-	full, err := fsys.OpenAppend("/dev/full")
+	full, err := fsys.OpenWrite("/dev/full")
 	if err != nil {
 		t.Fatal("no /dev/full here")
 	}

@@ -18,8 +18,8 @@ type FS interface {
 	CreateExclusive(name string) (File, error)
 	// Open opens for reading.
 	Open(name string) (File, error)
-	// OpenAppend opens an existing file for reading and for writing at its end.
-	OpenAppend(name string) (File, error)
+	// OpenWrite opens an existing file, as it is, for reading and writing.
+	OpenWrite(name string) (File, error)
 	// Rename replaces atomically; durable after SyncDir.
 	Rename(from, to string) error
 	// Link makes a second name; fs.ErrExist if to exists; durable after SyncDir.
@@ -42,7 +42,11 @@ type FS interface {
 type File interface {
 	io.Reader
 	io.ReaderAt
+	// Write writes behind the last Read or Write, at first at the beginning.
 	io.Writer
+	// WriteAt leaves that place alone. What a write beyond the end leaves out
+	// reads as zeros.
+	io.WriterAt
 	io.Closer
 	// Sync makes content (and the length) durable; as fdatasync where there is one.
 	Sync() error

@@ -13,7 +13,9 @@ import (
 
 // Sizes in bytes. docs/design/journal.md has the tables.
 const (
-	formatVersion = 1
+	// formatVersion is what is written. In version 1 a segment ends where its
+	// file does; since version 2 zeros may follow.
+	formatVersion = 2
 
 	segHeaderSize   = 48
 	batchHeaderSize = 48
@@ -50,6 +52,7 @@ var le = binary.LittleEndian
 
 // segmentHeader is at the start of each segment.
 type segmentHeader struct {
+	version   uint32
 	first     uint64 // txid of the first record that it holds or will hold
 	prevFirst uint64 // the same of the segment before; 0: there was none
 	prevEnd   uint64 // where that one ends; bytes of it beyond are superseded
@@ -59,7 +62,7 @@ type segmentHeader struct {
 func (h segmentHeader) encode() []byte {
 	b := make([]byte, segHeaderSize)
 	copy(b, segMagic)
-	le.PutUint32(b[8:], formatVersion)
+	le.PutUint32(b[8:], h.version)
 	le.PutUint32(b[12:], h.chain)
 	le.PutUint64(b[16:], h.first)
 	le.PutUint64(b[24:], h.prevFirst)
@@ -82,8 +85,11 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	case le.Uint32(b[40:]) != checksum(b[:40]) || le.Uint32(b[44:]) != headerMark:
 		return h, errors.New("checksum of the segment header does not fit")
 	}
-	if v := le.Uint32(b[8:]); v != formatVersion {
-		return h, fmt.Errorf("%w: segment has format %d, this program knows %d", errNewer, v, formatVersion)
+	switch h.version = le.Uint32(b[8:]); {
+	case h.version > formatVersion:
+		return h, fmt.Errorf("%w: segment has format %d, this program knows up to %d", errNewer, h.version, formatVersion)
+	case h.version == 0:
+		return h, errors.New("segment header says format 0, which is none")
 	}
 	h.chain = le.Uint32(b[12:])
 	h.first = le.Uint64(b[16:])

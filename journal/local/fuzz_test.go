@@ -11,7 +11,7 @@ import (
 // FuzzDecodeBatch: any bytes are a batch that encodes to the same again, or no
 // batch; and the rule for torn ones takes any bytes.
 func FuzzDecodeBatch(f *testing.F) {
-	s := newSample(f)
+	s := newSample(f, formatVersion)
 	for _, b := range s.batches {
 		f.Add(s.data[b.off:b.off+b.size()], b.off, b.header.first, b.header.chain)
 		f.Add(s.data[b.off:b.off+b.size()-7], b.off, b.header.first, b.header.chain)
@@ -70,16 +70,20 @@ func FuzzDecodeBatch(f *testing.F) {
 // records after a restart. Run it with -fuzzminimizetime=1x: the fuzzer otherwise
 // spends its time on making inputs smaller.
 func FuzzOpenSegment(f *testing.F) {
-	s := newSample(f)
-	f.Add(s.data, false)
-	f.Add(s.data[:len(s.data)-3], false)
+	for _, version := range []uint32{1, 2} {
+		s := newSample(f, version)
+		f.Add(s.data, false)
+		f.Add(s.data[:len(s.data)-3], false)
+		f.Add(append(s.data, make([]byte, 600)...), false)
+	}
+	s := newSample(f, formatVersion)
 	f.Add(s.data[:s.last().off], true)
 	f.Add([]byte{}, false)
 	f.Fuzz(func(t *testing.T, data []byte, fix bool) {
 		if fix { // a way past the checksums
 			data = bytes.Clone(data)
 			if len(data) >= segHeaderSize {
-				h := segmentHeader{first: 1}
+				h := segmentHeader{version: 1 + uint32(data[0]&1), first: 1}
 				copy(data, h.encode())
 			}
 			if len(data) > segHeaderSize+batchHeaderSize {

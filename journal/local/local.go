@@ -20,6 +20,7 @@ import (
 const (
 	DefaultSegmentBytes = 64 << 20
 	DefaultMaxBacklog   = 64 << 20
+	DefaultAhead        = 512 << 10
 )
 
 const lockName = "journal.lock"
@@ -36,6 +37,11 @@ type Config struct {
 	// fails with journal.ErrFull; 0 means DefaultMaxBacklog. A single record is
 	// taken whatever its size.
 	MaxBacklog int64
+	// Ahead is up to how many zeros, at most 1 MiB, are written behind a batch
+	// at a time, for the next ones to be written over: a sync that need not
+	// make a longer file durable is faster. 0 means DefaultAhead, less than 0
+	// none. docs/adr/0012-segments-allocated-ahead.md.
+	Ahead int64
 	// First is the txid of the first record if there are no segments yet; 0
 	// means 1. For a journal that goes on from a restored image.
 	First uint64
@@ -50,6 +56,7 @@ type Journal struct {
 	dir      string
 	segBytes int64
 	limit    int64
+	step     int64 // of zeros ahead; 0: none
 	fresh    uint64
 	log      *slog.Logger
 	lock     io.Closer
@@ -84,6 +91,9 @@ type Journal struct {
 	off  int64 // end of cur
 	next expectation
 	seg  segmentHeader // of cur
+	// ahead is where zeros behind off end; beyond any offset if there was no
+	// room for them.
+	ahead int64
 
 	done      chan struct{} // closed when the writer has ended
 	closeOnce sync.Once
@@ -100,7 +110,7 @@ func Open(cfg Config) (*Journal, error) {
 		return nil, errors.New("journal: no folder given")
 	}
 	j := &Journal{
-		fs: cfg.FS, dir: cfg.Dir, segBytes: cfg.SegmentBytes, limit: cfg.MaxBacklog,
+		fs: cfg.FS, dir: cfg.Dir, segBytes: cfg.SegmentBytes, limit: cfg.MaxBacklog, step: cfg.Ahead,
 		fresh: max(cfg.First, 1), log: cfg.Logger,
 		failed: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -114,6 +124,10 @@ func Open(cfg Config) (*Journal, error) {
 	if j.limit <= 0 {
 		j.limit = DefaultMaxBacklog
 	}
+	if j.step == 0 {
+		j.step = DefaultAhead
+	}
+	j.step = min(max(j.step, 0), int64(len(zeros)))
 	if j.log == nil {
 		j.log = slog.Default()
 	}
@@ -229,6 +243,7 @@ func (j *Journal) position(found walked) error {
 	} else {
 		j.next = expectation{first: j.fresh}
 	}
+	j.trimOlder(found)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.appended = j.next.first - 1
@@ -245,14 +260,14 @@ func (j *Journal) cut(found walked) error {
 	last := &j.segs[len(j.segs)-1]
 	name := filepath.Join(j.dir, last.name())
 	j.log.Warn("journal: cut a batch that was never acknowledged",
-		"segment", name, "offset", found.torn.Offset, "bytes", last.size-found.torn.Offset, "txid", found.torn.TxID)
+		"segment", name, "offset", found.torn.Offset, "bytes", found.used-found.torn.Offset, "txid", found.torn.TxID)
 	if found.hollow {
 		if err := j.fs.Remove(name); err != nil {
 			return err
 		}
 		return j.fs.SyncDir(j.dir)
 	}
-	f, err := j.fs.OpenAppend(name)
+	f, err := j.fs.OpenWrite(name)
 	if err != nil {
 		return err
 	}
@@ -265,6 +280,43 @@ func (j *Journal) cut(found walked) error {
 	}
 	last.size = found.end
 	return err
+}
+
+// trimOlder gives back what segments before the current one have behind their
+// ends: room ahead, and a batch that the next segment repeats. Nobody reads
+// that again, so that a failure costs only disk, until the next start.
+func (j *Journal) trimOlder(found walked) {
+	for i := found.start; i < len(j.segs)-1; i++ {
+		end := int64(j.seg.prevEnd) //nolint:gosec // checked, or an offset of ours
+		if i < len(j.segs)-2 {
+			end = found.ends[i-found.start]
+		}
+		if end >= j.segs[i].size {
+			continue
+		}
+		name := filepath.Join(j.dir, j.segs[i].name())
+		f, err := j.fs.OpenWrite(name)
+		if err == nil {
+			err = errors.Join(f.Truncate(end), f.Close())
+		}
+		if err != nil {
+			j.log.Warn("journal: room behind a segment is not given back", "segment", name, "error", err)
+		}
+		j.mu.Lock()
+		j.segs[i].size = end
+		j.mu.Unlock()
+	}
+}
+
+// trimCurrent gives back the room behind the end of the current segment, which
+// gets no further batch.
+func (j *Journal) trimCurrent() {
+	if j.ahead <= j.off {
+		return
+	}
+	if err := j.cur.Truncate(j.off); err != nil {
+		j.log.Warn("journal: room behind a segment is not given back", "segment", j.cur.Name(), "error", err)
+	}
 }
 
 // rewriteLast writes the last batch again, into a segment of its own that
@@ -301,6 +353,7 @@ func (j *Journal) newSegment(hdr segmentHeader, content []byte) error {
 	if err != nil {
 		return err
 	}
+	hdr.version = formatVersion
 	data := append(hdr.encode(), content...)
 	if _, err = f.Write(data); err == nil {
 		err = f.Sync()
@@ -317,16 +370,17 @@ func (j *Journal) newSegment(hdr segmentHeader, content []byte) error {
 	if err != nil {
 		return err
 	}
-	if f, err = j.fs.OpenAppend(name); err != nil {
+	if f, err = j.fs.OpenWrite(name); err != nil {
 		return err
 	}
 	if j.cur != nil {
+		j.trimCurrent()
 		if err := j.cur.Close(); err != nil {
 			_ = f.Close()
 			return err
 		}
 	}
-	j.cur, j.seg, j.off = f, hdr, int64(len(data))
+	j.cur, j.seg, j.off, j.ahead = f, hdr, int64(len(data)), int64(len(data))
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if n := len(j.segs); n > 0 && j.segs[n-1].first == hdr.first {

@@ -25,11 +25,12 @@ type Report struct {
 type SegmentReport struct {
 	Name    string // the file's, without the folder
 	First   uint64 // txid
-	Bytes   int64  // of the file
+	Bytes   int64  // in use: the file, but for room ahead of the last segment
 	Batches uint64
 	Records uint64
 	// Superseded is how many bytes at the end of the file count no more: the
-	// last batch before a restart, which the next segment repeats.
+	// last batch before a restart, which the next segment repeats, or room
+	// ahead. There are any only if a crash came before they were cut off.
 	Superseded int64
 }
 
@@ -74,6 +75,9 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string) (Report, error) {
 	rep.Torn = found.torn
 	if err != nil {
 		return rep, err
+	}
+	if n := len(segs); n > 0 && !found.hollow {
+		rep.Segments[n-1].Bytes = found.used
 	}
 	for i := range rep.Segments[:max(0, len(segs)-1)] {
 		rep.Segments[i].Superseded = max(0, segs[i].size-ends[i])

@@ -66,8 +66,8 @@ func TestExchangedSegments(t *testing.T) {
 	refused(t, "exchanged", swapped, names[1], 0)
 
 	// A segment of the same numbers and another content, as from an old copy.
-	other := newSample(t)
-	h := segmentHeader{first: 11, prevFirst: 1, prevEnd: uint64(len(files[names[0]])), chain: 99}
+	other := newSample(t, 2)
+	h := segmentHeader{version: 2, first: 11, prevFirst: 1, prevEnd: uint64(len(files[names[0]])), chain: 99}
 	mixed := maps.Clone(files)
 	mixed[names[1]] = append(h.encode(), other.data[segHeaderSize:]...)
 	refused(t, "other history", mixed, names[1], 0)
@@ -102,16 +102,22 @@ func TestLeftoversOfARoll(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	header := segmentHeader{first: 51, prevFirst: 41, prevEnd: uint64(len(last)), chain: end.header.crc}.encode()
+	header := segmentHeader{version: 2, first: 51, prevFirst: 41, prevEnd: uint64(len(last)), chain: end.header.crc}.encode()
 	for what, data := range map[string][]byte{
 		"header only":   header,
 		"empty":         {},
 		"half a header": header[:20],
 		"zeros":         make([]byte, 48),
 		"many zeros":    make([]byte, 512),
+		"":              nil,
 	} {
 		more := maps.Clone(files)
 		more[next] = data
+		if what == "" {
+			what = "nothing, behind room ahead"
+			more[next] = header[:20]
+			more[names[4]] = append(bytes.Clone(last), make([]byte, 3000)...)
+		}
 		more[next+tmpSuffix] = []byte("left over")
 		more[path.Join(dir, "README")] = []byte("not ours")
 		fsys := disk(t, more)
@@ -162,11 +168,13 @@ func mustList(t *testing.T, fsys vfs.FS) []segment {
 }
 
 func TestNewerFormatIsRefused(t *testing.T) {
-	s := newSample(t)
-	data := bytes.Clone(s.data)
-	le.PutUint32(data[8:], formatVersion+1)
-	le.PutUint32(data[40:], checksum(data[:40]))
-	refused(t, "newer", map[string][]byte{s.name: data}, s.name, 0)
+	s := newSample(t, 2)
+	for _, version := range []uint32{formatVersion + 1, 0} {
+		data := bytes.Clone(s.data)
+		le.PutUint32(data[8:], version)
+		le.PutUint32(data[40:], checksum(data[:40]))
+		refused(t, "version "+itoa(int64(version)), map[string][]byte{s.name: data}, s.name, 0)
+	}
 }
 
 // TestRestartsLeaveNoHeap: many restarts with nothing written keep the folder
@@ -193,6 +201,93 @@ func TestRestartsLeaveNoHeap(t *testing.T) {
 	rep, err := Verify(t.Context(), fsys, dir)
 	if err != nil || rep.Records != 10 || rep.First != 1 || rep.Last != 10 || rep.Term != 60 {
 		t.Fatalf("%+v, %v", rep, err)
+	}
+}
+
+// TestRestartsLeaveNoRoom: a process that is killed leaves the room that was
+// ahead. The next one gives it back; and Size has never counted it.
+func TestRestartsLeaveNoRoom(t *testing.T) {
+	fsys := crashfs.New()
+	lengths := func() (n int64) {
+		for _, s := range mustList(t, fsys) {
+			n += s.size
+		}
+		return n
+	}
+	for life := uint64(1); life <= 20; life++ {
+		j := begin(t, fsys, life)
+		for i := range uint64(3) {
+			txid := 3*(life-1) + i + 1
+			if err := j.Append(journaltest.Rec(txid)); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.WaitDurable(t.Context(), txid); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Roll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total, _ := j.Size()
+		if all := lengths(); all-total < DefaultAhead/2 || all-total > DefaultAhead {
+			t.Fatalf("life %d: the files have %d bytes, of which %d are used", life, all, total)
+		}
+		fsys = fsys.Crash(crashfs.Kill)
+	}
+	j := begin(t, fsys, 100)
+	total, _ := j.Size()
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if all := lengths(); all != total || total > 64<<10 {
+		t.Fatalf("after an end in order the files have %d bytes, of which %d are used", all, total)
+	}
+}
+
+// TestRoom: how long a segment is after batches of several sizes.
+func TestRoom(t *testing.T) {
+	for _, c := range []struct {
+		ahead, segBytes int64
+		bodies          []int
+		want            []int64 // the length after each; -1: just as long as is used
+	}{
+		{0, 0, []int{100, 200_000, 100, 400_000, 100}, []int64{512 << 10, 512 << 10, 512 << 10, -1, 1 << 20}},
+		{-1, 0, []int{100, 100}, []int64{-1, -1}},
+		{10_000, 0, []int{100, 2400, 9000, 100}, []int64{10_000, 10_000, -1, 20_000}},
+		{10_000, 8000, []int{100}, []int64{8000}},
+		{5 << 20, 0, []int{100}, []int64{1 << 20}},
+	} {
+		fsys := crashfs.New()
+		j, err := Open(Config{FS: fsys, Dir: dir, Ahead: c.ahead, SegmentBytes: c.segBytes, Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.Replay(t.Context(), 1, nothing); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.BeginTerm(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		for i, size := range c.bodies {
+			txid := uint64(i + 1)
+			if err := j.Append(journal.Record{TxID: txid, Type: 1, Body: bytes.Repeat([]byte{7}, size)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.WaitDurable(t.Context(), txid); err != nil {
+				t.Fatal(err)
+			}
+			used, _ := j.Size()
+			want := c.want[i]
+			if want < 0 {
+				want = used
+			}
+			if got := mustList(t, fsys)[0].size; got != want || used > got {
+				t.Errorf("ahead %d, bodies %d: after %d of them %d bytes, of which %d are used; want %d", c.ahead, c.bodies, i+1, got, used, want)
+			}
+		}
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

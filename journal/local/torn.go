@@ -50,7 +50,9 @@ func isZero(b []byte) bool {
 // tornTail says whether rest, which is all of the last segment from offset off
 // on and does not begin with a good batch, is what an interrupted write leaves:
 // the batch that was due, with bytes missing at its end or sectors never
-// written. It returns nil if so, and else what speaks against it.
+// written. It returns nil if so, and else what speaks against it. Zeros at the
+// end of rest are left out if there may be room ahead: missing bytes are zeros
+// then, and the last byte of a batch and of its header are not.
 //
 // It rests on one batch at most being unsynced at any time, so that nothing
 // ever follows a torn one.

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,12 @@ type walked struct {
 	last   *storedBatch         // in the last segment; nil if there is none
 	header segmentHeader        // of the last segment
 	end    int64                // of the good part of the last segment
-	torn   *journal.DamageError // what follows that, or nil
+	used   int64                // of all that it holds, room ahead left out
+	torn   *journal.DamageError // what is between the two, or nil
 	hollow bool                 // the last segment is torn from its header on
 	bytes  int64                // of batches visited
+	start  int                  // index of the first segment visited
+	ends   []int64              // of those from start on, as their successors say
 }
 
 // startOf returns the index of the segment in which record from is, or would be.
@@ -102,7 +106,7 @@ func startOf(segs []segment, from uint64) int {
 // run visits each good batch from segment start on, in order. A torn last batch
 // is reported in walked, all other damage is a *journal.DamageError.
 func (w *walk) run(ctx context.Context, start int, visit func(*storedBatch) error) (walked, error) {
-	res := walked{next: expectation{first: w.fresh}}
+	res := walked{next: expectation{first: w.fresh}, start: start}
 	if len(w.segs) == 0 {
 		return res, nil
 	}
@@ -113,25 +117,28 @@ func (w *walk) run(ctx context.Context, start int, visit func(*storedBatch) erro
 	res.next = expectation{first: hdr.first, chain: hdr.chain}
 	for i := start; i < len(w.segs); i++ {
 		var succ segmentHeader
-		end := w.segs[i].size
+		end, openEnd := w.segs[i].size, false
 		isLast := i == len(w.segs)-1
 		if !isLast {
 			if succ, err = w.header(i + 1); err != nil {
 				if !errors.Is(err, errHollow) || i+1 != len(w.segs)-1 {
 					return res, err
 				}
-				res.hollow = true
+				res.hollow, openEnd = true, true
 			} else if succ.prevFirst != hdr.first {
 				return res, w.damage(i+1, 0, succ.prevFirst, fmt.Errorf("segment %s before it is missing", segmentName(succ.prevFirst)), remedyMissing)
 			} else if end = int64(succ.prevEnd); end < segHeaderSize || end > w.segs[i].size { //nolint:gosec // negative is refused
 				return res, w.damage(i, w.segs[i].size, 0, fmt.Errorf("segment has %d bytes where its successor says %d", w.segs[i].size, succ.prevEnd), remedyRestore)
+			} else {
+				res.ends = append(res.ends, end)
 			}
 		} else if w.end > 0 {
 			end = w.end
+		} else {
+			openEnd = true
 		}
-		mayTear := isLast && w.end == 0
 		res.header = hdr
-		if err := w.segment(ctx, i, end, mayTear, &res, visit); err != nil {
+		if err := w.segment(ctx, i, end, openEnd, &res, visit); err != nil {
 			return res, err
 		}
 		if isLast {
@@ -233,8 +240,10 @@ func readFull(f io.ReaderAt, buf []byte, off int64) error {
 	return err
 }
 
-// segment visits the batches of segment i up to end.
-func (w *walk) segment(ctx context.Context, i int, end int64, mayTear bool, res *walked, visit func(*storedBatch) error) error {
+// segment visits the batches of segment i up to end. If that is the end of the
+// file and nothing else says where the segment ends (openEnd), then room ahead
+// may be behind its last batch, or, in the last segment, a torn one.
+func (w *walk) segment(ctx context.Context, i int, end int64, openEnd bool, res *walked, visit func(*storedBatch) error) error {
 	seg := w.segs[i]
 	f, err := w.fs.Open(filepath.Join(w.dir, seg.name()))
 	if err != nil {
@@ -243,7 +252,7 @@ func (w *walk) segment(ctx context.Context, i int, end int64, mayTear bool, res 
 	defer f.Close() //nolint:errcheck // only read
 	r := chunkReader{f: f, end: end}
 	pos := int64(segHeaderSize)
-	res.last, res.end = nil, pos
+	res.last, res.end, res.used = nil, pos, end
 	for pos < end {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -253,7 +262,15 @@ func (w *walk) segment(ctx context.Context, i int, end int64, mayTear bool, res 
 		if err != nil {
 			return fmt.Errorf("read %s at offset %d: %w", f.Name(), pos, err)
 		}
-		if bad != nil && mayTear {
+		if bad != nil && openEnd && res.header.version > 1 {
+			if end, err = r.used(pos); err != nil {
+				return fmt.Errorf("read %s at offset %d: %w", f.Name(), pos, err)
+			}
+			if res.used = end; end == pos {
+				return nil // only room ahead
+			}
+		}
+		if bad != nil && openEnd && !res.hollow {
 			rest, err := r.peek(pos, int(min(end-pos, maxBatch+1)))
 			if err != nil {
 				return fmt.Errorf("read %s at offset %d: %w", f.Name(), pos, err)
@@ -305,6 +322,23 @@ func (r *chunkReader) peek(off int64, n int) ([]byte, error) {
 		r.buf, r.off, at = buf, off, 0
 	}
 	return r.buf[at : at+int64(n) : at+int64(n)], nil
+}
+
+// used returns where, from off on, the last byte is that is not zero: the offset
+// behind it, or off.
+func (r *chunkReader) used(off int64) (int64, error) {
+	end := off
+	for at := off; at < r.end; {
+		buf, err := r.peek(at, readChunk)
+		if err != nil {
+			return 0, err
+		}
+		if trimmed := bytes.TrimRight(buf, "\x00"); len(trimmed) > 0 {
+			end = at + int64(len(trimmed))
+		}
+		at += int64(len(buf))
+	}
+	return end, nil
 }
 
 // batch reads the batch at b.off. bad says why there is no good one.

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
+	"syscall"
 
 	"github.com/leasefs/leasefs/journal"
 )
@@ -196,21 +197,53 @@ func (j *Journal) writeBatch(buf []byte, count uint32) error {
 	data, h := seal(buf, j.off, batchHeader{
 		count: count, first: j.next.first, term: j.next.term, chain: j.next.chain,
 	})
-	n, err := j.cur.Write(data)
-	if err == nil && n < len(data) {
-		err = io.ErrShortWrite
+	end := j.off + int64(len(data))
+	if _, err := j.cur.WriteAt(data, j.off); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := j.writeAhead(end, int64(len(data))); err != nil {
 		return err
 	}
 	if err := j.cur.Sync(); err != nil {
 		return err
 	}
-	j.off += int64(len(data))
+	j.off = end
 	j.next = j.next.after(h)
 	j.mu.Lock()
 	j.segs[len(j.segs)-1].size = j.off
 	j.mu.Unlock()
+	return nil
+}
+
+// zeros is what is written ahead. Nothing writes to it.
+var zeros [1 << 20]byte
+
+// writeAhead writes zeros behind a batch of so many bytes that ends beyond those
+// there are, and that the same sync makes durable. Behind a large batch, for
+// which writing twice costs more than a longer file, there are none; nor are
+// there more in this segment once there was no room: the disk's last bytes are
+// for batches.
+func (j *Journal) writeAhead(end, size int64) error {
+	if end <= j.ahead {
+		return nil
+	}
+	j.ahead = end
+	if j.step == 0 || size > j.step/4 {
+		return nil
+	}
+	to := min((end/j.step+1)*j.step, j.segBytes)
+	if to <= end {
+		return nil
+	}
+	_, err := j.cur.WriteAt(zeros[:to-end], end)
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		j.ahead = math.MaxInt64
+		return nil
+	case err != nil:
+		return err
+	}
+	j.ahead = to
 	return nil
 }
 
@@ -344,6 +377,9 @@ func (j *Journal) close() error {
 	j.open = newBatch(nil, false)
 	j.mu.Unlock()
 	if j.cur != nil {
+		if err == nil {
+			j.trimCurrent()
+		}
 		if cerr := j.cur.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close journal: %w", cerr)
 		}

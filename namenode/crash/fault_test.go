@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -79,12 +80,12 @@ func (f *failing) CreateExclusive(name string) (vfs.File, error) {
 	f.check()
 	return f.wrap(f.FS.CreateExclusive(name))
 }
-func (f *failing) OpenAppend(name string) (vfs.File, error) { return f.wrap(f.FS.OpenAppend(name)) }
-func (f *failing) Rename(from, to string) error             { f.check(); return f.FS.Rename(from, to) }
-func (f *failing) Link(from, to string) error               { f.check(); return f.FS.Link(from, to) }
-func (f *failing) Remove(name string) error                 { f.check(); return f.FS.Remove(name) }
-func (f *failing) MkdirAll(name string) error               { f.check(); return f.FS.MkdirAll(name) }
-func (f *failing) SyncDir(name string) error                { f.check(); return f.FS.SyncDir(name) }
+func (f *failing) OpenWrite(name string) (vfs.File, error) { return f.wrap(f.FS.OpenWrite(name)) }
+func (f *failing) Rename(from, to string) error            { f.check(); return f.FS.Rename(from, to) }
+func (f *failing) Link(from, to string) error              { f.check(); return f.FS.Link(from, to) }
+func (f *failing) Remove(name string) error                { f.check(); return f.FS.Remove(name) }
+func (f *failing) MkdirAll(name string) error              { f.check(); return f.FS.MkdirAll(name) }
+func (f *failing) SyncDir(name string) error               { f.check(); return f.FS.SyncDir(name) }
 
 type failingFile struct {
 	vfs.File
@@ -92,8 +93,31 @@ type failingFile struct {
 }
 
 func (h *failingFile) Write(p []byte) (int, error) { h.f.check(); return h.File.Write(p) }
-func (h *failingFile) Sync() error                 { h.f.check(); return h.File.Sync() }
-func (h *failingFile) Truncate(n int64) error      { h.f.check(); return h.File.Truncate(n) }
+func (h *failingFile) WriteAt(p []byte, off int64) (int, error) {
+	h.f.check()
+	return h.File.WriteAt(p, off)
+}
+func (h *failingFile) Sync() error            { h.f.check(); return h.File.Sync() }
+func (h *failingFile) Truncate(n int64) error { h.f.check(); return h.File.Truncate(n) }
+
+// noRoom is a disk that has room for batches of the journal, and for nothing
+// ahead of them: of a write of zeros it takes half.
+type noRoom struct{ vfs.FS }
+
+type noRoomFile struct{ vfs.File }
+
+func (d noRoom) OpenWrite(name string) (vfs.File, error) {
+	f, err := d.FS.OpenWrite(name)
+	return noRoomFile{f}, err
+}
+
+func (h noRoomFile) WriteAt(p []byte, off int64) (int, error) {
+	if len(bytes.Trim(p, "\x00")) > 0 {
+		return h.File.WriteAt(p, off)
+	}
+	n, err := h.File.WriteAt(p[:len(p)/2], off)
+	return n, errors.Join(err, syscall.ENOSPC)
+}
 
 // medium is the disk as the namenode gets it.
 func (r *run) medium() vfs.FS {

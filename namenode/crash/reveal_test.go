@@ -30,8 +30,8 @@ func (s *slow) wrap(f vfs.File, err error) (vfs.File, error) {
 	return &slowFile{f, s}, nil
 }
 
-func (s *slow) Create(name string) (vfs.File, error)     { return s.wrap(s.FS.Create(name)) }
-func (s *slow) OpenAppend(name string) (vfs.File, error) { return s.wrap(s.FS.OpenAppend(name)) }
+func (s *slow) Create(name string) (vfs.File, error)    { return s.wrap(s.FS.Create(name)) }
+func (s *slow) OpenWrite(name string) (vfs.File, error) { return s.wrap(s.FS.OpenWrite(name)) }
 
 type slowFile struct {
 	vfs.File

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/vfs/crashfs"
 )
@@ -74,6 +76,41 @@ func TestScenario46CrashAtEveryPoint(t *testing.T) {
 	if testing.Short() {
 		stride, atLeast = 11, 150
 	}
+	crashAtPoints(t, days, stride, atLeast)
+}
+
+// journals are the ways in which the journal's segments get room ahead, besides
+// that of boot.
+var journals = []struct {
+	name   string
+	option option
+}{
+	{"growing", func(c *namenode.Config) { c.JournalAhead = -1 }},
+	{"as ever", func(c *namenode.Config) { c.JournalAhead = 0 }},
+	{"no room", func(c *namenode.Config) { c.FS = noRoom{c.FS} }},
+}
+
+// TestScenario46RoomAhead is the sweep for other ways of the journal.
+func TestScenario46RoomAhead(t *testing.T) {
+	t.Parallel()
+	stride, atLeast := 19, 100
+	if testing.Short() {
+		stride, atLeast = 97, 15
+	}
+	for _, way := range journals {
+		t.Run(way.name, func(t *testing.T) {
+			var ds []day
+			for _, d := range days {
+				d.name += ", journal " + way.name
+				d.opts = append(slices.Clone(d.opts), way.option)
+				ds = append(ds, d)
+			}
+			crashAtPoints(t, ds, stride, atLeast)
+		})
+	}
+}
+
+func crashAtPoints(t *testing.T, days []day, stride, atLeast int) {
 	type job struct {
 		day day
 		n   int

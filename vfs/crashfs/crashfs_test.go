@@ -261,6 +261,62 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// TestTornInPlace: a write over zeros that were synced leaves each sector as it
+// was or as it should be, or all up to some byte; what is synced stays, and
+// the file is never shorter. Zeros behind it that were not synced may be there,
+// or in part.
+func TestTornInPlace(t *testing.T) {
+	const room, at = 4096, 700
+	added := strings.Repeat("n", 2000)
+	kinds := map[string]int{}
+	for seed := range uint64(400) {
+		f := crashfs.New(seed)
+		h := create(t, f, "a")
+		write(t, h, strings.Repeat("o", at)+strings.Repeat("\x00", room-at))
+		ok(t, h.Sync())
+		ok(t, f.SyncDir("/"))
+		_, err := h.WriteAt([]byte(added), at)
+		ok(t, err)
+		_, err = h.WriteAt(make([]byte, room), room)
+		ok(t, err)
+		a := tree(t, f.Crash(crashfs.Torn))["a"]
+		if len(a) < room || len(a) > 2*room || a[:at] != strings.Repeat("o", at) || strings.Trim(a[at+len(added):], "\x00") != "" {
+			t.Fatalf("seed %d: what nobody wrote to has changed: %q", seed, a)
+		}
+		switch len(a) {
+		case room:
+			kinds["as long as before"]++
+		case 2 * room:
+			kinds["longer"]++
+		default:
+			kinds["a little longer"]++
+		}
+		got := a[at : at+len(added)]
+		switch prefix := strings.TrimRight(got, "\x00"); {
+		case got == added:
+			kinds["all"]++
+		case prefix == "":
+			kinds["nothing"]++
+		case prefix == added[:len(prefix)]:
+			kinds["prefix"]++
+		default:
+			kinds["sectors"]++
+			for i := 0; i < len(got); {
+				end := min(len(got), (at+i)/512*512+512-at)
+				if p := got[i:end]; p != added[i:end] && strings.Trim(p, "\x00") != "" {
+					t.Fatalf("seed %d: half a sector at %d", seed, at+i)
+				}
+				i = end
+			}
+		}
+	}
+	for _, kind := range []string{"as long as before", "longer", "a little longer", "all", "nothing", "prefix", "sectors"} {
+		if kinds[kind] < 10 {
+			t.Errorf("%s: only %d of 400", kind, kinds[kind])
+		}
+	}
+}
+
 // TestCrashDuringWrite: the write at which the machine dies may be on the disk.
 func TestCrashDuringWrite(t *testing.T) {
 	seen := map[string]bool{}
@@ -363,7 +419,7 @@ func TestReadOnly(t *testing.T) {
 	is(t, err, syscall.EROFS)
 	_, err = f.Create("b")
 	is(t, err, syscall.EROFS)
-	_, err = f.OpenAppend("a")
+	_, err = f.OpenWrite("a")
 	is(t, err, syscall.EROFS)
 	for _, err := range []error{f.Remove("a"), f.Rename("a", "b"), f.Link("a", "b"), f.MkdirAll("d"), h.Truncate(0)} {
 		is(t, err, syscall.EROFS)
@@ -418,9 +474,10 @@ func TestLinksShareContent(t *testing.T) {
 	write(t, h, "x")
 	ok(t, h.Sync())
 	after := f.Crash()
-	g, err := after.OpenAppend("b")
+	g, err := after.OpenWrite("b")
 	ok(t, err)
-	write(t, g, "y")
+	_, err = g.WriteAt([]byte("y"), 1)
+	ok(t, err)
 	want(t, after, map[string]string{"a": "xy", "b": "xy"})
 }
 

@@ -8,14 +8,13 @@ import (
 	"syscall"
 )
 
-// file is an open file. Its position serves Read, and Write unless atEnd.
+// file is an open file. Its position serves Read and Write.
 type file struct {
 	fs     *FS
 	node   *node
 	name   string
 	pos    int64
 	write  bool
-	atEnd  bool
 	closed bool
 }
 
@@ -84,15 +83,27 @@ func (h *file) readAt(p []byte, off int64) (int, error) {
 
 // Write is one point. On a full disk it writes what fits.
 func (h *file) Write(p []byte) (int, error) {
+	h.fs.mu.Lock()
+	defer h.fs.mu.Unlock()
+	n, err := h.writeAt(p, h.pos)
+	h.pos += int64(n)
+	return n, err
+}
+
+// WriteAt is one point, as Write.
+func (h *file) WriteAt(p []byte, off int64) (int, error) {
+	h.fs.mu.Lock()
+	defer h.fs.mu.Unlock()
+	return h.writeAt(p, off)
+}
+
+func (h *file) writeAt(p []byte, off int64) (int, error) {
 	f := h.fs
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if err := h.writable("write"); err != nil {
 		return 0, err
 	}
-	off := h.pos
-	if h.atEnd {
-		off = int64(len(h.node.live))
+	if off < 0 {
+		return 0, pathErr("write", h.name, syscall.EINVAL)
 	}
 	crash := f.point()
 	if crash == nil {
@@ -111,7 +122,6 @@ func (h *file) Write(p []byte) (int, error) {
 		before := len(h.node.live)
 		h.node.live = op.applyTo(h.node.live)
 		f.used += int64(len(h.node.live) - before)
-		h.pos = off + int64(len(fits))
 	}
 	switch {
 	case crash != nil:

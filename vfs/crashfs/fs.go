@@ -198,21 +198,21 @@ func (f *FS) create(name string, exclusive bool) (vfs.File, error) {
 	if crash != nil {
 		return nil, pathErr("create", name, crash)
 	}
-	return f.handle(n, name, true, false), nil
+	return f.handle(n, name, true), nil
 }
 
-func (f *FS) handle(n *node, name string, write, atEnd bool) *file {
+func (f *FS) handle(n *node, name string, write bool) *file {
 	n.refs++
-	return &file{fs: f, node: n, name: name, write: write, atEnd: atEnd}
+	return &file{fs: f, node: n, name: name, write: write}
 }
 
 // Open opens a file for reading.
 func (f *FS) Open(name string) (vfs.File, error) { return f.open(name, false) }
 
-// OpenAppend opens an existing file for reading and for writing at its end.
-func (f *FS) OpenAppend(name string) (vfs.File, error) { return f.open(name, true) }
+// OpenWrite opens an existing file for reading and writing.
+func (f *FS) OpenWrite(name string) (vfs.File, error) { return f.open(name, true) }
 
-func (f *FS) open(name string, appending bool) (vfs.File, error) {
+func (f *FS) open(name string, write bool) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.crashed {
@@ -224,10 +224,10 @@ func (f *FS) open(name string, appending bool) (vfs.File, error) {
 		return nil, pathErr("open", name, err)
 	case n.dir:
 		return nil, pathErr("open", name, syscall.EISDIR)
-	case appending && f.readOnly:
+	case write && f.readOnly:
 		return nil, pathErr("open", name, syscall.EROFS)
 	}
-	return f.handle(n, name, appending, appending), nil
+	return f.handle(n, name, write), nil
 }
 
 // Rename replaces to atomically. Both directories need SyncDir.

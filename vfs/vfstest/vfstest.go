@@ -21,7 +21,8 @@ func Run(t *testing.T, fsys vfs.FS, dir string) {
 		test func(suite, *testing.T)
 	}{
 		{"Content", suite.content},
-		{"Append", suite.appending},
+		{"InPlace", suite.inPlace},
+		{"Ahead", suite.ahead},
 		{"Create", suite.create},
 		{"Names", suite.names},
 		{"Folders", suite.folders},
@@ -132,31 +133,72 @@ func (s suite) content(t *testing.T) {
 	is(t, err, fs.ErrClosed)
 }
 
-func (s suite) appending(t *testing.T) {
-	s.write(t, "f", "ab")
-	f, err := s.fs.OpenAppend(s.path("f"))
+func (s suite) inPlace(t *testing.T) {
+	s.write(t, "f", "abcdef")
+	f, err := s.fs.OpenWrite(s.path("f"))
 	ok(t, err)
-	g, err := s.fs.OpenAppend(s.path("f"))
+	g, err := s.fs.OpenWrite(s.path("f"))
 	ok(t, err)
-	for i, h := range []vfs.File{f, g, f} {
-		_, err := h.Write([]byte{byte('1' + i)})
-		ok(t, err)
-	}
+	n, err := f.WriteAt([]byte("XY"), 2)
+	ok(t, err)
+	equal(t, n, 2)
+	_, err = f.Write([]byte("1")) // WriteAt has moved nothing
+	ok(t, err)
+	_, err = g.WriteAt([]byte("!"), 5)
+	ok(t, err)
+	ok(t, f.Sync())
+	equal(t, s.read(t, "f"), "1bXYe!")
+	// Over the end, and beyond it.
+	_, err = g.WriteAt([]byte("gh"), 5)
+	ok(t, err)
+	_, err = g.WriteAt([]byte("z"), 9)
+	ok(t, err)
+	size, err := f.Size()
+	ok(t, err)
+	equal(t, size, 10)
+	equal(t, s.read(t, "f"), "1bXYegh\x00\x00z")
 	ok(t, f.Truncate(3))
-	_, err = g.Write([]byte("x"))
+	_, err = g.WriteAt([]byte("."), 4)
 	ok(t, err)
-	b := make([]byte, 4)
-	_, err = f.ReadAt(b, 0)
-	ok(t, err)
-	equal(t, string(b), "ab1x")
+	equal(t, s.read(t, "f"), "1bX\x00.")
+	if _, err := f.WriteAt([]byte("x"), -1); err == nil {
+		t.Fatal("written before the beginning")
+	}
 	ok(t, f.Close())
+	_, err = f.WriteAt([]byte("x"), 0)
+	is(t, err, fs.ErrClosed)
 	ok(t, g.Close())
 	r, err := s.fs.Open(s.path("f"))
 	ok(t, err)
-	if _, err := r.Write(b); err == nil {
+	if _, err := r.Write([]byte("x")); err == nil {
+		t.Fatal("a file opened for reading was written")
+	}
+	if _, err := r.WriteAt([]byte("x"), 0); err == nil {
 		t.Fatal("a file opened for reading was written")
 	}
 	ok(t, r.Close())
+	equal(t, s.read(t, "f"), "1bX\x00.")
+}
+
+// ahead: zeros are written over in part, as the journal does.
+func (s suite) ahead(t *testing.T) {
+	f, err := s.fs.Create(s.path("f"))
+	ok(t, err)
+	_, err = f.WriteAt(make([]byte, 5000), 0)
+	ok(t, err)
+	_, err = f.WriteAt([]byte("one"), 0)
+	ok(t, err)
+	ok(t, f.Sync())
+	_, err = f.WriteAt([]byte("two"), 3)
+	ok(t, err)
+	ok(t, f.Sync())
+	size, err := f.Size()
+	ok(t, err)
+	equal(t, size, 5000)
+	equal(t, s.read(t, "f"), "onetwo"+string(make([]byte, 4994)))
+	ok(t, f.Truncate(6))
+	ok(t, f.Close())
+	equal(t, s.read(t, "f"), "onetwo")
 }
 
 func (s suite) create(t *testing.T) {
@@ -183,9 +225,9 @@ func (s suite) names(t *testing.T) {
 	ok(t, s.fs.Link(s.path("b"), s.path("c")))
 	is(t, s.fs.Link(s.path("b"), s.path("c")), fs.ErrExist)
 	s.list(t, "b", "c")
-	f, err := s.fs.OpenAppend(s.path("b"))
+	f, err := s.fs.OpenWrite(s.path("b"))
 	ok(t, err)
-	_, err = f.Write([]byte("+"))
+	_, err = f.WriteAt([]byte("+"), 1)
 	ok(t, err)
 	ok(t, f.Close())
 	equal(t, s.read(t, "c"), "A+")
@@ -238,7 +280,7 @@ func (s suite) unlinked(t *testing.T) {
 func (s suite) missing(t *testing.T) {
 	_, err := s.fs.Open(s.path("none"))
 	is(t, err, fs.ErrNotExist)
-	_, err = s.fs.OpenAppend(s.path("none"))
+	_, err = s.fs.OpenWrite(s.path("none"))
 	is(t, err, fs.ErrNotExist)
 	_, err = s.fs.Create(s.path("none/f"))
 	is(t, err, fs.ErrNotExist)
