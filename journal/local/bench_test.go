@@ -59,52 +59,56 @@ func BenchmarkFdatasync(b *testing.B) {
 	percentiles(b, took)
 }
 
-// BenchmarkAppendWait: each goroutine appends 100 bytes and waits for them.
+// BenchmarkAppendWait: each goroutine appends 100 bytes and waits for them, in
+// segments that grow with each batch, and in those that have room ahead.
 func BenchmarkAppendWait(b *testing.B) {
 	for _, workers := range []int{1, 32, 256} {
-		b.Run(fmt.Sprint(workers), func(b *testing.B) {
-			j := benchJournal(b, benchDir(b))
-			body := make([]byte, 100)
-			var mu sync.Mutex
-			var txid uint64
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			all := make([][]time.Duration, workers)
-			var wg sync.WaitGroup
-			b.ResetTimer()
-			for w := range workers {
-				wg.Go(func() {
-					for left.Add(-1) >= 0 {
-						start := time.Now()
-						mu.Lock()
-						txid++
-						mine := txid
-						err := j.Append(journal.Record{TxID: mine, Time: 1_700_000_000_000, Type: 1, Body: body})
-						mu.Unlock()
-						if err == nil {
-							err = j.WaitDurable(b.Context(), mine)
-						}
-						if err != nil {
-							b.Error(err)
-							return
-						}
-						all[w] = append(all[w], time.Since(start))
-					}
-				})
-			}
-			wg.Wait()
-			b.StopTimer()
-			percentiles(b, slices.Concat(all...))
-			if err := j.Close(); err != nil {
-				b.Fatal(err)
+		b.Run(fmt.Sprintf("%d/growing", workers), func(b *testing.B) { appendWait(b, workers, -1) })
+		b.Run(fmt.Sprintf("%d/ahead", workers), func(b *testing.B) { appendWait(b, workers, DefaultAhead) })
+	}
+}
+
+func appendWait(b *testing.B, workers int, ahead int64) {
+	j := benchJournal(b, benchDir(b), ahead)
+	body := make([]byte, 100)
+	var mu sync.Mutex
+	var txid uint64
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	all := make([][]time.Duration, workers)
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for w := range workers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				start := time.Now()
+				mu.Lock()
+				txid++
+				mine := txid
+				err := j.Append(journal.Record{TxID: mine, Time: 1_700_000_000_000, Type: 1, Body: body})
+				mu.Unlock()
+				if err == nil {
+					err = j.WaitDurable(b.Context(), mine)
+				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				all[w] = append(all[w], time.Since(start))
 			}
 		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	percentiles(b, slices.Concat(all...))
+	if err := j.Close(); err != nil {
+		b.Fatal(err)
 	}
 }
 
 // BenchmarkAppend is the part that the caller's lock is held for.
 func BenchmarkAppend(b *testing.B) {
-	j := benchJournal(b, benchDir(b))
+	j := benchJournal(b, benchDir(b), DefaultAhead)
 	body := make([]byte, 100)
 	b.ReportAllocs()
 	txid := uint64(0)
@@ -133,7 +137,7 @@ func BenchmarkReplay(b *testing.B) {
 	for _, each := range []uint64{records, 30} {
 		b.Run(fmt.Sprintf("batch=%d", each), func(b *testing.B) {
 			dir := benchDir(b)
-			j := benchJournal(b, dir)
+			j := benchJournal(b, dir, DefaultAhead)
 			body := make([]byte, 100)
 			for txid := uint64(1); txid <= records; txid++ {
 				if err := j.Append(journal.Record{TxID: txid, Time: 1_700_000_000_000, Type: 1, Body: body}); err != nil {
@@ -165,9 +169,9 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-func benchJournal(b *testing.B, dir string) *Journal {
+func benchJournal(b *testing.B, dir string, ahead int64) *Journal {
 	b.Helper()
-	j, err := Open(Config{Dir: dir, Logger: quiet})
+	j, err := Open(Config{Dir: dir, Ahead: ahead, Logger: quiet})
 	if err != nil {
 		b.Fatal(err)
 	}

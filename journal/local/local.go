@@ -282,43 +282,6 @@ func (j *Journal) cut(found walked) error {
 	return err
 }
 
-// trimOlder gives back what segments before the current one have behind their
-// ends: room ahead, and a batch that the next segment repeats. Nobody reads
-// that again, so that a failure costs only disk, until the next start.
-func (j *Journal) trimOlder(found walked) {
-	for i := found.start; i < len(j.segs)-1; i++ {
-		end := int64(j.seg.prevEnd) //nolint:gosec // checked, or an offset of ours
-		if i < len(j.segs)-2 {
-			end = found.ends[i-found.start]
-		}
-		if end >= j.segs[i].size {
-			continue
-		}
-		name := filepath.Join(j.dir, j.segs[i].name())
-		f, err := j.fs.OpenWrite(name)
-		if err == nil {
-			err = errors.Join(f.Truncate(end), f.Close())
-		}
-		if err != nil {
-			j.log.Warn("journal: room behind a segment is not given back", "segment", name, "error", err)
-		}
-		j.mu.Lock()
-		j.segs[i].size = end
-		j.mu.Unlock()
-	}
-}
-
-// trimCurrent gives back the room behind the end of the current segment, which
-// gets no further batch.
-func (j *Journal) trimCurrent() {
-	if j.ahead <= j.off {
-		return
-	}
-	if err := j.cur.Truncate(j.off); err != nil {
-		j.log.Warn("journal: room behind a segment is not given back", "segment", j.cur.Name(), "error", err)
-	}
-}
-
 // rewriteLast writes the last batch again, into a segment of its own that
 // supersedes it. All batches before it were synced before it was begun; of it
 // alone that is not known, if what is read back is the page cache of a sync

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"syscall"
 
 	"github.com/leasefs/leasefs/journal"
 )
@@ -215,38 +213,6 @@ func (j *Journal) writeBatch(buf []byte, count uint32) error {
 	return nil
 }
 
-// zeros is what is written ahead. Nothing writes to it.
-var zeros [1 << 20]byte
-
-// writeAhead writes zeros behind a batch of so many bytes that ends beyond those
-// there are, and that the same sync makes durable. Behind a large batch, for
-// which writing twice costs more than a longer file, there are none; nor are
-// there more in this segment once there was no room: the disk's last bytes are
-// for batches.
-func (j *Journal) writeAhead(end, size int64) error {
-	if end <= j.ahead {
-		return nil
-	}
-	j.ahead = end
-	if j.step == 0 || size > j.step/4 {
-		return nil
-	}
-	to := min((end/j.step+1)*j.step, j.segBytes)
-	if to <= end {
-		return nil
-	}
-	_, err := j.cur.WriteAt(zeros[:to-end], end)
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		j.ahead = math.MaxInt64
-		return nil
-	case err != nil:
-		return err
-	}
-	j.ahead = to
-	return nil
-}
-
 // finish publishes the outcome of a batch and reports whether to go on.
 func (j *Journal) finish(b *batch, err error) bool {
 	j.mu.Lock()
@@ -341,7 +307,8 @@ func (j *Journal) Roll() error {
 	return nil
 }
 
-// Size implements journal.Journal. After a start sinceRoll is the size of the
+// Size implements journal.Journal. It leaves room ahead out, once the first
+// Replay has said where the last segment ends. After a start sinceRoll is the size of the
 // batches that the first Replay was asked for: what came since the image.
 func (j *Journal) Size() (total, sinceRoll int64) {
 	j.mu.Lock()
