@@ -113,6 +113,15 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
+		// As the client's: wide enough for a tail of 1 MiB. That they are set
+		// switches the estimation of bandwidth off, which sends a ping about
+		// every request that it reads.
+		grpc.StaticStreamWindowSize(1 << 20),
+		grpc.StaticConnWindowSize(4 << 20),
+		// A call runs on a goroutine whose stack has grown already, if one is
+		// free, and else on its own. Both took less of the processor a call than
+		// neither, with `leasefs bench` in turn: stat 72 to 60 µs, create 87 to 68.
+		grpc.NumStreamWorkers(64),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 	}
