@@ -93,7 +93,7 @@ var journals = []struct {
 // TestScenario46RoomAhead is the sweep for other ways of the journal.
 func TestScenario46RoomAhead(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := 19, 100
+	stride, atLeast := 31, 60
 	if testing.Short() {
 		stride, atLeast = 97, 15
 	}
