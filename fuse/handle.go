@@ -23,6 +23,7 @@ type handle struct {
 	f     *file
 	write bool
 	sync  bool // O_SYNC or O_DSYNC
+	exec  bool // it is being run
 
 	gen    uint64 // of the hold on the lease; by file.mu
 	owner  uint32 // the process that opened it, or wrote when that had closed it; by file.mu
@@ -71,7 +72,10 @@ func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 }
 
 func (n *node) newHandle(ctx context.Context, f *file, flags uint32) *handle {
-	h := &handle{n: n, f: f, write: writes(flags), sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
+	h := &handle{
+		n: n, f: f, write: writes(flags),
+		sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0, exec: flags&fuse.FMODE_EXEC != 0,
+	}
 	if h.write {
 		h.owner = process(threadOf(ctx))
 	}
@@ -117,6 +121,10 @@ func (n *node) openWriter(ctx, raw context.Context, h *handle, truncate bool) sy
 // openReader opens for reading: through pages, unless somebody writes.
 func (n *node) openReader(ctx, raw context.Context, h *handle, truncate bool) (uint32, syscall.Errno) {
 	if truncate {
+		// The kernel asks whether it is being run only after this.
+		if h.f.runs() {
+			return 0, syscall.ETXTBSY
+		}
 		if e := n.truncate(ctx, raw, nil, 0); e != 0 {
 			return 0, e
 		}
@@ -134,6 +142,18 @@ func (n *node) openReader(ctx, raw context.Context, h *handle, truncate bool) (u
 		return fuse.FOPEN_KEEP_CACHE, 0
 	}
 	return 0, 0
+}
+
+// runs tells whether the file is a program that runs on this machine.
+func (f *file) runs() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.handles {
+		if h.exec {
+			return true
+		}
+	}
+	return false
 }
 
 // truncate cuts the file.

@@ -1,9 +1,11 @@
 package fuse_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -392,4 +394,43 @@ func TestFlock(t *testing.T) {
 	testenv.Eventually(t, "the lock is free", func() bool {
 		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
+}
+
+// TestCutProgram: a program that runs cannot be cut, and is as it was.
+func TestCutProgram(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	sleep, err := exec.LookPath("sleep")
+	must(t, err)
+	text, err := os.ReadFile(sleep)
+	must(t, err)
+	must(t, os.WriteFile(m.path("sleep"), text, 0o755)) //nolint:gosec // it is to be run
+	// Not by this process itself: while Go starts a program it may answer nothing.
+	c := exec.CommandContext(t.Context(), "sh", "-c", `exec "$0" 1000`, m.path("sleep")) //nolint:gosec // the test's own
+	must(t, c.Start())
+	testenv.Eventually(t, "it runs", func() bool {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.Process.Pid))
+		return err == nil && exe == m.path("sleep")
+	})
+	for _, flags := range []int{unix.O_RDONLY | unix.O_TRUNC, unix.O_WRONLY | unix.O_TRUNC, unix.O_RDWR} {
+		_, err := unix.Open(m.path("sleep"), flags, 0)
+		is(t, err, unix.ETXTBSY)
+	}
+	is(t, unix.Truncate(m.path("sleep"), 0), unix.ETXTBSY)
+	got, err := os.ReadFile(m.path("sleep"))
+	must(t, err)
+	if !bytes.Equal(got, text) {
+		t.Fatalf("it has %d bytes, and had %d", len(got), len(text))
+	}
+	must(t, c.Process.Kill())
+	_ = c.Wait() // it was killed
+	testenv.Eventually(t, "it may be cut again", func() bool {
+		fd, err := unix.Open(m.path("sleep"), unix.O_RDONLY|unix.O_TRUNC, 0)
+		if err == nil {
+			must(t, unix.Close(fd))
+		} else {
+			is(t, err, unix.ETXTBSY)
+		}
+		return err == nil
+	})
+	m.reads("sleep", "")
 }
