@@ -2,6 +2,7 @@ package fuse
 
 import (
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -71,10 +72,12 @@ func (a *armed) opened(n *node, seen uint64) (keep bool) {
 	return keep
 }
 
+// forget is called when the kernel does not know a node any more, unless it has
+// asked for it again by now.
 func (a *armed) forget(n *node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e := a.of[n.ino]; e != nil && e.n == n {
+	if e := a.of[n.ino]; e != nil && e.n == n && n.forgotten() {
 		delete(a.of, n.ino)
 	}
 }
@@ -105,37 +108,56 @@ func (a *armed) revoked(r client.Revocation) (tell []*node) {
 	return tell
 }
 
-// giveUp notes a revocation, if the kernel has nothing of the inodes; else it
-// returns false, and nothing is noted.
-func (a *armed) giveUp(inodes []uint64) bool {
+// giveUp notes a revocation, if the kernel has no pages of the inodes, and returns
+// of which it may use attributes; else ok is false, and nothing is noted.
+func (a *armed) giveUp(inodes []uint64) (tell []*node, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, ino := range inodes {
-		if e := a.of[ino]; e != nil && (e.attrs || e.pages) {
-			return false
+		if e := a.of[ino]; e != nil && e.pages {
+			return nil, false
 		}
 	}
 	for _, ino := range inodes {
 		if e := a.of[ino]; e != nil {
 			e.revoked++
+			if e.attrs {
+				tell = append(tell, e.n)
+			}
+			e.attrs = false
 		}
 	}
-	return true
+	return tell, true
 }
 
-// givesUp drops what this mount made of what a call of its own is about to
-// change; false if the kernel would have to be told, which a handler cannot.
+// givesUp drops what this mount, and the kernel, made of what a call of its own is
+// about to change; false if the kernel would have to be told what a handler cannot
+// tell it, since that may wait for handlers: attributes are dropped at once.
 func (m *Mounted) givesUp(r client.Revocation) bool {
-	if !m.armed.giveUp(r.Inodes) {
+	if m.epochs.believed(r) {
+		return false
+	}
+	tell, ok := m.armed.giveUp(r.Inodes)
+	if !ok {
 		return false
 	}
 	m.names.revoked(r)
 	m.stale(r)
+	for _, n := range tell {
+		m.tell(n, attrsOnly)
+	}
 	return true
 }
 
-// notifiers is how many notifications are under way at once.
-const notifiers = 8
+const (
+	// notifiers is how many notifications are under way at once.
+	notifiers = 8
+	// unknownAgain is when the kernel is told again of an inode that it does not
+	// know yet.
+	unknownAgain = time.Millisecond
+	// attrsOnly is the offset of a notification that leaves the pages alone.
+	attrsOnly = -1
+)
 
 // revoked drops what this mount, and the kernel, made of what is revoked. The
 // library acknowledges the revocation when it returns: when the kernel has
@@ -144,6 +166,7 @@ func (m *Mounted) revoked(r client.Revocation) {
 	m.names.revoked(r)
 	m.stale(r)
 	tell := m.armed.revoked(r)
+	m.epochs.revoked(r)
 	if len(tell) == 0 {
 		return
 	}
@@ -154,8 +177,7 @@ func (m *Mounted) revoked(r client.Revocation) {
 		g.SetLimit(notifiers)
 		for _, n := range tell {
 			g.Go(func() error {
-				// It may be gone (ENOENT), or the mount (ENODEV): so is what it had.
-				_ = n.NotifyContent(0, 0)
+				m.tell(n, 0)
 				return nil
 			})
 		}
@@ -168,5 +190,19 @@ func (m *Mounted) revoked(r client.Revocation) {
 	select {
 	case <-done:
 	case <-over.C:
+	}
+}
+
+// tell makes the kernel drop attributes of a node, and with an offset of 0 its
+// pages. Should it not know the inode, the answer by which it gets to know it may
+// still be under way: then it is told again, until it knows it, or has forgotten
+// it, or would not believe the answer any more.
+func (m *Mounted) tell(n *node, off int64) {
+	for end := time.Now().Add(m.term()); ; {
+		// Other errors: the mount is gone, and so is what it had.
+		if n.NotifyContent(off, 0) != syscall.ENOENT || n.forgotten() || time.Now().After(end) || m.ctx.Err() != nil {
+			return
+		}
+		m.pause(unknownAgain)
 	}
 }

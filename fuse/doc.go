@@ -21,14 +21,20 @@
 //
 // # What the kernel may remember
 //
-// Names: nothing (entry time-outs are zero), so no notification is ever about a
-// name, and none takes the lock of a directory. Attributes: only in answers to
-// GETATTR, for at most what remains of the cache lease. Not in those to LOOKUP:
-// a notification that overtakes one finds no inode, and the kernel would then
-// believe what it should have forgotten; while a GETATTR is under way the inode
-// is there, and its version tells. Pages: of files that nobody has open for
-// write. The kernel asks for attributes before it reads from a page, and drops
-// all pages when size or time are others.
+// Attributes: in answers to GETATTR and LOOKUP, for at most what remains of the
+// cache lease. A notification that overtakes an answer under way does no harm: of
+// an inode that the kernel knows it remembers that it came, and about one that it
+// does not know yet it is told until it does ([Mounted.tell]). What was just made
+// is answered without a time-out, and so is SETATTR: these answers it takes in
+// whatever it was told meanwhile.
+//
+// Names: only of directories, and only if the kernel has epochs ([epochs]): no
+// notification is about a name, so none takes the lock of a directory. Names in
+// listings have no time-out: the kernel gives them the epoch in which their answer
+// came, not that in which it asked. Names of files and absent names: nothing.
+//
+// Pages: of files that nobody has open for write. The kernel asks for attributes
+// before it reads from a page, and drops all pages when size or time are others.
 //
 // # Revocations
 //
@@ -37,12 +43,12 @@
 // attributes and pages and waits for that. The kernel waits for READs of the
 // pages that are under way. So a READ must never wait for a change by this
 // mount of the same inode: it flushes a Writer at the most, and what is open for
-// write is cached by nobody. Nothing is notified from a handler.
+// write is cached by nobody. From a handler nothing is notified but that attributes
+// are to be dropped, which waits for nothing.
 //
-// Of creates, flushes and closes of its own a mount is not told, if the kernel
-// keeps nothing of what they change ([Mounted.givesUp]): it gives that up before,
-// and the answer says what is there now. So of a directory that was changed just
-// now the kernel gets no attributes to keep.
+// Of creates, flushes and closes of its own a mount is not told, if the kernel has
+// no pages of what they change ([Mounted.givesUp]): it gives that up before, and
+// the answer says what is there now.
 //
 // # Writers
 //

@@ -47,6 +47,15 @@ type Options struct {
 	KernelOptions []string
 	// Source is what df and mount show as device; empty: "leasefs".
 	Source string
+
+	test testOptions
+}
+
+// testOptions are for tests.
+type testOptions struct {
+	noEpochs bool                                        // as if the kernel had none
+	quiet    *time.Duration                              // instead of epochQuiet
+	raw      func(fuse.RawFileSystem) fuse.RawFileSystem // what is put before the mount
 }
 
 // Mounted is a mounted namespace. It is safe for concurrent use.
@@ -55,7 +64,7 @@ type Mounted struct {
 	log    *slog.Logger
 	root   string // of the namespace
 	dir    string // where it is mounted; absolute
-	within []byte // with a slash
+	within []byte // with a slash, as /proc has it
 	wait   bool
 	server *fuse.Server
 
@@ -67,6 +76,8 @@ type Mounted struct {
 	ids        ids
 	status     statusCache
 	armed      armed
+	epochs     epochs
+	device     *os.File // notifications that go-fuse does not know go this way; or nil
 	names      *names
 	hidden     nameSet
 	lease      scratchLease
@@ -91,8 +102,12 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	if err != nil {
 		return nil, fserror.Wrap(fserror.InvalidArgument, op, dir, err)
 	}
+	within := dir
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		within = target
+	}
 	m := &Mounted{
-		log: cfg.Logger, root: "/", dir: dir, within: []byte(strings.TrimSuffix(dir, "/") + "/"), wait: o.Wait,
+		log: cfg.Logger, root: "/", dir: dir, within: []byte(strings.TrimSuffix(within, "/") + "/"), wait: o.Wait,
 		ended: make(chan struct{}), files: make(map[uint64]*file), names: newNames(nil),
 		armed: armed{of: make(map[uint64]*arm)},
 	}
@@ -153,7 +168,11 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 		},
 	}
 	root := &node{m: m, ino: ino}
-	m.server, err = fuse.NewServer(appends{gofs.NewNodeFS(root, &options)}, m.dir, &options.MountOptions)
+	var raw fuse.RawFileSystem = answers{gofs.NewNodeFS(root, &options)}
+	if o.test.raw != nil {
+		raw = o.test.raw(raw)
+	}
+	m.server, err = fuse.NewServer(raw, m.dir, &options.MountOptions)
 	if err != nil {
 		return fserror.Wrap(fserror.Internal, "", "", fmt.Errorf("mounting was refused: %w", err))
 	}
@@ -162,6 +181,7 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 		_ = m.detach()
 		return fserror.Wrap(fserror.Internal, "", "", err)
 	}
+	m.startEpochs(o)
 	m.readAhead()
 	return nil
 }
@@ -192,21 +212,6 @@ func (m *Mounted) findRoot(ctx context.Context) (uint64, error) {
 	}
 	m.names = newNames(top)
 	return i.Inode, nil
-}
-
-// appends is a file system that gets appends as such: whatever offset the
-// kernel computed from the size that it believes in.
-type appends struct{ fuse.RawFileSystem }
-
-// appendAt is the offset that stands for the end of a file.
-const appendAt = math.MaxInt64
-
-// Writev implements fuse.RawFileSystem.
-func (a appends) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
-	if in.Flags&syscall.O_APPEND != 0 {
-		in.Offset = appendAt
-	}
-	return a.RawFileSystem.Writev(cancel, in, data)
 }
 
 // appendTo opens a file for write, waiting for a holder if that is wanted.
@@ -253,6 +258,9 @@ func (m *Mounted) finish() {
 	m.lease.end()
 	m.shut()
 	m.err = m.fs.Close()
+	if m.device != nil {
+		_ = m.device.Close() // nothing is kept back in it
+	}
 	close(m.ended)
 }
 

@@ -116,18 +116,27 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	if e != 0 {
 		return nil, e
 	}
-	i, _, err := n.m.fs.LstatKept(ctx, fspath.Join(dir, name))
+	p := fspath.Join(dir, name)
+	i, kept, err := n.m.fs.LstatKept(ctx, p)
 	if errors.Is(err, fserror.InvalidPath) {
 		return nil, syscall.ENOENT // nothing can have such a name; making it says more
 	}
 	if err != nil {
 		return nil, errno(err)
 	}
+	if kept && i.Open == nil {
+		askAttrs(out)
+		if i.IsDir() && n.m.epochs.give(client.RevokedName{Dir: n.ino, Name: name}) {
+			// Looked at again: what is revoked from here on, the kernel is told of.
+			if again, kept, err := n.m.fs.LstatKept(ctx, p); err == nil && kept && again.Inode == i.Inode {
+				out.SetEntryTimeout(min(n.m.fs.CacheRemaining(), maxAttrTime))
+			}
+		}
+	}
 	return n.child(ctx, i, out), 0
 }
 
-// child is the inode of an entry of the directory n, with its attributes. They
-// have no time-out, see the package comment.
+// child is the inode of an entry of the directory n, with its attributes.
 func (n *node) child(ctx context.Context, i *client.FileInfo, out *fuse.EntryOut) *gofs.Inode {
 	n.m.fill(&out.Attr, i)
 	if f := n.m.opened(i.Inode); f != nil {
@@ -145,29 +154,35 @@ func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 
 func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
 	seen := n.m.armed.begin(n)
+	i, kept, e := n.attrs(ctx, &out.Attr)
+	if e == 0 && kept && i.Open == nil {
+		if left := min(n.m.fs.CacheRemaining(), maxAttrTime); n.m.armed.good(n, seen) {
+			out.SetTimeout(left)
+		}
+	}
+	return e
+}
+
+// attrs fills in the attributes, and tells whether they are kept.
+func (n *node) attrs(ctx context.Context, out *fuse.Attr) (i *client.FileInfo, kept bool, e syscall.Errno) {
 	i, kept, err := n.look(ctx)
 	f := n.m.opened(n.ino)
 	gone := false
 	if errors.Is(err, fserror.NotFound) {
 		i = n.was.Load()
-		gone = i != nil
+		gone, kept = i != nil, false
 	}
 	if i == nil {
-		return inodeErrno(err)
+		return nil, false, inodeErrno(err)
 	}
-	n.m.fill(&out.Attr, i)
+	n.m.fill(out, i)
 	if gone {
 		out.Nlink = 0
 	}
 	if f != nil {
-		f.amend(&out.Attr)
+		f.amend(out)
 	}
-	if kept && i.Open == nil && !busyDir(i) {
-		if left := min(n.m.fs.CacheRemaining(), maxAttrTime); n.m.armed.good(n, seen) {
-			out.SetTimeout(left)
-		}
-	}
-	return 0
+	return i, kept, 0
 }
 
 // Setattr is chmod, chown, truncate and utimes.
@@ -205,15 +220,10 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 			}
 		}
 	}
-	return n.getattr(ctx, out)
-}
-
-// busyTime is for how long after a change of a directory the kernel is given
-// nothing of it to keep: the next change would have to take it back first.
-const busyTime = 2 * time.Second
-
-func busyDir(i *client.FileInfo) bool {
-	return i.IsDir() && time.Since(i.ModTime()).Abs() < busyTime
+	// There is no time-out: the kernel takes this answer in whatever it was told
+	// meanwhile.
+	_, _, e := n.attrs(ctx, &out.Attr)
+	return e
 }
 
 // mtimeOf is the modification time that is to be set; the zero time is now.
@@ -269,6 +279,12 @@ func (n *node) OnForget() {
 	if n.m != nil {
 		n.m.armed.forget(n)
 	}
+}
+
+// forgotten tells whether the kernel knows the inode no more. (OnForget may come
+// late: when the kernel has asked for it again.)
+func (n *node) forgotten() bool {
+	return n.Forgotten() //nolint:staticcheck // deprecated for OnForget, which does not do here
 }
 
 // at is the path of a name in a directory.

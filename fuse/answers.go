@@ -1,0 +1,48 @@
+package fuse
+
+import (
+	"math"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// answers is what the kernel talks to: go-fuse's file system, but for what a node
+// is not told, or cannot say.
+type answers struct{ fuse.RawFileSystem }
+
+// appendAt is the offset that stands for the end of a file.
+const appendAt = math.MaxInt64
+
+// Writev implements fuse.RawFileSystem: appends are told as such, whatever offset
+// the kernel computed from the size that it believes in.
+func (a answers) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
+	if in.Flags&syscall.O_APPEND != 0 {
+		in.Offset = appendAt
+	}
+	return a.RawFileSystem.Writev(cancel, in, data)
+}
+
+// askAttrs marks an answer to LOOKUP: its attributes are known without a call, so
+// it is worthwhile to give the kernel some to keep.
+func askAttrs(out *fuse.EntryOut) { out.AttrValid = 1 }
+
+// Lookup implements fuse.RawFileSystem: a name is looked up, and then, if that is
+// asked for, answered GETATTR of what it stands for. Only now is it sure which
+// node the kernel gets to know, and that it does not forget it before this answer.
+func (a answers) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	s := a.RawFileSystem.Lookup(cancel, in, name, out)
+	asked := out.AttrValid != 0
+	out.SetAttrTimeout(0)
+	if !s.Ok() || !asked {
+		return s
+	}
+	get := fuse.GetAttrIn{InHeader: *in}
+	get.NodeId = out.NodeId
+	var attr fuse.AttrOut
+	if a.RawFileSystem.GetAttr(cancel, &get, &attr).Ok() {
+		out.Attr = attr.Attr
+		out.SetAttrTimeout(attr.Timeout())
+	}
+	return s
+}

@@ -1,0 +1,32 @@
+package fuse
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// WithoutEpochs mounts as if the kernel had none.
+func (o Options) WithoutEpochs() Options {
+	o.test.noEpochs = true
+	return o
+}
+
+// WithQuiet is for how long no names are given after an epoch has begun.
+func (o Options) WithQuiet(d time.Duration) Options {
+	o.test.quiet = &d
+	return o
+}
+
+// Behind puts something between the kernel and the mount.
+func (o Options) Behind(f func(fuse.RawFileSystem) fuse.RawFileSystem) Options {
+	o.test.raw = f
+	return o
+}
+
+// HasEpochs tells whether the kernel has them.
+func (m *Mounted) HasEpochs() bool {
+	m.epochs.mu.Lock()
+	defer m.epochs.mu.Unlock()
+	return m.epochs.next != nil
+}
