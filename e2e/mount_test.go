@@ -263,6 +263,65 @@ func TestMountStopped(t *testing.T) {
 	b.is("f", "a's\nb's\n")
 }
 
+// TestMountStoppedNames: a mount is stopped, and what its kernel believes of names
+// and attributes is over when another host has changed them.
+func TestMountStoppedNames(t *testing.T) {
+	ctx := deadline(t, 2*time.Minute)
+	n := startNamenode(ctx, t, "--cache-term", "1s")
+	a, b := n.mount(ctx), n.mount(ctx)
+	if err := os.MkdirAll(b.path("d/e"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.add("d/e/f", "old\n"); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 { // the last finds all of it believed
+		if _, err := os.Stat(a.path("d/e/f")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.stop(ctx)
+	if err := os.Rename(b.path("d"), b.path("moved")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(b.path("d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	looks := []struct {
+		p    *process
+		want string
+	}{
+		{start(ctx, t, spec{argv: []string{"stat", "-c", "%a", a.path("d")}}), "700\n"},
+		{start(ctx, t, spec{argv: []string{"sh", "-c", `stat "$0" 2>/dev/null || echo gone`, a.path("d/e/f")}}), "gone\n"},
+		{start(ctx, t, spec{argv: []string{"sh", "-c", `cd "$0" 2>/dev/null || echo gone`, a.path("d/e")}}), "gone\n"},
+	}
+	for _, look := range looks {
+		// Each waits for A, or has its answer without.
+		eventually(ctx, t, "it waits", func() bool { return look.p.ended() || waitsForMount(look.p) })
+	}
+	a.signal(syscall.SIGCONT)
+	for _, look := range looks {
+		look.p.prints(ctx, look.p.out, look.want, func(s string) bool { return s == look.want })
+	}
+}
+
+// waitsForMount tells whether a process, or its child, waits for an answer of a
+// mount.
+func waitsForMount(p *process) bool {
+	pids := []string{fmt.Sprint(p.cmd.Process.Pid)}
+	children, err := os.ReadFile("/proc/" + pids[0] + "/task/" + pids[0] + "/children")
+	if err == nil {
+		pids = append(pids, strings.Fields(string(children))...)
+	}
+	for _, pid := range pids {
+		wchan, err := os.ReadFile("/proc/" + pid + "/wchan")
+		if err == nil && strings.Contains(string(wchan), "request_wait_answer") {
+			return true
+		}
+	}
+	return false
+}
+
 // TestMountNeverStale: what A has closed B sees.
 func TestMountNeverStale(t *testing.T) {
 	ctx := deadline(t, 2*time.Minute)
