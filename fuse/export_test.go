@@ -30,3 +30,9 @@ func (m *Mounted) HasEpochs() bool {
 	defer m.epochs.mu.Unlock()
 	return m.epochs.next != nil
 }
+
+// Group is the process that a thread is of: as it is found, and as /proc has it.
+func Group(thread uint32) (found, byProc uint32) { return process(thread), groupByProc(thread) }
+
+// InProcess tells whether a thread is of a process.
+var InProcess = inProcess

@@ -52,6 +52,29 @@ func process(thread uint32) uint32 {
 	if thread == 0 {
 		return 0
 	}
+	if p, ok := group(thread); ok {
+		return p
+	}
+	return groupByProc(thread)
+}
+
+// group is the process that a thread is of, as the kernel tells from Linux 6.13
+// on: at a tenth of the price of /proc, and waiting for nothing.
+func group(thread uint32) (process uint32, ok bool) {
+	fd, err := unix.PidfdOpen(int(thread), unix.PIDFD_THREAD)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = unix.Close(fd) }() // only asked
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_PID}
+	if err := unix.IoctlPidfdInfo(fd, &info); err != nil {
+		return 0, false
+	}
+	return info.Tgid, info.Tgid != 0
+}
+
+// groupByProc is group for older kernels; 0 if it cannot be seen.
+func groupByProc(thread uint32) uint32 {
 	var buf [4096]byte
 	n, err := strconv.ParseUint(field(readProc(procOf(thread)+"/status", buf[:]), "Tgid"), 10, 32)
 	if err != nil {
@@ -64,6 +87,9 @@ func process(thread uint32) uint32 {
 func inProcess(process, thread uint32) bool {
 	if process == 0 || thread == 0 || process == thread {
 		return true // the thread that is in exec has the process's own number
+	}
+	if p, ok := group(thread); ok {
+		return p == process
 	}
 	_, err := os.Lstat(procOf(process) + "/task/" + strconv.FormatUint(uint64(thread), 10))
 	return err == nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -433,4 +434,42 @@ func TestCutProgram(t *testing.T) {
 		return err == nil
 	})
 	m.reads("sleep", "")
+}
+
+// TestThreads: of which process a thread is.
+func TestThreads(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "sleep", "1000")
+	must(t, c.Start())
+	t.Cleanup(func() { _ = c.Wait() })                       // it is killed
+	own, child := uint32(os.Getpid()), uint32(c.Process.Pid) //nolint:gosec // process ids
+	threads, err := os.ReadDir("/proc/self/task")
+	must(t, err)
+	others := 0
+	for _, e := range threads {
+		n, err := strconv.ParseUint(e.Name(), 10, 32)
+		must(t, err)
+		thread := uint32(n)
+		if _, err := os.Stat("/proc/self/task/" + e.Name()); err != nil {
+			continue // it has ended
+		}
+		if found, byProc := fuse.Group(thread); found != own || byProc != own {
+			t.Errorf("thread %d of %d is of %d, by /proc of %d", thread, own, found, byProc)
+		}
+		if !fuse.InProcess(own, thread) || fuse.InProcess(child, thread) {
+			t.Errorf("thread %d of %d", thread, own)
+		}
+		others++
+	}
+	if others < 2 {
+		t.Errorf("%d threads", others)
+	}
+	if found, byProc := fuse.Group(child); found != child || byProc != child {
+		t.Errorf("%d is of %d, by /proc of %d", child, found, byProc)
+	}
+	if fuse.InProcess(own, child) {
+		t.Error("a child is not of its parent")
+	}
+	if found, _ := fuse.Group(1 << 30); found != 0 {
+		t.Errorf("no thread is of %d", found)
+	}
 }
