@@ -12,7 +12,7 @@ func (p *program) adminCommand() *cli.Command {
 		Name:        "admin",
 		Usage:       "for operators: checkpoints, checks, backups",
 		UsageText:   "leasefs admin COMMAND\n\nExample:\n  leasefs admin fsck --blocks",
-		Description: "All but journal and image ask the active namenode and need the superuser. journal and image\nread a stopped namenode's folder, or a copy of it.",
+		Description: "journal and image read a stopped namenode's folder, or a copy of it, and restore speaks to ZooKeeper\nand the block store. All others ask the active namenode and are for its superuser; everybody may ask\nfor safemode get.",
 		Subcommands: []*cli.Command{
 			{
 				Name:        "checkpoint",
@@ -44,7 +44,7 @@ func (p *program) adminCommand() *cli.Command {
 				Name:        "safemode",
 				Usage:       "refuse changes, or not",
 				UsageText:   "leasefs admin safemode on|off|get\n\nExample:\n  leasefs admin safemode on",
-				Description: "In safe mode changes are refused (exit code 6) and no lease expires. Prints the state.",
+				Description: "In safe mode changes are refused (exit code 6) and no lease expires. A restart does not end it.\nPrints the state. on and off are for the superuser.",
 				Action:      p.connected(operands{min: 1, max: 1, names: "one of on, off, get", local: true}, safeMode, checkSafeMode),
 			},
 			{

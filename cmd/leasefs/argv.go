@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,18 +11,23 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// saysJSON finds --json before anything is parsed, so that an error in the
-// command line itself is printed in the form asked for.
+// saysJSON finds --json, or LEASEFS_JSON, before anything is parsed, so that an
+// error in the command line itself is printed in the form asked for.
 func saysJSON(argv []string) bool {
+	says, _ := strconv.ParseBool(os.Getenv("LEASEFS_JSON")) // what is neither is told by the parser
 	for _, a := range argv {
-		switch a {
-		case "--":
-			return false
-		case "--json", "-json", "--json=true":
-			return true
+		if a == "--" {
+			break
+		}
+		name, value, hasValue := strings.Cut(a, "=")
+		if name != "--json" && name != "-json" {
+			continue
+		}
+		if b, err := strconv.ParseBool(value); err == nil || !hasValue {
+			says = b || !hasValue
 		}
 	}
-	return false
+	return says
 }
 
 // arrange sorts a command line into the order that the parser needs: global
@@ -38,9 +44,12 @@ func arrange(app *cli.App, argv []string) ([]string, error) {
 			a.operands = append(a.operands, argv...)
 			argv = nil
 		case a.isFlag(arg):
+			if a.op() == "lock" && len(a.operands) > 1 {
+				return nil, a.withoutDashes(arg)
+			}
 			rest, err := a.flag(arg, argv)
 			if err != nil {
-				return nil, err
+				return nil, a.ofLock(err, argv)
 			}
 			argv = rest
 		case len(a.level) > 0:
@@ -87,6 +96,29 @@ func (a *arranger) command(word string) error {
 		}
 	}
 	return usagef(a.op(), "unknown command %q%s", word, suggest(word, commandNames(a.level)))
+}
+
+// withoutDashes is the error of a flag behind the command that lock is to run:
+// it may be meant for either of the two.
+func (a *arranger) withoutDashes(arg string) error {
+	return usagef("lock", "%s stands behind the command %s: put -- before the command (leasefs lock [options] PATH -- %[2]s %[1]s)", arg, a.operands[1])
+}
+
+// ofLock makes an error in a global flag one of lock's if that is the command
+// that follows: its exit codes are others.
+func (a *arranger) ofLock(err error, rest []string) error {
+	for _, word := range rest {
+		if a.cur != nil || word == "--" {
+			break
+		}
+		if slices.ContainsFunc(a.level, func(c *cli.Command) bool { return c.HasName(word) }) {
+			if word == "lock" {
+				return lockFailure{err}
+			}
+			break
+		}
+	}
+	return err
 }
 
 // flag files one flag and its value; rest is what follows it.

@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,19 +35,13 @@ func (p *program) lockCommand() *cli.Command {
 			"A signal to lock goes on to COMMAND and all that it has started; a second one kills them.\n" +
 			"The exit code is COMMAND's (128 + N if signal N ended it; 127 if it is not found, 126 if it\n" +
 			"cannot be executed); of a failure of the lock itself it is 100 + the usual code, such as\n" +
-			"105 (held by another) and 107 (lost).",
+			"105 (held by another) and 107 (lost). Put -- before COMMAND: flags before it are lock's,\n" +
+			"those after it COMMAND's.",
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "ttl", Usage: "the lock is free so `LONG` after this machine is dead", DefaultText: "the namenode's soft limit"},
 			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for the lock; waiters are served in order", DefaultText: "not at all"},
 		},
-		Action: func(c *cli.Context) error {
-			err := p.action(operands{min: 2, max: -1, names: "PATH -- COMMAND", local: true}, lock)(c)
-			var code commandExit
-			if err == nil || errors.As(err, &code) {
-				return err
-			}
-			return lockFailure{err}
-		},
+		Action: p.action(operands{min: 2, max: -1, names: "PATH -- COMMAND", local: true}, lock),
 	}
 }
 
@@ -74,11 +70,36 @@ type cannotRun struct {
 func (c cannotRun) Error() string { return c.err.Error() }
 func (c cannotRun) Unwrap() error { return c.err }
 
-func (e *env) cannotRun(path string, err error) error {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return cannotRun{fserror.New(fserror.NotFound, e.op, path, "the command cannot be run: %v; name one that is in PATH, or the path of a program", err), 127}
+// cannotRun names the command: it is what was not found.
+func (e *env) cannotRun(command string, err error) error {
+	var of *exec.Error
+	var at *fs.PathError
+	if errors.As(err, &of) { // the command is said already
+		err = of.Err
 	}
-	return cannotRun{fserror.New(fserror.Permission, e.op, path, "the command cannot be run: %v; name a program that can be executed", err), 126}
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return cannotRun{fserror.New(fserror.NotFound, e.op, command, "the command cannot be run: %v; name one that is in PATH, or the path of a program", err), 127}
+	}
+	return cannotRun{fserror.New(fserror.Permission, e.op, command, "the command cannot be run: %v; name a program that can be executed", err), 126}
+}
+
+// isLock says whether an arranged command line is one of lock.
+func isLock(arranged []string) bool {
+	i := slices.IndexFunc(arranged, func(s string) bool { return !strings.HasPrefix(s, "-") })
+	return i >= 0 && arranged[i] == "lock"
+}
+
+// ofLock makes what ended lock, unless it is the exit code of the command that
+// it ran, a failure of lock itself. Nil stays nil.
+func ofLock(err error) error {
+	var code commandExit
+	if err == nil || errors.As(err, &code) {
+		return err
+	}
+	return lockFailure{err}
 }
 
 // lockUsage makes an error in lock's command line a failure of lock.
@@ -101,7 +122,7 @@ func lock(e *env) error {
 	}
 	command, err := exec.LookPath(e.args[1])
 	if err != nil {
-		return e.cannotRun(path, err)
+		return e.cannotRun(e.args[1], err)
 	}
 	ttl := e.flags.Duration("ttl")
 	if e.flags.IsSet("ttl") && ttl < leastLock {
@@ -173,7 +194,7 @@ func (e *env) runLocked(l *client.Lock, path, command string) error {
 		defer e.retakeTerminal()
 	}
 	if err := cmd.Start(); err != nil {
-		return e.cannotRun(path, err)
+		return e.cannotRun(e.args[1], err)
 	}
 	group := -cmd.Process.Pid
 	ended := make(chan error, 1)

@@ -29,7 +29,10 @@ func (p *program) namenodeCommand() *cli.Command {
 			&cli.StringFlag{Name: "advertise-http", Usage: "the `HOST:PORT` by which clients reach --http", DefaultText: "--http, or this host's name if that is all addresses"},
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2 or s3://bucket/prefix?endpoint=https://s3.example:9000", DefaultText: "DIR/blocks"},
 			&cli.StringFlag{Name: "take-over", Usage: "take over the block store of another incarnation of the namespace: the `INCARNATION` that it is of, from the refusal; it must have ended for good"},
-		}, zookeeperFlags(), []cli.Flag{
+		}, zookeeperFlags(
+			"`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes",
+			"with --zookeeper: the `NAME` under which the namenodes meet",
+		), []cli.Flag{
 			&cli.DurationFlag{Name: "session-timeout", Usage: "with --zookeeper: another namenode takes over after so `LONG` without a sign of life", Value: namenode.DefaultSessionTimeout},
 			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
 			&cli.DurationFlag{Name: "soft-limit", Usage: "after so `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
@@ -45,11 +48,12 @@ func (p *program) namenodeCommand() *cli.Command {
 	}
 }
 
-// zookeeperFlags say where the namenodes of a namespace meet.
-func zookeeperFlags() []cli.Flag {
+// zookeeperFlags say where the namenodes of a namespace meet; the usage of the
+// first two is the command's own.
+func zookeeperFlags(hosts, name string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "zookeeper", Usage: "`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes"},
-		&cli.StringFlag{Name: "namespace", Usage: "with --zookeeper: the `NAME` under which the namenodes meet"},
+		&cli.StringFlag{Name: "zookeeper", Usage: hosts},
+		&cli.StringFlag{Name: "namespace", Usage: name},
 		&cli.StringFlag{Name: "zookeeper-auth", Usage: "`USER:PASSWORD` for ZooKeeper (digest); better in the environment", EnvVars: []string{"LEASEFS_ZOOKEEPER_AUTH"}},
 		&cli.StringFlag{Name: "zookeeper-auth-also", Usage: "a second `USER:PASSWORD`, while the password is being changed; better in the environment", EnvVars: []string{"LEASEFS_ZOOKEEPER_AUTH_ALSO"}},
 		&cli.BoolFlag{Name: "zookeeper-tls", Usage: "connect to ZooKeeper with TLS; implied by the next ones"},

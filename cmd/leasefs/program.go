@@ -36,6 +36,9 @@ func (p *program) run(argv []string) int {
 	arranged, err := arrange(app, argv)
 	if err == nil {
 		err = app.RunContext(ctx, append([]string{app.Name}, arranged...))
+		if isLock(arranged) {
+			err = ofLock(err)
+		}
 	}
 	if ferr := p.out.Flush(); err == nil && ferr != nil {
 		err = outputError(ferr)
