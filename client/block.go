@@ -153,7 +153,7 @@ func (w *Writer) runBlock(b *pendingBlock, before *blockRun) error {
 // store puts the object where the namenode says. After each failure it goes
 // under a fresh key: what became of the earlier PUT does not matter then.
 func (w *Writer) store(b *pendingBlock) error {
-	deadline := time.Now().Add(w.fs.cfg.Timeout)
+	deadline, waits := time.Now().Add(w.fs.cfg.Timeout), w.fs.waits("write", w.path)
 	req := &pb.AllocateBlockRequest{Writer: w.id, Blocks: []*pb.BlockIntent{{StoredLength: int64(len(b.object)), Crc32C: b.crc}}}
 	for n, refused := 0, 0; ; n++ {
 		if err := w.check(); err != nil {
@@ -192,7 +192,7 @@ func (w *Writer) store(b *pendingBlock) error {
 		if time.Now().Add(delay).After(deadline) {
 			return fserror.Wrap(fserror.Unavailable, "write", w.path, fmt.Errorf("the block store took no block within %s: %w", w.fs.cfg.Timeout, err))
 		}
-		sleep(w.work, w.work, delay)
+		waits.sleep(w.work, w.work, delay, storeCause(err), true)
 	}
 }
 

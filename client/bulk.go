@@ -128,9 +128,11 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 			b.fs.ids.end(r.Call)
 		}
 	}()
+	w := b.fs.waits("create", "")
 	for n := 0; len(which) > 0; n++ {
 		resp := new(pb.CreateManyResponse)
-		c := call{op: "create", path: req.Files[0].Path, mutates: true}
+		w.path = req.Files[0].Path
+		c := call{op: "create", path: w.path, mutates: true}
 		err := b.fs.call(ctx, &c, pb.Namenode_CreateMany_FullMethodName, req, resp)
 		if err == nil && len(resp.GetResults()) != len(which) {
 			err = fserror.New(fserror.Internal, "create", c.path, "the namenode answered for %d of %d files", len(resp.GetResults()), len(which))
@@ -146,8 +148,9 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 			}
 			return stops(err)
 		}
-		which, req.Files = b.results(ctx, req.Files, which, resp, time.Now().Add(backoffFor(n)).Before(deadline))
-		if len(which) > 0 && !sleep(ctx, b.fs.ctx, backoffFor(n)) {
+		var why *fserror.Error
+		which, req.Files, why = b.results(ctx, req.Files, which, resp, time.Now().Add(backoffFor(n)).Before(deadline))
+		if len(which) > 0 && !w.sleep(ctx, b.fs.ctx, backoffFor(n), why, true) {
 			err := contextError(ctx, "create", "", false)
 			for _, i := range which {
 				b.set(i, err)
@@ -159,10 +162,11 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 }
 
 // results notes what became of each file, ends its call, and returns those to
-// send again.
-func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []int, resp *pb.CreateManyResponse, again bool) ([]int, []*pb.CreateRequest) {
+// send again, and why.
+func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []int, resp *pb.CreateManyResponse, again bool) ([]int, []*pb.CreateRequest, *fserror.Error) {
 	var rest, noTails []int
 	var restReqs []*pb.CreateRequest
+	var why *fserror.Error
 	for k, res := range resp.GetResults() {
 		i := which[k]
 		var err error
@@ -173,7 +177,7 @@ func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []in
 				noTails = append(noTails, i)
 			case again && ctx.Err() == nil && (e.Kind == fserror.Retry || e.Kind == fserror.NotActive || e.Kind == fserror.Unavailable):
 				rest = append(rest, i)
-				restReqs = append(restReqs, reqs[k])
+				restReqs, why = append(restReqs, reqs[k]), e
 				continue
 			}
 			err = fserror.With(e, "create", reqs[k].Path)
@@ -185,5 +189,5 @@ func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []in
 	for _, i := range noTails {
 		b.set(i, b.fs.WriteFile(ctx, b.files[i].Path, b.files[i].Data, b.files[i].Options...))
 	}
-	return rest, restReqs
+	return rest, restReqs, why
 }

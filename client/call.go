@@ -63,6 +63,7 @@ type call struct {
 func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) error {
 	began := time.Now()
 	deadline := began.Add(f.cfg.Timeout)
+	w := f.waits(c.op, c.path)
 	c.first = f.read()
 	for n, hops, faults := 0, 0, 0; ; n++ {
 		if err := f.closedErr(); err != nil {
@@ -125,7 +126,7 @@ func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) er
 		if time.Now().Add(delay).After(deadline) {
 			return c.over(f, e)
 		}
-		if !sleep(ctx, f.ctx, delay) {
+		if !w.sleep(ctx, f.ctx, delay, e, answered) {
 			if ctx.Err() != nil {
 				return c.ended(ctx)
 			}

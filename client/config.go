@@ -72,6 +72,15 @@ type Config struct {
 	// CacheEntries and CacheBytes limit what is kept; 0: 10,000 and 64 MiB.
 	CacheEntries int
 	CacheBytes   int64
+	// OnWait is told what a call waits for that has been tried again for a second:
+	// no namenode answers or is active, it is in safe mode or overloaded, the block
+	// store does not answer. Each call tells each cause once at most, and of a cause
+	// that was told within the last 30 s no other call tells again. It is called by
+	// the goroutine that waits, one of the FS's own for some writers and readers,
+	// but never twice at once; the call goes on when it returns, so it must return
+	// soon, and it must not call the FS. That a call waits no more is not told. Nil:
+	// nobody is told.
+	OnWait func(Waiting)
 	// TLS is nil for plain text.
 	TLS *tls.Config
 	// Timeout is how long a call is retried while no namenode answers; 0:

@@ -42,6 +42,9 @@ type FS struct {
 	refused chan error                    // what makes New fail at once
 	told    atomic.Pointer[fserror.Error] // why there is no stream, by a namenode
 
+	noSession atomic.Pointer[noSession] // why there was none, last; for OnWait
+	waitNotes waitNotes
+
 	ctx        context.Context // ends last in Close
 	cancel     context.CancelFunc
 	renewCtx   context.Context // ends when no writer is left
@@ -126,19 +129,30 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 func (f *FS) awaitWelcome(ctx context.Context) error {
 	t := time.NewTimer(f.cfg.Timeout)
 	defer t.Stop()
+	var note <-chan time.Time
+	if f.cfg.OnWait != nil {
+		tick := time.NewTicker(waitNote)
+		defer tick.Stop()
+		note = tick.C
+	}
+	w := f.waits("connect", "")
 	var why error
-	select {
-	case <-f.ready:
-		return nil
-	case err := <-f.refused:
-		return fserror.With(err, "connect", "")
-	case <-ctx.Done():
-		if context.Cause(ctx) == context.Canceled { //nolint:errorlint // exactly the plain cancellation
-			return contextError(ctx, "connect", "", false)
+	for why == nil {
+		select {
+		case <-f.ready:
+			return nil
+		case err := <-f.refused:
+			return fserror.With(err, "connect", "")
+		case <-ctx.Done():
+			if context.Cause(ctx) == context.Canceled { //nolint:errorlint // exactly the plain cancellation
+				return contextError(ctx, "connect", "", false)
+			}
+			why = context.Cause(ctx)
+		case <-t.C:
+			why = fserror.New(fserror.Deadline, "", "", "no answer within %s", f.cfg.Timeout)
+		case <-note:
+			f.tellNoSession(&w)
 		}
-		why = context.Cause(ctx)
-	case <-t.C:
-		why = fserror.New(fserror.Deadline, "", "", "no answer within %s", f.cfg.Timeout)
 	}
 	if e := f.told.Load(); e != nil { // by one of them
 		why = fmt.Errorf("%w; last: %s", why, plain(e))

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -92,7 +93,7 @@ func (k *keeper) begin(ctx context.Context, l *KeptLease) error {
 	k.mu.Lock()
 	k.ids[l.id] = append(k.ids[l.id], l)
 	k.mu.Unlock()
-	deadline := time.Now().Add(k.f.cfg.Timeout)
+	deadline, w := time.Now().Add(k.f.cfg.Timeout), k.f.waits(keepAliveOp, "")
 	for n := 0; ; n++ {
 		sent := k.f.read()
 		alive, err := k.exchange(ctx, []*KeptLease{l})
@@ -104,8 +105,9 @@ func (k *keeper) begin(ctx context.Context, l *KeptLease) error {
 			break
 		}
 		pause := backoffFor(n)
-		if kind := fserror.KindOf(err); kind != fserror.Unavailable && kind != fserror.NotActive && kind != fserror.Retry ||
-			time.Now().Add(pause).After(deadline) || !sleep(ctx, k.f.ctx, pause) {
+		var e *fserror.Error
+		if !errors.As(err, &e) || e.Kind != fserror.Unavailable && e.Kind != fserror.NotActive && e.Kind != fserror.Retry ||
+			time.Now().Add(pause).After(deadline) || !w.sleep(ctx, k.f.ctx, pause, e, e.Kind != fserror.Unavailable) {
 			return fserror.With(err, keepAliveOp, "")
 		}
 	}

@@ -127,7 +127,7 @@ type receiver[M any] interface{ Recv() (*M, error) }
 func receive[M any](ctx context.Context, f *FS, op, path string, open func(context.Context, *endpoint) (receiver[M], error), each func(*M) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	began := f.cfg.Clock.Mono()
+	began, w := f.cfg.Clock.Mono(), f.waits(op, path)
 	for n := 0; ; n++ {
 		if err := f.closedErr(); err != nil {
 			return fserror.With(err, op, path)
@@ -171,7 +171,7 @@ func receive[M any](ctx context.Context, f *FS, op, path string, open func(conte
 		if f.cfg.Clock.Mono()+delay-began > f.cfg.Timeout || n > 1000 {
 			return (&call{op: op, path: path}).over(f, e)
 		}
-		sleep(ctx, f.ctx, delay)
+		w.sleep(ctx, f.ctx, delay, e, answered)
 	}
 }
 

@@ -254,7 +254,7 @@ var errMoved = errors.New("the block list is out of date")
 // get downloads part of a block's object. errMoved sends the caller back to
 // the namenode.
 func (r *Reader) get(ctx context.Context, s *span, off int64, dst []byte) error {
-	deadline := time.Now().Add(r.fs.cfg.Timeout)
+	deadline, w := time.Now().Add(r.fs.cfg.Timeout), r.fs.waits("read", r.path)
 	url, headers := s.url, s.headers
 	for n, short, refused := 0, 0, 0; ; n++ {
 		began := time.Now()
@@ -297,7 +297,7 @@ func (r *Reader) get(ctx context.Context, s *span, off int64, dst []byte) error 
 		if time.Now().Add(delay).After(deadline) {
 			return fserror.Wrap(fserror.Unavailable, "read", r.path, fmt.Errorf("block %s could not be read within %s: %w", s.key, r.fs.cfg.Timeout, err))
 		}
-		sleep(ctx, ctx, delay)
+		w.sleep(ctx, ctx, delay, storeCause(err), true)
 	}
 }
 

@@ -69,6 +69,7 @@ func (f *FS) keepSession() {
 		if answered {
 			f.told.Store(e)
 		}
+		f.noSession.Store(&noSession{e, answered})
 		followed := f.eps.moveOn(ep, e.Active)
 		f.cfg.Logger.Debug("leasefs: no session", "namenode", ep.address, "err", err)
 		if followed && n < 2 {

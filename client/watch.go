@@ -77,6 +77,7 @@ type Watcher struct {
 	started bool
 	fails   int
 	since   time.Time // of the first of them
+	waits   waits     // since then
 }
 
 // Watch begins to watch a path; it need not exist, but its directory must. It
@@ -188,6 +189,10 @@ func (w *Watcher) again(err error, deadline time.Time) error {
 	w.f.eps.moveOn(w.ep, e.Active)
 	if w.fails == 0 {
 		w.since = time.Now()
+		w.waits = w.f.waits("watch", w.path)
+		if deadline.IsZero() {
+			w.waits.limit = 0
+		}
 	}
 	delay := max(seekBackoff(w.fails, time.Since(w.since)), min(e.RetryAfter, maxBackoff))
 	w.fails++
@@ -195,6 +200,6 @@ func (w *Watcher) again(err error, deadline time.Time) error {
 		return fserror.New(fserror.Unavailable, "watch", w.path, "no active namenode answered within %s; last: %s", w.f.cfg.Timeout, plain(e))
 	}
 	w.f.stats.retries.Add(1)
-	sleep(w.ctx, w.f.ctx, delay)
+	w.waits.sleep(w.ctx, w.f.ctx, delay, e, answered)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
 )
 
 // globalFlags are accepted by every command, before and after it. Flags beat
@@ -21,7 +22,7 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "client", Usage: "a stable client `NAME`: who comes back under it gets its files at once", DefaultText: "host, pid and a random part", EnvVars: []string{"LEASEFS_CLIENT"}},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a line, errors too", EnvVars: []string{"LEASEFS_JSON"}},
 		&cli.DurationFlag{Name: "timeout", Usage: "how `LONG` a call is tried again while no namenode answers", DefaultText: "1m, put and get 2m; at most 2m", EnvVars: []string{"LEASEFS_TIMEOUT"}},
-		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress bar, no summary", EnvVars: []string{"LEASEFS_QUIET"}},
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress bar, no summary, no notes of what is waited for", EnvVars: []string{"LEASEFS_QUIET"}},
 		&cli.StringFlag{Name: "config", Usage: "a TOML `FILE` that sets any of these by name", EnvVars: []string{"LEASEFS_CONFIG"}},
 		&cli.BoolFlag{Name: "tls", Usage: "connect with TLS; implied by the other TLS flags", EnvVars: []string{"LEASEFS_TLS"}},
 		&cli.StringFlag{Name: "tls-ca", Usage: "PEM `FILE` of the authorities that sign namenodes", DefaultText: "the system's", EnvVars: []string{"LEASEFS_TLS_CA"}},
@@ -47,6 +48,7 @@ func (e *env) clientConfig() (client.Config, error) {
 		User:    e.flags.String("user"),
 		Client:  e.flags.String("client"),
 		Timeout: e.flags.Duration("timeout"),
+		OnWait:  e.waits,
 	}
 	for a := range strings.SplitSeq(e.flags.String("namenode"), ",") {
 		a = strings.TrimSpace(a)
@@ -72,12 +74,6 @@ func (e *env) connect(change func(*client.Config)) error {
 	if change != nil {
 		change(&cfg)
 	}
-	note := time.AfterFunc(noteAfter, func() {
-		if isTerminal(e.stderr) && !e.quiet() && !e.json {
-			fmt.Fprintf(e.stderr, "leasefs: no namenode answers at %s so far; trying on (Ctrl-C ends it)\n", strings.Join(cfg.Namenodes, ", "))
-		}
-	})
-	defer note.Stop()
 	e.fs, err = client.New(e.ctx, cfg)
 	if err != nil && e.ctx.Err() != nil {
 		return context.Cause(e.ctx)
@@ -85,8 +81,25 @@ func (e *env) connect(change func(*client.Config)) error {
 	return err
 }
 
-// noteAfter is when a person is told what a command waits for.
-const noteAfter = 3 * time.Second
+// waits tells a person what the command waits for, if notes are wanted. It is
+// called by several goroutines, by one at a time.
+func (e *env) waits(w client.Waiting) {
+	if e.quiet() {
+		return
+	}
+	what := e.op
+	if w.Path != "" {
+		what += " " + w.Path
+	}
+	until := "; trying until it goes on"
+	if w.Limit > 0 {
+		until = fmt.Sprintf("; waiting up to %s (--timeout)", fserror.Round(w.Limit))
+	}
+	if isTerminal(e.stderr) && !e.json {
+		fmt.Fprint(e.stderr, "\r\x1b[K") // over a progress bar
+	}
+	e.note("%s", oneLine(what+": "+w.Cause.Error()+until))
+}
 
 // quiet is --quiet.
 func (e *env) quiet() bool { return e.flags.Bool("quiet") }
