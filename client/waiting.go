@@ -24,7 +24,8 @@ type Waiting struct {
 	Cause *fserror.Error
 	// For is how long it has been tried so far.
 	For time.Duration
-	// Limit is for how long it is tried in all; 0: until its context ends.
+	// Limit is for how long it is tried in all, as far as its context's deadline
+	// and Config.Timeout say; 0: without an end.
 	Limit time.Duration
 }
 
@@ -69,6 +70,9 @@ func (w *waits) sleep(ctx, also context.Context, d time.Duration, e *fserror.Err
 				return false
 			}
 			d -= left
+			if end, ok := ctx.Deadline(); ok && (w.limit == 0 || end.Sub(w.began) < w.limit) {
+				w.limit = end.Sub(w.began)
+			}
 			w.tell(w.f.waitCause(e, answered))
 		}
 	}

@@ -215,6 +215,13 @@ func TestWhenAndHowOftenIsTold(t *testing.T) {
 		if len(odd.told) > maxWaitCauses || len(f.waitNotes.told) > maxWaitCauses {
 			t.Errorf("%d and %d causes are kept", len(odd.told), len(f.waitNotes.told))
 		}
+		// A deadline is a limit, too.
+		bound, end := context.WithTimeout(ctx, 10*time.Second)
+		defer end()
+		soon := f.waits("mkdir", "/f")
+		if !soon.sleep(bound, ctx, 2*time.Second, overload, true) || n.list()[len(at)-1].Limit != 10*time.Second {
+			t.Errorf("told %+v", n.list()[len(at)-1])
+		}
 		// An end of the context ends the pause, told or not.
 		short, cancel := context.WithCancel(ctx)
 		cancel()

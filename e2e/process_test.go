@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -321,9 +322,13 @@ func tailOf(s string) string {
 	return s
 }
 
+// waitNote is a line about what a command waits for, which is no error.
+var waitNote = regexp.MustCompile(`(?m)^leasefs: .*; waiting up to \S+ \(--timeout\)\n`)
+
 // oneLine checks an error line of the program.
 func oneLine(t testing.TB, stderr string) {
 	t.Helper()
+	stderr = waitNote.ReplaceAllString(stderr, "")
 	if !strings.HasPrefix(stderr, "leasefs: ") || strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") {
 		t.Errorf("not one line that begins with \"leasefs: \": %q", stderr)
 	}

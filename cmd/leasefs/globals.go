@@ -84,7 +84,7 @@ func (e *env) connect(change func(*client.Config)) error {
 // waits tells a person what the command waits for, if notes are wanted. It is
 // called by several goroutines, by one at a time.
 func (e *env) waits(w client.Waiting) {
-	if e.quiet() {
+	if e.quiet() || e.silent.Load() {
 		return
 	}
 	what := e.op

@@ -167,6 +167,7 @@ const unlockGrace = 2 * time.Second
 func (e *env) unlock(l *client.Lock, lost bool) error {
 	ctx := context.WithoutCancel(e.ctx)
 	if lost || e.ctx.Err() != nil {
+		e.silent.Store(true) // what counts has happened
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockGrace)
 		defer cancel()

@@ -19,6 +19,7 @@ type program struct {
 	out     *bufio.Writer // over stdout; flushed at the end and where somebody waits for it
 	json    bool          // --json, known before the command line is fully parsed
 	signals *signals
+	silent  atomic.Bool // nothing is said any more about what is waited for
 }
 
 func newProgram(stdin, stdout, stderr *os.File) *program {
