@@ -7,7 +7,7 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// OpenOption changes how Create, Append, WriteFile and WriteFiles open a file.
+// OpenOption changes how Create, Append, WriteFile, WriteFiles and WriteFrom open a file.
 // An option that does not apply to the call is ignored.
 type OpenOption func(*openOptions)
 
@@ -28,6 +28,7 @@ type openOptions struct {
 	unchanged time.Time    // with hasLength
 	inode     uint64       // instead of the path
 	writer    *pb.WriterId // that the new one replaces
+	xattrs    []Xattr
 }
 
 func gather(opts []OpenOption) openOptions {
@@ -79,6 +80,10 @@ func WithLease(id LeaseID) OpenOption { return func(o *openOptions) { o.lease = 
 // WithCut makes Append cut the file to n bytes, not more than it has (else
 // Unsupported), in one step with taking its lease.
 func WithCut(n int64) OpenOption { return func(o *openOptions) { o.cut, o.length = true, n } }
+
+// WithXattrs gives a file made by WriteFrom extended attributes: it is there with
+// all of them or not at all. Errors as of SetXattr.
+func WithXattrs(all []Xattr) OpenOption { return func(o *openOptions) { o.xattrs = all } }
 
 // WithExpectedModTime makes Append, with WithExpectedLength, refuse a file whose
 // modification time is another: NotAtEnd.

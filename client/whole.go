@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"time"
@@ -26,14 +27,44 @@ const (
 // and returns how many bytes that are. They are written under a temporary name
 // beside it, attached to a granted lease of this FS, and published when the
 // file is closed: should this process die, what it wrote is deleted two
-// minutes later. Options as of Create; an existing file needs WithOverwrite,
-// and is there until the new one is. Errors of r come back as they are.
+// minutes later. Options as of Create, and WithXattrs; an existing file needs
+// WithOverwrite, and is there until the new one is. Errors of r come back as they are.
 func (f *FS) WriteFrom(ctx context.Context, path string, r io.Reader, opts ...OpenOption) (n int64, err error) {
+	o := gather(opts)
+	shut := len(o.xattrs) > 0 && o.hasMode && o.mode&0o200 == 0
+	if shut { // who may not write a file may not set them
+		opts = append(opts[:len(opts):len(opts)], WithMode(o.mode|0o200))
+	}
 	err = f.whole(ctx, path, opts, func(w *Writer) (err error) {
+		if err := f.setXattrs(ctx, w, o.xattrs); err != nil {
+			return err
+		}
+		if shut {
+			if err := f.SetAttrInode(ctx, w.key.inode, w.path, AttrChange{SetMode: true, Mode: o.mode}); err != nil {
+				return err
+			}
+		}
 		n, err = w.readFrom(ctx, r)
 		return err
 	})
 	return n, err
+}
+
+// setXattrs sets those of a file that is being made.
+func (f *FS) setXattrs(ctx context.Context, w *Writer, all []Xattr) error {
+	for _, x := range all {
+		err := f.SetXattrInode(ctx, w.key.inode, x.Name, x.Value, XattrAny)
+		var e *fserror.Error
+		if errors.As(err, &e) {
+			c := *e
+			c.Path, c.Message = w.path, fmt.Sprintf("extended attribute %q: %s", x.Name, e.Message)
+			return &c
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // whole makes a file of what fill writes.

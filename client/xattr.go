@@ -21,6 +21,9 @@ const (
 	XattrReplace                  // IsNoXattr if it is missing
 )
 
+// MaxXattrValue is how many bytes the value of an extended attribute may have.
+const MaxXattrValue = 12 << 10
+
 // noXattr is the reason of the NotFound error for an extended attribute that is
 // missing, as opposed to the file.
 const noXattr = "no such attribute"
@@ -35,7 +38,7 @@ func IsNoXattr(err error) bool {
 // Xattr is an extended attribute.
 type Xattr struct {
 	Name  string // "user." and more, at most 255 bytes
-	Value []byte // at most 12 KiB; all of a file with their names at most 16 KiB
+	Value []byte // at most MaxXattrValue; all of a file with their names at most 16 KiB
 }
 
 // GetXattr returns the value of an extended attribute of a file or directory,

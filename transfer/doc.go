@@ -6,7 +6,8 @@
 // temporary name, ".NAME.leasefs-RANDOM" beside its place, and renames it when
 // it is closed (see client.FS.WriteFrom: should the process die, the namenode
 // deletes the temporary file); a small one is made by one call, many of them
-// together. Get writes, syncs and renames a local file the same way. What fails
+// together, unless it has extended attributes to keep: these are set before the
+// file is there. Get writes, syncs and renames a local file the same way. What fails
 // removes its temporary file. Checksums are verified by package client as it reads.
 //
 // Copies stop at the first error; what was copied until then stays.

@@ -20,8 +20,9 @@ import (
 // Get copies a file or, if asked, a tree out of the namespace. If local is a
 // directory the copy goes into it, under the remote name; else local is the
 // copy's name. A file open for write is copied as far as it was flushed. Each
-// file is durable when it is renamed into place. Links, modes, times and
-// merging are as with Put.
+// file is durable when it is renamed into place. Links, modes, times, extended
+// attributes and merging are as with Put; a local file system that keeps no such
+// attributes is an error (Unsupported) if there are any.
 func Get(ctx context.Context, fsys *client.FS, remote, local string, opts Options) (Result, error) {
 	g := &getter{fs: fsys, opts: opts, touched: make(map[string]bool)}
 	g.progress = opts.Progress
@@ -118,7 +119,7 @@ func (g *getter) walk(ctx context.Context, root item, jobs chan<- item) error {
 	for len(left) > 0 {
 		dir := left[len(left)-1]
 		left = left[:len(left)-1]
-		if err := g.mkdir(dir); err != nil {
+		if err := g.mkdir(ctx, dir); err != nil {
 			return err
 		}
 		for info, err := range g.fs.Entries(ctx, dir.remote) {
@@ -147,14 +148,14 @@ func (g *getter) walk(ctx context.Context, root item, jobs chan<- item) error {
 	return nil
 }
 
-func (g *getter) mkdir(it item) error {
+func (g *getter) mkdir(ctx context.Context, it item) error {
 	mode := it.info.Mode() & (fs.ModePerm | fs.ModeSticky)
 	err := os.Mkdir(it.local, mode|0o700)
 	if err == nil {
 		g.directories.Add(1)
 		g.dirs = append(g.dirs, dirAttr{it.local, mode, it.info.ModTime()})
 		g.touch(it.local)
-		return nil
+		return g.dirXattrs(ctx, it)
 	}
 	if info, serr := os.Stat(it.local); serr == nil && info.IsDir() {
 		return nil
@@ -212,6 +213,9 @@ func (g *getter) fill(ctx context.Context, f *os.File, src *client.Reader, it it
 			return fserror.With(err, "get", it.remote)
 		}
 		return LocalError("get", it.local, err)
+	}
+	if err := g.xattrs(ctx, f, it); err != nil {
+		return err
 	}
 	mtime := it.info.ModTime()
 	err := f.Chmod(it.info.Mode() & (fs.ModePerm | fs.ModeSticky))

@@ -12,6 +12,7 @@ type Options struct {
 	Overwrite   bool // replace files that exist
 	Parents     bool // make missing parent directories of the target
 	SkipSpecial bool // leave sockets, devices and pipes out instead of failing
+	Xattrs      bool // keep extended attributes user.* of files, and of directories that are made
 	Workers     int  // copies under way at once; 0: 8
 	// Progress, if set, is called often, by several goroutines at once.
 	Progress func(Progress)

@@ -30,7 +30,9 @@ const (
 // a directory the copy goes into it, under the local name; else remote is the
 // copy's name. A symbolic link named by local itself is followed, one inside a
 // tree is copied as a link. Permission bits and modification times are kept,
-// those of symbolic links excepted. Directories that exist are merged into.
+// those of symbolic links excepted. Directories that exist are merged into. With
+// Xattrs, what the local file system has of user.* is kept too; a file is there
+// with all of it or not at all.
 func Put(ctx context.Context, fsys *client.FS, local, remote string, opts Options) (Result, error) {
 	p := &putter{fs: fsys, opts: opts}
 	p.progress = opts.Progress
@@ -236,7 +238,7 @@ func (p *putter) mkdir(ctx context.Context, e entry) error {
 	if err == nil {
 		p.directories.Add(1)
 		p.dirs = append(p.dirs, dirAttr{e.remote, mode, e.info.ModTime()})
-		return nil
+		return p.dirXattrs(ctx, e)
 	}
 	if fserror.KindOf(err) == fserror.Exists {
 		if info, serr := p.fs.Stat(ctx, e.remote); serr == nil && info.IsDir() {
@@ -304,15 +306,15 @@ func (p *putter) symlink(ctx context.Context, target, remote string) error {
 // small makes whole files by one call.
 func (p *putter) small(ctx context.Context, job []entry) error {
 	files := make([]client.FileData, 0, len(job))
-	var grown []entry
+	var rest []entry
 	var bytes int64
 	for _, e := range job {
-		data, err := readSmall(e)
+		data, more, err := p.readSmall(e)
 		if err != nil {
 			return err
 		}
-		if len(data) > smallFile { // it grew since it was found
-			grown = append(grown, e)
+		if more {
+			rest = append(rest, e)
 			continue
 		}
 		files = append(files, client.FileData{Path: e.remote, Data: data, Options: p.options(e)})
@@ -337,7 +339,7 @@ func (p *putter) small(ctx context.Context, job []entry) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range grown {
+	for _, e := range rest {
 		if err := p.large(ctx, e); err != nil {
 			return err
 		}
@@ -345,24 +347,32 @@ func (p *putter) small(ctx context.Context, job []entry) error {
 	return nil
 }
 
-// readSmall reads at most one byte more than a small file has.
-func readSmall(e entry) ([]byte, error) {
+// readSmall reads a small file, or says that there is more to it: it has grown
+// since it was found, or has extended attributes.
+func (p *putter) readSmall(e entry) (data []byte, more bool, err error) {
 	f, err := os.Open(e.local)
 	if err != nil {
-		return nil, LocalError("put", e.local, err)
+		return nil, false, LocalError("put", e.local, err)
 	}
 	defer func() { _ = f.Close() }() // only read
+	if p.opts.Xattrs {
+		names, err := xattrNames(f)
+		if err != nil || len(names) > 0 {
+			return nil, true, LocalError("put", e.local, err)
+		}
+	}
 	buf := make([]byte, min(e.info.Size(), smallFile)+1)
 	n, err := io.ReadFull(f, buf)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return buf[:n], nil
+		return buf[:n], false, nil
 	}
 	if err != nil {
-		return nil, LocalError("put", e.local, err)
+		return nil, false, LocalError("put", e.local, err)
 	}
 	// More than was there when it was found: read on up to the limit.
 	rest, err := io.ReadAll(io.LimitReader(f, smallFile+1-int64(n)))
-	return append(buf, rest...), LocalError("put", e.local, err)
+	data = append(buf, rest...)
+	return data, len(data) > smallFile, LocalError("put", e.local, err)
 }
 
 func (p *putter) options(e entry) []client.OpenOption {
@@ -381,7 +391,15 @@ func (p *putter) large(ctx context.Context, e entry) (err error) {
 	}
 	defer func() { _ = src.Close() }() // only read
 	counted := &countingReader{r: src, count: p.moved, stop: func() error { return context.Cause(ctx) }}
-	if _, err := p.fs.WriteFrom(ctx, e.remote, counted, p.options(e)...); err != nil {
+	opts := p.options(e)
+	if p.opts.Xattrs {
+		all, err := readXattrs(src)
+		if err != nil {
+			return LocalError("put", e.local, err)
+		}
+		opts = append(opts, client.WithXattrs(all))
+	}
+	if _, err := p.fs.WriteFrom(ctx, e.remote, counted, opts...); err != nil {
 		var local *fs.PathError
 		if errors.As(err, &local) {
 			return LocalError("put", e.local, err)

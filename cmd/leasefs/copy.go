@@ -19,6 +19,7 @@ func copyFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "copy trees, with links, modes and times"},
 		&cli.BoolFlag{Name: "overwrite", Usage: "replace files that exist"},
 		&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories of the target"},
+		&cli.BoolFlag{Name: "xattrs", Aliases: []string{"X"}, Usage: "keep extended attributes user.*, of directories that are made too"},
 		&cli.IntFlag{Name: "workers", Usage: "copy `N` files at once", Value: 8},
 	}
 }
@@ -27,7 +28,7 @@ func (p *program) putCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "put",
 		Usage:     "copy local files into the namespace",
-		UsageText: "leasefs put [-r] [options] LOCAL PATH\n\nExample:\n  leasefs put -r ./site /www/site",
+		UsageText: "leasefs put [-r] [options] LOCAL PATH\n\nExample:\n  leasefs put -r ./site /www/site\n  leasefs put -rX ./set-7 /data/set-7",
 		Description: "Copies a file, or a tree with -r. If PATH is a directory the copy goes into it. Each file\n" +
 			"is there whole or not at all: large ones are written under a temporary name and renamed.\n" +
 			"Existing directories are merged into; an existing file is an error without --overwrite.\n" +
@@ -41,10 +42,11 @@ func (p *program) getCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "get",
 		Usage:     "copy files out of the namespace",
-		UsageText: "leasefs get [-r] [options] PATH LOCAL\n\nExample:\n  leasefs get -r /www/site /srv/www",
+		UsageText: "leasefs get [-r] [options] PATH LOCAL\n\nExample:\n  leasefs get -r /www/site /srv/www\n  leasefs get -rX /data/set-7 .",
 		Description: "Copies a file, or a tree with -r, and verifies the checksums of all that it reads. If LOCAL\n" +
 			"is a directory the copy goes into it. Each file is written under a temporary name, synced\n" +
-			"and renamed. A file open for write is copied as far as it was flushed.",
+			"and renamed. A file open for write is copied as far as it was flushed. With -X an attribute\n" +
+			"that the local file system cannot keep is an error.",
 		Flags:  copyFlags(),
 		Action: p.action(operands{min: 2, max: 2, names: "PATH LOCAL", local: true}, get),
 	}
@@ -87,7 +89,7 @@ func (e *env) transfer(run func(context.Context, transfer.Options) (transfer.Res
 	}
 	bar := e.newBar(e.op)
 	opts := transfer.Options{
-		Recursive: e.flags.Bool("recursive"), Overwrite: e.flags.Bool("overwrite"), Parents: e.flags.Bool("parents"),
+		Recursive: e.flags.Bool("recursive"), Overwrite: e.flags.Bool("overwrite"), Parents: e.flags.Bool("parents"), Xattrs: e.flags.Bool("xattrs"),
 		Workers: workers, Progress: bar.bytes,
 	}
 	start := time.Now()
