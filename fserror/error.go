@@ -110,6 +110,10 @@ func (e *Error) cause() string {
 func (e *Error) writeHeld(b *strings.Builder) {
 	h := e.Holder
 	fmt.Fprintf(b, "held by %s (host %s, pid %d) for %s, idle %s; ", h.Client, h.Host, h.PID, Round(h.Since), Round(h.Idle))
+	if e.Message != "" { // it is not a file that could be recovered
+		b.WriteString(e.Message)
+		return
+	}
 	if e.TakeableIn > 0 {
 		fmt.Fprintf(b, "can be taken in %s ", Round(e.TakeableIn))
 	} else {

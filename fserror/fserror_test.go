@@ -66,6 +66,10 @@ func TestErrorLine(t *testing.T) {
 			},
 			"append /logs/a: held by ingest-3 (host b, pid 812) for 4m10s, idle 12s; can be taken in 48s (leasefs lease recover --force /logs/a takes it now)",
 		},
+		{
+			&Error{Op: "create", Path: "/a", Kind: Held, Message: "it is being made", Holder: &Holder{Client: "c", Host: "b", PID: 8, Since: time.Second, Idle: time.Second}},
+			"create /a: held by c (host b, pid 8) for 1s, idle 1s; it is being made",
+		},
 		{&Error{Op: "rm", Path: "/x", Kind: NotFound}, "rm /x: not found"},
 		{&Error{Kind: Retry, Message: "safe mode", RetryAfter: time.Second}, "safe mode (try again in 1s)"},
 		{&Error{Op: "get", Kind: Damaged, Message: "block 1/2", Err: errors.New("bad")}, "get: block 1/2: bad"},

@@ -55,7 +55,7 @@ func (r *recall) caches(op namespace.Op) error {
 	if r.change == nil && r.s.caches.Idle() {
 		return nil
 	}
-	keys := cacheKeys(r.s.tree.Affects(op))
+	keys := r.s.revokedBy(op)
 	if len(keys) == 0 {
 		return nil
 	}
@@ -69,6 +69,19 @@ func (r *recall) caches(op namespace.Op) error {
 		return errCached
 	}
 	return nil
+}
+
+// revokedBy is what must not be kept over a change: what it changes, and the right
+// to make files in the directories that it changes.
+func (s *Server) revokedBy(op namespace.Op) []cachelease.Key {
+	changes := s.tree.Affects(op)
+	keys := cacheKeys(changes)
+	for _, c := range changes {
+		if c.Kind == namespace.ChangeEntries || c.Kind == namespace.ChangeAttr && s.tree.IsDir(c.Inode) {
+			keys = append(keys, cachelease.Key{Kind: keyCreations, Inode: uint64(c.Inode)})
+		}
+	}
+	return keys
 }
 
 // wait waits until the sessions have given up what is marked, or their terms
@@ -192,9 +205,12 @@ func (s *Server) endCaching(ctx context.Context) error {
 
 // cacheMessage answers what a session says about its cache on its stream; cached
 // is nil if it has none.
-func (s *Server) cacheMessage(m *pb.SessionRequest, id namespace.SessionID, cached *cachelease.Stream) (*pb.SessionResponse, error) {
+func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *cachelease.Stream) (*pb.SessionResponse, error) {
 	if ack := m.GetCacheAck(); ack != nil {
-		s.caches.Ack(cachelease.SessionID(id), ack.GetSeq())
+		if len(ack.GetDrafts()) > 0 { // before a change that waits goes on
+			s.tellDrafts(h, ack.GetDrafts())
+		}
+		s.caches.Ack(cachelease.SessionID(h.Session), ack.GetSeq())
 		return nil, nil
 	}
 	r := m.GetCacheRenew()

@@ -93,6 +93,9 @@ func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, grows bool
 	if err := recall.caches(op); err != nil {
 		return applied{}, err
 	}
+	if err := s.heldByDraft(op); err != nil {
+		return applied{}, err
+	}
 	r, err := s.apply(id, op)
 	return applied{CallResult: callResult(r, op)}, err
 }
@@ -205,6 +208,9 @@ func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, 
 	if err := s.journal.Append(journal.Record{TxID: e.TxID, Time: e.Time, Type: typ, Body: body}); err != nil {
 		s.stepDown(fmt.Errorf("the journal cannot be written: %w", err))
 		return r, s.checkActive()
+	}
+	if op, ok := op.(*namespace.OpCreateAs); ok {
+		s.drafts.made(op)
 	}
 	s.follow(r)
 	s.keepEvents(e, r.Events)

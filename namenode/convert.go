@@ -91,6 +91,8 @@ func callResult(r namespace.Result, op namespace.Op) namespace.CallResult {
 		out.Inode = namespace.InodeID(o.ID)
 	case *namespace.OpCreate:
 		out.Token = o.Token
+	case *namespace.OpCreateAs:
+		out.Token = o.Token
 	case *namespace.OpOpen:
 		out.Token, out.Flag = o.Token, len(r.Closed) > 0
 	case *namespace.OpCut:

@@ -71,7 +71,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	// The handler must end with the namenode, also while nothing is received;
 	// its end makes Recv return, so the goroutine ends too.
 	ended := make(chan error, 1)
-	go func() { ended <- s.serveSession(stream, line, lh, cached) }()
+	go func() { ended <- s.serveSession(stream, line, h, cached) }()
 	for {
 		select {
 		case err := <-ended:
@@ -90,7 +90,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	}
 }
 
-func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h leasemanager.Holder, cached *cachelease.Stream) error {
+func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h namespace.Holder, cached *cachelease.Stream) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -101,7 +101,7 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 		}
 		r := m.GetRenew()
 		if r == nil {
-			resp, err := s.cacheMessage(m, namespace.SessionID(h.Session), cached)
+			resp, err := s.cacheMessage(m, h, cached)
 			if err == nil && resp != nil {
 				err = line.send(resp)
 			}

@@ -66,6 +66,26 @@ func (s *Server) statOf(c *namespace.Call, at namespace.Target) (namespace.Attr,
 // waitFor tries in the file's queue until the wait is over: at each freeing of
 // the file, and when its holder can be dispossessed.
 func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (applied, error) {
+	back, err := s.park()
+	if err != nil {
+		return applied{}, err
+	}
+	defer back()
+	over := time.NewTimer(q.wait)
+	defer over.Stop()
+	for isDraft(q.held) {
+		if err := s.waitDraft(ctx, over.C); err != nil {
+			if errors.Is(err, errWaitOver) {
+				err = q.held
+			}
+			return applied{}, err
+		}
+		out, err := q.try()
+		if !errors.Is(err, fserror.Held) {
+			return out, err
+		}
+		q.held = err
+	}
 	inode, err := s.inodeOf(ctx, c, q.at)
 	if q.held == nil && errors.Is(err, fserror.NotFound) {
 		return q.try() // it may create the file
@@ -73,11 +93,6 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 	if err != nil {
 		return applied{}, err
 	}
-	back, err := s.park()
-	if err != nil {
-		return applied{}, err
-	}
-	defer back()
 	w := s.waits.join(place{inode, q.by.Session}, s.cfg.Clock.Mono())
 	keep := false
 	defer func() {
@@ -87,8 +102,6 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 			s.waits.leave(w)
 		}
 	}()
-	over := time.NewTimer(q.wait)
-	defer over.Stop()
 	for {
 		mine, in := s.waits.look(w, s.cfg.Clock.Mono())
 		if mine && !w.tried {
@@ -113,6 +126,33 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 			return out, err
 		}
 		q.held = err
+	}
+}
+
+// draftLook is how often one looks again who waits for a draft, which is a file
+// within a fraction of a second.
+const draftLook = 50 * time.Millisecond
+
+// isDraft reports whether a refusal names a draft: there is no file yet in whose
+// queue to wait.
+func isDraft(held error) bool {
+	var fe *fserror.Error
+	return errors.As(held, &fe) && fe.Kind == fserror.Held && fe.Reason == reasonDraft
+}
+
+// waitDraft waits until one should look again whether a draft is made.
+func (s *Server) waitDraft(ctx context.Context, over <-chan time.Time) error {
+	look := time.NewTimer(draftLook)
+	defer look.Stop()
+	select {
+	case <-look.C:
+		return nil
+	case <-over:
+		return errWaitOver
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.stopping.Done():
+		return s.checkActive()
 	}
 }
 

@@ -44,6 +44,9 @@ func (s *service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 	if cache {
 		s.lookAt(ctx, r, resp)
 	}
+	if cache && r.GetCreations() && r.GetAs() == 0 {
+		s.lendCreations(ctx, req.Holder.Session, r.GetNumbers(), resp)
+	}
 	return resp, nil
 }
 
@@ -90,6 +93,9 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 		return out, req, 0, err
 	}
 	out, wait, err = s.begin(ctx, id, c, true, func() (namespace.Op, error) {
+		if r.GetAs() != 0 {
+			return s.planDraft(c, r, req)
+		}
 		op, err := s.tree.PlanCreate(c, req)
 		if errors.Is(err, fserror.Exists) {
 			err = s.orBeingWritten(c, r.GetPath(), req.Holder, err)
@@ -108,6 +114,15 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 		return op, nil
 	})
 	return out, req, wait, err
+}
+
+// planDraft is for a file that the session has begun to make without asking.
+func (s *Server) planDraft(c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
+	op, err := s.tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), namespace.InodeID(r.GetDir()), req)
+	if err != nil {
+		return nil, err
+	}
+	return op, s.checkTailBudget(len(op.Data))
 }
 
 // orBeingWritten makes HELD of EXISTS while another writes the file: that name

@@ -54,6 +54,7 @@ type Server struct {
 	lost      lostTable
 	keepers   keeperTable // who is to be told of the end of granted leases
 	caches    *cachelease.Table
+	drafts    draftTable // files that sessions make without asking
 	events    *watch.Hub
 	watchers  atomic.Int64
 	applied   atomic.Uint64 // last txid of which the events are known
@@ -292,6 +293,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 	s.mu.Lock()
 	s.term = newTerm
 	s.caches = s.newCaches(newTerm)
+	s.drafts.reset()
 	s.activated = s.cfg.Clock.Mono()
 	_, lastMS := tree.Last()
 	beyond := s.time.begin(s.cfg.Clock, lastMS)

@@ -30,6 +30,37 @@ func (t *Table) Grant(id SessionID, keys []Key) bool {
 	return granted
 }
 
+// GrantAlone is Grant of a key that only one session may hold: false also while
+// another does, or has dropped it only just now. It is for keys that are granted
+// by nothing else. The caller holds the namespace lock for reading.
+func (t *Table) GrantAlone(id SessionID, key Key) bool {
+	t.aloneMu.Lock()
+	defer t.aloneMu.Unlock()
+	s := t.lookup(id)
+	if s == nil {
+		return false
+	}
+	defer s.mu.Unlock()
+	if !t.keys.alone(key, s.hold) {
+		return false
+	}
+	granted, _ := t.grant(s, []Key{key}, t.now())
+	return granted
+}
+
+// Holds tells whether the session holds the key, also if its withdrawal is not
+// acknowledged yet.
+func (t *Table) Holds(id SessionID, key Key) bool {
+	s := t.lookup(id)
+	if s == nil {
+		return false
+	}
+	defer s.mu.Unlock()
+	t.settle(s, t.now())
+	held, _ := t.keys.look(key, s.hold)
+	return held
+}
+
 // grant does it with the session locked; full: all sessions together hold too
 // much.
 func (t *Table) grant(s *session, keys []Key, now time.Duration) (granted, full bool) {

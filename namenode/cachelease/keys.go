@@ -138,6 +138,20 @@ func (k *keyTable) hold(key Key, h *holdings) bool {
 	return true
 }
 
+// alone tells whether nobody but h holds the key, and it is not marked. What was
+// dropped and is not swept yet counts as held.
+func (k *keyTable) alone(key Key, h *holdings) bool {
+	sh := &k.shards[k.shardOf(key)]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	e := sh.entries[key]
+	if e == nil {
+		return true
+	}
+	_, held := e.find(h.slot)
+	return e.marks == 0 && (len(e.holders) == 0 || held && len(e.holders) == 1)
+}
+
 // take removes the slot from the entry's holders and returns its place.
 func (k *keyTable) take(e *entry, slot uint32) (at uint32, held bool) {
 	sh := &k.shards[e.shard]

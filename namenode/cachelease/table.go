@@ -29,6 +29,8 @@ type Table struct {
 	garbage   []*holdings
 	garbages  atomic.Int64
 
+	aloneMu sync.Mutex // over GrantAlone: two do not find a key free at once
+
 	recovering atomic.Bool // false: rec is empty
 	recMu      sync.Mutex
 	rec        recovery

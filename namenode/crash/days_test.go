@@ -31,6 +31,7 @@ var days = []day{
 	{"blocks", blocks, nil, false},
 	{"crowd", crowd, nil, false},
 	{"steps", steps, nil, false},
+	{"drafts", drafts, nil, false},
 }
 
 func text(seed string, n int) string { return strings.Repeat(seed+" ", n/(len(seed)+1)+1)[:n] }

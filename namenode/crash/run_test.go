@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/vfs"
 	"github.com/leasefs/leasefs/vfs/crashfs"
 )
 
@@ -42,7 +43,8 @@ type run struct {
 	hasty    bool      // see day
 	untried  bool      // branches look at what the crash left before the retry too
 	echo     bool      // each call is sent again after a power failure
-	faultAt  int       // point at which the disk begins to fail, 0: never
+	booted   func(*machine)
+	faultAt  int // point at which the disk begins to fail, 0: never
 	fault    *fault
 
 	disk    *crashfs.FS
@@ -121,7 +123,7 @@ func died(d *crashfs.FS) bool {
 // start boots on the run's disk as it is.
 func (r *run) start() {
 	var err error
-	if r.m, err = boot(r.medium(), r.wall, r.opts...); err == nil {
+	if r.m, err = r.boot(r.medium()); err == nil {
 		return
 	}
 	r.fails("start", err)
@@ -137,11 +139,20 @@ func (r *run) fails(what string, err error) {
 
 // mustBoot boots on a disk after a crash, which nothing may prevent.
 func (r *run) mustBoot(d *crashfs.FS) *machine {
-	m, err := boot(d, r.wall, r.opts...)
+	m, err := r.boot(d)
 	if err != nil {
 		r.failf("the namenode does not start after the crash: %v", err)
 	}
 	return m
+}
+
+// boot boots on a disk, and has the clients come back that do so by themselves.
+func (r *run) boot(d vfs.FS) (*machine, error) {
+	m, err := boot(d, r.wall, r.opts...)
+	if err == nil && r.booted != nil {
+		r.booted(m)
+	}
+	return m, err
 }
 
 // stop ends a machine. Only faults of the namenode itself matter if its disk
@@ -322,7 +333,7 @@ func (r *run) revive(may []*model) {
 		r.again += 7 // further each time, so that a day has an end
 		r.disk.CrashAt(r.again)
 	}
-	m, err := boot(r.disk, r.wall, r.opts...)
+	m, err := r.boot(r.disk)
 	if err != nil {
 		if !died(r.disk) {
 			r.failf("the namenode does not start after the crash: %v", err)

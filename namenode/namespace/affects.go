@@ -15,6 +15,9 @@ func (t *Tree) Affects(op Op) []Change {
 	case *OpCreate:
 		a.newEntry(op.Parent, op.Dirs, op.Name)
 		a.attr(op.Replace)
+	case *OpCreateAs:
+		a.newEntry(op.Parent, nil, op.Name)
+		a.attr(op.Inode) // that there is none of this number may have been cached
 	case *OpSymlink:
 		a.newEntry(op.Parent, op.Dirs, op.Name)
 	case *OpOpen:

@@ -94,6 +94,7 @@ func (t *Tree) setCaching(op *OpCaching) (Result, error) {
 		t.caching.ReplaceOrInsert(*op)
 	default:
 		t.caching.Delete(*op)
+		t.dropNumbers(op.Session)
 	}
 	return Result{}, nil
 }

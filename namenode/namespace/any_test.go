@@ -27,7 +27,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return rapid.SampledFrom([]LeaseID{0, 1, 2, 3, MaxLeaseID + 1}).Draw(t, "lease")
 	}
 	session := func() SessionID { return SessionID{byte(rapid.IntRange(0, 2).Draw(t, "session"))} }
-	switch rapid.IntRange(1, 29).Draw(t, "kind") {
+	switch rapid.IntRange(1, 31).Draw(t, "kind") {
 	case 1:
 		return &OpActivate{Term: uint64(num("term") + 2), User: user(), Group: user()}
 	case 2:
@@ -85,6 +85,12 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return op
 	case 29:
 		return &OpXattr{Inode: id("inode"), Name: rapid.SampledFrom([]string{"user.a", "user.b", "user.", "other"}).Draw(t, "xattr"), Value: data(), Remove: rapid.Bool().Draw(t, "remove")}
+	case 30:
+		return &OpReserve{Session: session(), Count: uint32(num("count") + 2)}
+	case 31:
+		return &OpCreateAs{Session: session(), Inode: id("inode"), OpCreate: OpCreate{
+			Parent: id("parent"), Name: name("name"), User: user(), Closed: rapid.Bool().Draw(t, "closed"), Data: data(), Lease: lease(), Replace: id("replace") / 8,
+		}}
 	case 20:
 		return &OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}
 	case 21:

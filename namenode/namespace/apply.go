@@ -118,7 +118,11 @@ func (t *Tree) apply(e *Entry) (Result, error) {
 	case *OpMkdir:
 		return t.mkdir(op, e)
 	case *OpCreate:
-		return t.create(op, e)
+		return t.create(op, 0, e)
+	case *OpCreateAs:
+		return t.createAs(op, e)
+	case *OpReserve:
+		return t.reserve(op)
 	case *OpOpen:
 		return t.openForAppend(op, e)
 	case *OpCut:

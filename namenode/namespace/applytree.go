@@ -11,7 +11,7 @@ type chain struct {
 	dirs    []string
 	dirMode uint16
 	name    string
-	leaf    *inode // without number, name and parent
+	leaf    *inode // without name and parent, and number unless one was set aside
 	user    string
 	group   string
 }
@@ -62,8 +62,10 @@ func (t *Tree) makeChain(c *chain, old *inode, e *Entry) *inode {
 // attach numbers and names a new inode and hangs it into a directory, whose
 // own attributes are the caller's affair.
 func (t *Tree) attach(n *inode, parent InodeID, name string, user, group uint16, e *Entry) {
-	n.id = t.nextInode
-	t.nextInode++
+	if n.id == 0 {
+		n.id = t.nextInode
+		t.nextInode++
+	}
 	n.parent, n.user, n.group = parent, user, group
 	if len(name) > inlineName {
 		name = cloneString(name)
@@ -128,8 +130,19 @@ func (t *Tree) symlink(op *OpSymlink, e *Entry) (Result, error) {
 	return Result{Inode: t.makeChain(&c, nil, e).id}, nil
 }
 
-func (t *Tree) create(op *OpCreate, e *Entry) (Result, error) {
-	leaf := &inode{typ: TypeFile, mode: op.Mode & modeBits, mtime: op.MTime}
+func (t *Tree) createAs(op *OpCreateAs, e *Entry) (Result, error) {
+	switch {
+	case len(op.Dirs) > 0 || op.Replace != 0:
+		return Result{}, misfit("a file with a number set aside is made in a directory that exists, and replaces nothing")
+	case !t.Reserved(op.Session, op.Inode):
+		return Result{}, misfitf("inode number %d is not set aside for its session, or is used", op.Inode)
+	}
+	return t.create(&op.OpCreate, op.Inode, e)
+}
+
+// create makes a file, with a number that was set aside unless that is 0.
+func (t *Tree) create(op *OpCreate, id InodeID, e *Entry) (Result, error) {
+	leaf := &inode{id: id, typ: TypeFile, mode: op.Mode & modeBits, mtime: op.MTime}
 	c := chain{
 		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
 		leaf: leaf, user: op.User, group: op.Group,

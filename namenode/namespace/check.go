@@ -301,6 +301,15 @@ func (c *checker) leases() {
 		}
 		return true
 	})
+	t.numbers.Ascend(func(n numbers) bool {
+		if !t.goodNumbers(n) || len(t.numbersOf(n.session)) > maxRanges {
+			c.problem("inode numbers %d to %d cannot be set aside for session %x", n.first, n.first+InodeID(n.count)-1, n.session)
+		}
+		return true
+	})
+	for _, n := range t.sharedNumbers() {
+		c.problem("inode number %d, set aside for session %x, is another session's, too", n.first, n.session)
+	}
 }
 
 // xattrs checks that extended attributes belong to inodes and keep the limits.

@@ -40,6 +40,8 @@ const (
 	typeCut
 	typeHide
 	typeXattr
+	typeReserve
+	typeCreateAs
 )
 
 func (*OpActivate) opType() uint8   { return typeActivate }
@@ -71,6 +73,8 @@ func (*OpCaching) opType() uint8    { return typeCaching }
 func (*OpCut) opType() uint8        { return typeCut }
 func (*OpHide) opType() uint8       { return typeHide }
 func (*OpXattr) opType() uint8      { return typeXattr }
+func (*OpReserve) opType() uint8    { return typeReserve }
+func (*OpCreateAs) opType() uint8   { return typeCreateAs }
 
 // fielded is a record that can list its fields to a coder. All kinds are.
 type fielded interface {
@@ -139,6 +143,10 @@ func newOp(typ uint8) fielded {
 		return new(OpHide)
 	case typeXattr:
 		return new(OpXattr)
+	case typeReserve:
+		return new(OpReserve)
+	case typeCreateAs:
+		return new(OpCreateAs)
 	}
 	return nil
 }
@@ -409,6 +417,17 @@ func (op *OpCreate) fields(c *coder) {
 	}
 	c.bytes(&op.Data)
 	c.lease(&op.Lease)
+}
+
+func (op *OpCreateAs) fields(c *coder) {
+	c.id16((*[16]byte)(&op.Session))
+	c.inode(&op.Inode)
+	op.OpCreate.fields(c)
+}
+
+func (op *OpReserve) fields(c *coder) {
+	c.id16((*[16]byte)(&op.Session))
+	c.u32(&op.Count)
 }
 
 func (op *OpOpen) fields(c *coder) {

@@ -48,6 +48,8 @@ func samples() []Op {
 		&OpHide{Parent: 1, Name: "a", Inode: 7, Hidden: ".a.leasefs-x", Lease: 5, FromParent: 2, FromName: "b", Detach: true},
 		&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
 		&OpXattr{Inode: 7, Name: "user.a", Remove: true},
+		&OpReserve{Session: h.Session, Count: 1<<32 - 1},
+		&OpCreateAs{Session: h.Session, Inode: 7, OpCreate: OpCreate{Parent: 1, Name: "f", Mode: 0o644, User: "u", Group: "g", MTime: 1, Closed: true, Data: []byte("x"), Lease: 3}},
 	}
 }
 
@@ -112,6 +114,8 @@ func TestLayoutIsFixed(t *testing.T) {
 			"\x00\x01\x00\x01f\xa4\x03\xed\x03\x01u\x01g\x00\x02\x00" + holder + "\xee" + zero15 + "\x01x" + "\xac\x02",
 		},
 		{CallID{}, &OpCreate{Parent: 1, Name: "f", Closed: true}, "\x00\x01\x00\x01f\x00\x00\x00\x00\x00\x00\x01\x00\x00"},
+		{CallID{}, &OpReserve{Session: SessionID{0xff}, Count: 300}, "\x00" + session + "\xac\x02"},
+		{CallID{}, &OpCreateAs{Session: SessionID{0xff}, Inode: 300, OpCreate: OpCreate{Parent: 1, Name: "f", Closed: true}}, "\x00" + session + "\xac\x02\x01\x00\x01f\x00\x00\x00\x00\x00\x00\x01\x00\x00"},
 		{CallID{}, &OpOpen{Inode: 7, Holder: h, Token: Token{0xee}}, "\x00\x07" + holder + "\xee" + zero15},
 		{CallID{}, &OpGrant{ID: 300, TTL: 64, Owner: Owner{User: "u", Client: "c", Host: "h"}}, "\x00\xac\x02\x80\x01\x01u\x01c\x01h"},
 		{CallID{}, &OpEndLease{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
@@ -133,7 +137,7 @@ func TestLayoutIsFixed(t *testing.T) {
 			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
 		}
 	}
-	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}} {
+	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}} {
 		if int(op.opType()) != 20+i {
 			t.Errorf("%T has number %d", op, op.opType())
 		}

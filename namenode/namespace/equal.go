@@ -43,6 +43,8 @@ func (t *Tree) difference(o *Tree) string {
 		return differ("groups", t.groups.names, o.groups.names)
 	case t.ages.Len() != o.ages.Len() || t.caching.Len() != o.caching.Len():
 		return differ("numbers of ages and caching sessions", [2]int{t.ages.Len(), t.caching.Len()}, [2]int{o.ages.Len(), o.caching.Len()})
+	case t.numbers.Len() != o.numbers.Len():
+		return differ("numbers of ranges set aside", t.numbers.Len(), o.numbers.Len())
 	case t.xattrs.Len() != o.xattrs.Len():
 		return differ("numbers of extended attributes", t.xattrs.Len(), o.xattrs.Len())
 	case a != b:
@@ -76,6 +78,9 @@ func (t *Tree) difference(o *Tree) string {
 	}
 	if diff == "" {
 		diff = firstDifference("sessions that may cache", t.caching, o.caching)
+	}
+	if diff == "" {
+		diff = firstDifference("inode numbers set aside", t.numbers, o.numbers)
 	}
 	if diff == "" {
 		diff = firstDifference("extended attributes", t.xattrs, o.xattrs)

@@ -114,6 +114,8 @@ func (t *Tree) eventsAfter(op Op, r *Result, ev []Event, longer bool) []Event {
 		made(r.Inode, len(op.Dirs))
 	case *OpCreate:
 		made(r.Inode, len(op.Dirs))
+	case *OpCreateAs:
+		add(EventCreate, r.Inode)
 	case *OpRename, *OpHide:
 		for i := range ev {
 			if n := t.get(ev[i].Inode); ev[i].Type == EventRename && n != nil {

@@ -62,6 +62,11 @@ func rich(t tb) *rig {
 	r.must(t, &OpAges{Ages: []Age{{AgeKey{Session: SessionID{1}}, 5}, {AgeKey{Session: SessionID{2}}, 6}, {AgeKey{Inode: again.Inode}, 7}, {AgeKey{Lease: 1}, 8}, {AgeKey{Lease: MaxLeaseID}, 1 << 40}}})
 	r.must(t, &OpCaching{Session: SessionID{7}, Term: 10_000})
 	r.must(t, &OpCaching{Session: SessionID{8}, Term: 1})
+	for range maxRanges + 1 {
+		r.must(t, &OpReserve{Session: SessionID{7}, Count: 3})
+	}
+	r.must(t, &OpReserve{Session: SessionID{8}, Count: MaxReserve})
+	r.must(t, &OpCreateAs{Session: SessionID{8}, Inode: r.tree.nextInode - 1, OpCreate: OpCreate{Parent: RootID, Name: "numbered", Closed: true}})
 	r.must(t, &OpXattr{Inode: RootID, Name: "user.root", Value: []byte("value")})
 	r.must(t, &OpXattr{Inode: again.Inode, Name: "user.b", Value: []byte{0, 0xff}})
 	r.must(t, &OpXattr{Inode: again.Inode, Name: "user.a"})
@@ -144,9 +149,9 @@ func TestImageDamage(t *testing.T) {
 
 func TestImageVersion(t *testing.T) {
 	image := imageOf(t, New())
-	binary.LittleEndian.PutUint32(image[8:], 3)
+	binary.LittleEndian.PutUint32(image[8:], 4)
 	binary.LittleEndian.PutUint32(image[12:], crcOf(string(image[:12])))
-	if _, err := ReadImage(bytes.NewReader(image)); err == nil || !strings.Contains(err.Error(), "format 3") {
+	if _, err := ReadImage(bytes.NewReader(image)); err == nil || !strings.Contains(err.Error(), "format 4") {
 		t.Fatal(err)
 	}
 }
@@ -156,7 +161,7 @@ func reframe(payload []byte) []byte {
 	w := &imageWriter{}
 	var b bytes.Buffer
 	w.w = &b
-	head := binary.LittleEndian.AppendUint32([]byte(imageMagic), imageXattrs)
+	head := binary.LittleEndian.AppendUint32([]byte(imageMagic), imageNumbers)
 	b.Write(binary.LittleEndian.AppendUint32(head, crcOf(string(head))))
 	w.buf = bytes.Clone(payload)
 	w.flush()

@@ -38,7 +38,7 @@ func (e *ImageError) Unwrap() error { return e.Err }
 func ReadImage(r io.Reader) (*Tree, error) {
 	ir := &imageReader{r: r, t: newTree()}
 	err := ir.header()
-	for _, part := range []func() error{ir.meta, ir.inodes, ir.link, ir.garbage, ir.sessions, ir.leases, ir.xattrs, ir.trailer} {
+	for _, part := range []func() error{ir.meta, ir.inodes, ir.link, ir.garbage, ir.sessions, ir.leases, ir.xattrs, ir.numbers, ir.trailer} {
 		if err == nil {
 			err = part()
 		}
@@ -118,9 +118,9 @@ func (r *imageReader) header() error {
 		return &ImageError{Detail: "the header does not match its checksum"}
 	}
 	r.version = binary.LittleEndian.Uint32(h[len(imageMagic):])
-	if r.version != imageVersion && r.version != imageXattrs {
-		return &ImageError{Detail: fmt.Sprintf("format %d is not one of those known here, %d and %d; it was written by another version of leasefs",
-			r.version, imageVersion, imageXattrs)}
+	if r.version < imageVersion || r.version > imageNumbers {
+		return &ImageError{Detail: fmt.Sprintf("format %d is not one of those known here, %d to %d; it was written by another version of leasefs",
+			r.version, imageVersion, imageNumbers)}
 	}
 	return nil
 }

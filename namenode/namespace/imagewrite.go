@@ -11,6 +11,7 @@ const (
 	imageMagic   = "LEASEFSI"
 	imageVersion = 1
 	imageXattrs  = 2                       // with extended attributes: written only if there are any
+	imageNumbers = 3                       // with inode numbers set aside as well: likewise
 	imageHeader  = len(imageMagic) + 4 + 4 // magic, version, checksum
 	chunkHeader  = 4 + 4                   // length, checksum
 	chunkTarget  = 256 << 10               // bytes at which a chunk is written
@@ -81,7 +82,10 @@ func (t *Tree) WriteImage(w io.Writer) error {
 	head := make([]byte, 0, imageHeader)
 	head = append(head, imageMagic...)
 	version := uint32(imageVersion)
-	if t.xattrs.Len() > 0 {
+	switch {
+	case t.numbers.Len() > 0:
+		version = imageNumbers
+	case t.xattrs.Len() > 0:
 		version = imageXattrs
 	}
 	head = binary.LittleEndian.AppendUint32(head, version)
@@ -94,7 +98,10 @@ func (t *Tree) WriteImage(w io.Writer) error {
 	t.writeGarbage(iw)
 	t.writeSessions(iw)
 	t.writeLeases(iw)
-	t.writeXattrs(iw)
+	if version >= imageXattrs {
+		t.writeXattrs(iw)
+	}
+	t.writeNumbers(iw)
 	t.writeTrailer(iw)
 	iw.flush()
 	if iw.err == nil {

@@ -155,6 +155,46 @@ func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 	return o, nil
 }
 
+// PlanCreateAs checks the making of a file with an inode number that was set
+// aside for the holder's session, in a directory by inode; of the request's path
+// only the last component counts. Errors: Exists, NotFound (the directory), NotDirectory, Permission,
+// NoSpace (MaxOwners), InvalidArgument (the number), and those of a bad name.
+func (t *Tree) PlanCreateAs(c *Call, id, dir InodeID, r CreateRequest) (*OpCreateAs, error) {
+	const op = "create"
+	_, name := fspath.Split(r.Path)
+	if err := fspath.CheckName(name); err != nil {
+		return nil, fserror.With(err, op, r.Path)
+	}
+	d, err := t.reach(c, dir, op)
+	if err != nil {
+		return nil, err
+	}
+	if d.typ != TypeDir {
+		return nil, t.notDirectory(d, op, r.Path)
+	}
+	if err := t.requireChange(c, d, op, r.Path); err != nil {
+		return nil, err
+	}
+	t.lookName(c, dir, name)
+	if n := t.lookup(dir, name); n != nil {
+		return nil, exists(op, r.Path, n)
+	}
+	if depth, size := t.extent(d); !fits(depth+1, size+1+len(name)) {
+		return nil, tooLong(op, r.Path, "its path")
+	}
+	if !t.Reserved(r.Holder.Session, id) {
+		return nil, fserror.New(fserror.InvalidArgument, op, r.Path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
+	}
+	o := &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: OpCreate{
+		Parent: dir, Name: name, Mode: r.Mode & modeBits, User: t.caller(c), Group: t.groupIn(d),
+		MTime: r.MTime, Closed: r.Close, Data: r.Data,
+	}}
+	if !r.Close {
+		o.Holder, o.Token = r.Holder, r.Token
+	}
+	return o, t.checkOwners(op, r.Path, o.User, o.Group)
+}
+
 // PlanSymlink checks the making of a symbolic link. The target, 1 to MaxTarget
 // bytes without NUL, is taken as it is. Errors: as of PlanMkdir, and
 // InvalidArgument.

@@ -101,6 +101,21 @@ type (
 		Lease       LeaseID // the granted lease that it is attached to; 0: none
 	}
 
+	// OpReserve sets Count inode numbers aside for a session that may cache, from
+	// Result.Inode on: no inode gets one of them but by an OpCreateAs of it.
+	OpReserve struct {
+		Session SessionID
+		Count   uint32
+	}
+
+	// OpCreateAs is an OpCreate, without missing parents and replacing nothing,
+	// of a file whose number was set aside for the session.
+	OpCreateAs struct {
+		Session SessionID
+		Inode   InodeID
+		OpCreate
+	}
+
 	// OpOpen opens an existing file for append. If it was open, this takes it
 	// from its holder: the epoch is new, the bytes stay.
 	OpOpen struct {

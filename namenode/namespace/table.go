@@ -36,6 +36,12 @@ func (t *Tree) get(id InodeID) *inode {
 	return it.page[id&(1<<pageBits-1)]
 }
 
+// IsDir reports whether there is a directory of that number.
+func (t *Tree) IsDir(id InodeID) bool {
+	n := t.get(id)
+	return n != nil && n.typ == TypeDir
+}
+
 // slot returns the page of an inode number for change, making or copying it.
 func (t *Tree) slot(id InodeID) *page {
 	num := uint64(id) >> pageBits

@@ -48,6 +48,7 @@ type Tree struct {
 	attached    *btree.BTreeG[attachment] // the same by file
 	ages        *btree.BTreeG[Age]
 	caching     *btree.BTreeG[OpCaching] // sessions that may have read-cache leases
+	numbers     *btree.BTreeG[numbers]   // inode numbers that are set aside for them
 	xattrs      *btree.BTreeG[xattrItem]
 	users       interner
 	groups      interner
@@ -122,6 +123,7 @@ func newTree() *Tree {
 		attached:    newBTree(lessAttached),
 		ages:        newBTree(lessAge),
 		caching:     newBTree(lessCaching),
+		numbers:     newBTree(lessNumbers),
 		xattrs:      newBTree(lessXattr),
 	}
 	t.users.add("", t.gen)
@@ -154,6 +156,7 @@ func (t *Tree) Clone() *Tree {
 	c.attached = t.attached.Clone()
 	c.ages = t.ages.Clone()
 	c.caching = t.caching.Clone()
+	c.numbers = t.numbers.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.events = false
 	c.holders = nil

@@ -218,12 +218,9 @@ func (t *Tree) Xattrs(c *Call, at Target, follow bool) (xattrs []Xattr, err erro
 	return xattrs, nil
 }
 
-// writeXattrs writes all extended attributes, if there are any: an image
-// without is of the version before.
+// writeXattrs writes all extended attributes, in a version of the image that has
+// them.
 func (t *Tree) writeXattrs(w *imageWriter) {
-	if t.xattrs.Len() == 0 {
-		return
-	}
 	w.count(t.xattrs.Len())
 	t.xattrs.Ascend(func(x xattrItem) bool {
 		w.inode(&x.inode)
@@ -235,14 +232,14 @@ func (t *Tree) writeXattrs(w *imageWriter) {
 
 // xattrs reads what writeXattrs wrote.
 func (r *imageReader) xattrs() error {
-	if r.version != imageXattrs {
+	if r.version < imageXattrs {
 		return nil
 	}
 	if err := r.room(); err != nil {
 		return err
 	}
 	n := r.number(63)
-	if n == 0 {
+	if n == 0 && r.version == imageXattrs {
 		r.fail("an empty list")
 	}
 	var last xattrItem

@@ -253,7 +253,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -1592,8 +1592,10 @@ func (x *CacheRevocation) GetAll() bool {
 // CacheAck says that nothing that depends on keys of revocations up to seq is
 // answered any more.
 type CacheAck struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The session's drafts in directories whose creations are among these keys.
+	Drafts        []*Draft `protobuf:"bytes,2,rep,name=drafts,proto3" json:"drafts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1635,19 +1637,91 @@ func (x *CacheAck) GetSeq() uint64 {
 	return 0
 }
 
+func (x *CacheAck) GetDrafts() []*Draft {
+	if x != nil {
+		return x.Drafts
+	}
+	return nil
+}
+
+// Draft is a file that a session has begun to make under its right to a
+// directory's creations. Nobody else sees it. From the acknowledgement that tells
+// of it on, for one term of the cache, its name is held by that session.
+type Draft struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dir           uint64                 `protobuf:"varint,1,opt,name=dir,proto3" json:"dir,omitempty"` // inode of its directory
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Inode         uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"` // one of the numbers set aside for the session
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Draft) Reset() {
+	*x = Draft{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Draft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Draft) ProtoMessage() {}
+
+func (x *Draft) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Draft.ProtoReflect.Descriptor instead.
+func (*Draft) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Draft) GetDir() uint64 {
+	if x != nil {
+		return x.Dir
+	}
+	return 0
+}
+
+func (x *Draft) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Draft) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
 // CacheKey is something that a reply depends on and that can change.
 type CacheKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"` // 0 attributes of inode, 1 entries of directory inode, 2 name in directory inode
-	Inode         uint64                 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 attributes of inode, 1 entries of directory inode, 2 name in directory inode,
+	// 3 the right to the creations in directory inode, which only one session has.
+	Kind          uint32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Inode         uint64 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
+	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CacheKey) Reset() {
 	*x = CacheKey{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1733,7 @@ func (x *CacheKey) String() string {
 func (*CacheKey) ProtoMessage() {}
 
 func (x *CacheKey) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1746,7 @@ func (x *CacheKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheKey.ProtoReflect.Descriptor instead.
 func (*CacheKey) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CacheKey) GetKind() uint32 {
@@ -1714,7 +1788,7 @@ type CacheGivenUp struct {
 
 func (x *CacheGivenUp) Reset() {
 	*x = CacheGivenUp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1800,7 @@ func (x *CacheGivenUp) String() string {
 func (*CacheGivenUp) ProtoMessage() {}
 
 func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1813,7 @@ func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheGivenUp.ProtoReflect.Descriptor instead.
 func (*CacheGivenUp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CacheGivenUp) GetStream() uint64 {
@@ -1779,7 +1853,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +1865,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +1878,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RenewLeaseRequest) GetSession() []byte {
@@ -1859,7 +1933,7 @@ type OpenRef struct {
 
 func (x *OpenRef) Reset() {
 	*x = OpenRef{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1945,7 @@ func (x *OpenRef) String() string {
 func (*OpenRef) ProtoMessage() {}
 
 func (x *OpenRef) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1958,7 @@ func (x *OpenRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRef.ProtoReflect.Descriptor instead.
 func (*OpenRef) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OpenRef) GetInode() uint64 {
@@ -1917,7 +1991,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2003,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2016,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RenewLeaseResponse) GetLost() []*LostFile {
@@ -2013,7 +2087,7 @@ type LostFile struct {
 
 func (x *LostFile) Reset() {
 	*x = LostFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2099,7 @@ func (x *LostFile) String() string {
 func (*LostFile) ProtoMessage() {}
 
 func (x *LostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2112,7 @@ func (x *LostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostFile.ProtoReflect.Descriptor instead.
 func (*LostFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LostFile) GetInode() uint64 {
@@ -2084,7 +2158,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2170,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2183,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListLeasesRequest) GetCaller() *Caller {
@@ -2171,7 +2245,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2257,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2270,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*Lease {
@@ -2236,7 +2310,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2248,7 +2322,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2261,7 +2335,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Lease) GetId() string {
@@ -2380,7 +2454,7 @@ type LeaseFile struct {
 
 func (x *LeaseFile) Reset() {
 	*x = LeaseFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2466,7 @@ func (x *LeaseFile) String() string {
 func (*LeaseFile) ProtoMessage() {}
 
 func (x *LeaseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2479,7 @@ func (x *LeaseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFile.ProtoReflect.Descriptor instead.
 func (*LeaseFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaseFile) GetPath() string {
@@ -2442,7 +2516,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2454,7 +2528,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2541,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -2516,7 +2590,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2602,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2615,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -2577,7 +2651,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2663,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2676,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -2644,7 +2718,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2730,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2743,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -2704,7 +2778,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2790,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2803,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -2763,7 +2837,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2775,7 +2849,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2788,7 +2862,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -2817,7 +2891,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2903,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2916,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -2878,7 +2952,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2890,7 +2964,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2903,7 +2977,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -2932,7 +3006,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3018,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3031,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -2999,7 +3073,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3085,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3098,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -3061,7 +3135,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3147,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3160,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -3136,7 +3210,7 @@ type AttachLeaseRequest struct {
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3222,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3235,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -3203,7 +3277,7 @@ type DetachLeaseRequest struct {
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3289,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3302,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -3265,7 +3339,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3351,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3364,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -3340,7 +3414,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3426,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3439,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -3399,7 +3473,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3485,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3498,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -3508,14 +3582,23 @@ type CreateRequest struct {
 	GivenUp     *CacheGivenUp          `protobuf:"bytes,14,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
 	// With a cached session, and not in CreateMany: answer attr whole, and parent,
 	// with keys.
-	Cache         bool `protobuf:"varint,15,opt,name=cache,proto3" json:"cache,omitempty"`
+	Cache bool `protobuf:"varint,15,opt,name=cache,proto3" json:"cache,omitempty"`
+	// With cache: ask for the right to the directory's creations. Who has it may
+	// make files in the directory without asking (drafts), as long as it keeps the
+	// directory's attributes too, and knows that the name is free.
+	Creations bool `protobuf:"varint,16,opt,name=creations,proto3" json:"creations,omitempty"`
+	// A draft: the inode is this number, which was set aside for the session, and
+	// its directory is the inode dir, wherever that is; of path only the name counts.
+	As            uint64 `protobuf:"varint,17,opt,name=as,proto3" json:"as,omitempty"`
+	Dir           uint64 `protobuf:"varint,18,opt,name=dir,proto3" json:"dir,omitempty"`
+	Numbers       bool   `protobuf:"varint,19,opt,name=numbers,proto3" json:"numbers,omitempty"` // with creations: set inode numbers aside, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +3610,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +3623,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -3648,6 +3731,34 @@ func (x *CreateRequest) GetCache() bool {
 	return false
 }
 
+func (x *CreateRequest) GetCreations() bool {
+	if x != nil {
+		return x.Creations
+	}
+	return false
+}
+
+func (x *CreateRequest) GetAs() uint64 {
+	if x != nil {
+		return x.As
+	}
+	return 0
+}
+
+func (x *CreateRequest) GetDir() uint64 {
+	if x != nil {
+		return x.Dir
+	}
+	return 0
+}
+
+func (x *CreateRequest) GetNumbers() bool {
+	if x != nil {
+		return x.Numbers
+	}
+	return false
+}
+
 type OpenResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Attr         *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
@@ -3657,16 +3768,22 @@ type OpenResponse struct {
 	BlocksLength int64                  `protobuf:"varint,5,opt,name=blocks_length,json=blocksLength,proto3" json:"blocks_length,omitempty"` // offset where the tail begins
 	// To CreateRequest.cache, as after the call: what attr and parent depend on, if
 	// the session may keep them. Attr may be kept although the file is open.
-	Keys          []*CacheKey `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
-	Parent        *Attr       `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
-	ParentKeys    []*CacheKey `protobuf:"bytes,8,rep,name=parent_keys,json=parentKeys,proto3" json:"parent_keys,omitempty"`
+	Keys       []*CacheKey `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
+	Parent     *Attr       `protobuf:"bytes,7,opt,name=parent,proto3" json:"parent,omitempty"`
+	ParentKeys []*CacheKey `protobuf:"bytes,8,rep,name=parent_keys,json=parentKeys,proto3" json:"parent_keys,omitempty"`
+	// To CreateRequest.creations: the right to those of parent is the session's.
+	Creations bool `protobuf:"varint,9,opt,name=creations,proto3" json:"creations,omitempty"`
+	// Inode numbers set aside for the session's drafts, each to be used once. They
+	// are the session's until eight more such ranges are, or it is forgotten.
+	FirstInode    uint64 `protobuf:"varint,10,opt,name=first_inode,json=firstInode,proto3" json:"first_inode,omitempty"`
+	Inodes        uint32 `protobuf:"varint,11,opt,name=inodes,proto3" json:"inodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3795,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3808,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -3750,6 +3867,27 @@ func (x *OpenResponse) GetParentKeys() []*CacheKey {
 	return nil
 }
 
+func (x *OpenResponse) GetCreations() bool {
+	if x != nil {
+		return x.Creations
+	}
+	return false
+}
+
+func (x *OpenResponse) GetFirstInode() uint64 {
+	if x != nil {
+		return x.FirstInode
+	}
+	return 0
+}
+
+func (x *OpenResponse) GetInodes() uint32 {
+	if x != nil {
+		return x.Inodes
+	}
+	return 0
+}
+
 type CreateManyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Files         []*CreateRequest       `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // each with its own CallId; close is implied
@@ -3759,7 +3897,7 @@ type CreateManyRequest struct {
 
 func (x *CreateManyRequest) Reset() {
 	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3909,7 @@ func (x *CreateManyRequest) String() string {
 func (*CreateManyRequest) ProtoMessage() {}
 
 func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3922,7 @@ func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
 func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateManyRequest) GetFiles() []*CreateRequest {
@@ -3803,7 +3941,7 @@ type CreateManyResponse struct {
 
 func (x *CreateManyResponse) Reset() {
 	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3815,7 +3953,7 @@ func (x *CreateManyResponse) String() string {
 func (*CreateManyResponse) ProtoMessage() {}
 
 func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3828,7 +3966,7 @@ func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
 func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CreateManyResponse) GetResults() []*CreateResult {
@@ -3848,7 +3986,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +3998,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +4011,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CreateResult) GetInode() uint64 {
@@ -3919,7 +4057,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4069,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4082,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4074,7 +4212,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4224,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4237,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4146,7 +4284,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4296,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4309,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4192,7 +4330,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4204,7 +4342,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4217,7 +4355,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4244,7 +4382,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4256,7 +4394,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4269,7 +4407,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4295,7 +4433,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4445,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4458,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4343,7 +4481,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4493,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4506,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4421,7 +4559,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4433,7 +4571,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4446,7 +4584,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4494,7 +4632,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4506,7 +4644,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4519,7 +4657,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -4553,7 +4691,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4565,7 +4703,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4578,7 +4716,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -4646,7 +4784,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4658,7 +4796,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4671,7 +4809,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -4692,7 +4830,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4704,7 +4842,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4717,7 +4855,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -4763,7 +4901,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +4913,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +4926,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -4893,7 +5031,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5043,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5056,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5004,7 +5142,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +5154,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +5167,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5080,7 +5218,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5092,7 +5230,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5105,7 +5243,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5142,7 +5280,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5154,7 +5292,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5167,7 +5305,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5215,7 +5353,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5365,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5240,7 +5378,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5267,7 +5405,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5279,7 +5417,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5292,7 +5430,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Xattr) GetName() string {
@@ -5322,7 +5460,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5334,7 +5472,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5347,7 +5485,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5400,7 +5538,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5550,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5563,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5467,7 +5605,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5479,7 +5617,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5492,7 +5630,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Entry) GetName() string {
@@ -5526,7 +5664,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5538,7 +5676,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5551,7 +5689,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -5582,7 +5720,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5594,7 +5732,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5607,7 +5745,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -5664,7 +5802,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +5814,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +5827,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -5729,7 +5867,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5741,7 +5879,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5754,7 +5892,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -5774,7 +5912,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5924,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5937,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -5827,7 +5965,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5839,7 +5977,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5852,7 +5990,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -5890,7 +6028,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5902,7 +6040,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5915,7 +6053,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -5975,7 +6113,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5987,7 +6125,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6000,7 +6138,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6066,7 +6204,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6078,7 +6216,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6091,7 +6229,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6129,7 +6267,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6141,7 +6279,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6154,7 +6292,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6218,7 +6356,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6368,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6381,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6339,7 +6477,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6351,7 +6489,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6364,7 +6502,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6436,7 +6574,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6448,7 +6586,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6461,7 +6599,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6512,7 +6650,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6524,7 +6662,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6537,7 +6675,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -6587,7 +6725,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6599,7 +6737,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6612,7 +6750,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -6652,7 +6790,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6664,7 +6802,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6677,7 +6815,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -6721,7 +6859,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6733,7 +6871,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6746,7 +6884,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -6940,7 +7078,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6952,7 +7090,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6965,7 +7103,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -6986,7 +7124,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6998,7 +7136,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7011,7 +7149,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7045,7 +7183,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7195,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7208,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7097,7 +7235,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7109,7 +7247,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7122,7 +7260,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7150,7 +7288,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7162,7 +7300,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7175,7 +7313,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7210,7 +7348,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7222,7 +7360,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7235,7 +7373,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7271,7 +7409,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7283,7 +7421,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7296,7 +7434,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7336,7 +7474,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7348,7 +7486,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7361,7 +7499,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7383,7 +7521,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7395,7 +7533,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7408,7 +7546,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -7451,7 +7589,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7463,7 +7601,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7476,7 +7614,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -7502,7 +7640,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7514,7 +7652,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7527,7 +7665,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -7547,7 +7685,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7559,7 +7697,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7572,7 +7710,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -7607,7 +7745,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7619,7 +7757,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7632,7 +7770,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -7827,9 +7965,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0fCacheRevocation\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12(\n" +
 	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12\x10\n" +
-	"\x03all\x18\x03 \x01(\bR\x03all\"\x1c\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"G\n" +
 	"\bCacheAck\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"H\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12)\n" +
+	"\x06drafts\x18\x02 \x03(\v2\x11.leasefs.v1.DraftR\x06drafts\"C\n" +
+	"\x05Draft\x12\x10\n" +
+	"\x03dir\x18\x01 \x01(\x04R\x03dir\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05inode\x18\x03 \x01(\x04R\x05inode\"H\n" +
 	"\bCacheKey\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x12\n" +
@@ -7976,7 +8119,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\xc4\x03\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\"\x9e\x04\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -7994,7 +8137,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rmtime_unix_ms\x18\f \x01(\x03R\vmtimeUnixMs\x12\x14\n" +
 	"\x05lease\x18\r \x01(\x04R\x05lease\x123\n" +
 	"\bgiven_up\x18\x0e \x01(\v2\x18.leasefs.v1.CacheGivenUpR\agivenUp\x12\x14\n" +
-	"\x05cache\x18\x0f \x01(\bR\x05cache\"\xc7\x02\n" +
+	"\x05cache\x18\x0f \x01(\bR\x05cache\x12\x1c\n" +
+	"\tcreations\x18\x10 \x01(\bR\tcreations\x12\x0e\n" +
+	"\x02as\x18\x11 \x01(\x04R\x02as\x12\x10\n" +
+	"\x03dir\x18\x12 \x01(\x04R\x03dir\x12\x18\n" +
+	"\anumbers\x18\x13 \x01(\bR\anumbers\"\x9e\x03\n" +
 	"\fOpenResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12,\n" +
 	"\x06writer\x18\x02 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x1b\n" +
@@ -8004,7 +8151,12 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04keys\x18\x06 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12(\n" +
 	"\x06parent\x18\a \x01(\v2\x10.leasefs.v1.AttrR\x06parent\x125\n" +
 	"\vparent_keys\x18\b \x03(\v2\x14.leasefs.v1.CacheKeyR\n" +
-	"parentKeys\"D\n" +
+	"parentKeys\x12\x1c\n" +
+	"\tcreations\x18\t \x01(\bR\tcreations\x12\x1f\n" +
+	"\vfirst_inode\x18\n" +
+	" \x01(\x04R\n" +
+	"firstInode\x12\x16\n" +
+	"\x06inodes\x18\v \x01(\rR\x06inodes\"D\n" +
 	"\x11CreateManyRequest\x12/\n" +
 	"\x05files\x18\x01 \x03(\v2\x19.leasefs.v1.CreateRequestR\x05files\"H\n" +
 	"\x12CreateManyResponse\x122\n" +
@@ -8419,7 +8571,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 102)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -8441,300 +8593,302 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CacheTerm)(nil),               // 17: leasefs.v1.CacheTerm
 	(*CacheRevocation)(nil),         // 18: leasefs.v1.CacheRevocation
 	(*CacheAck)(nil),                // 19: leasefs.v1.CacheAck
-	(*CacheKey)(nil),                // 20: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 21: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 22: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 23: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 24: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 25: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 26: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 27: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 28: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 29: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 30: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 31: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 32: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 33: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 34: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 35: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 36: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 37: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 38: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 39: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 40: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 41: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 42: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 43: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 44: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 45: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 46: leasefs.v1.CreateRequest
-	(*OpenResponse)(nil),            // 47: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 48: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 49: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 50: leasefs.v1.CreateResult
-	(*AppendRequest)(nil),           // 51: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 52: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 53: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 54: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 55: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 56: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 57: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 58: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 59: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 60: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 61: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 62: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 63: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 64: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 65: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 66: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 67: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 68: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 69: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 70: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 71: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 72: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 73: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 74: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 75: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 76: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 77: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 78: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 79: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 80: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 81: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 82: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 83: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 84: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 85: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 86: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 87: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 88: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 89: leasefs.v1.StatusResponse
-	(*CheckpointRequest)(nil),       // 90: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 91: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 92: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 93: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 94: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 95: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 96: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 97: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 98: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 99: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 100: leasefs.v1.FailoverResponse
-	(*BackupRequest)(nil),           // 101: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 102: leasefs.v1.BackupResponse
-	nil,                             // 103: leasefs.v1.Block.HeadersEntry
-	nil,                             // 104: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 105: leasefs.v1.BackupResponse.HeadersEntry
+	(*Draft)(nil),                   // 20: leasefs.v1.Draft
+	(*CacheKey)(nil),                // 21: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),            // 22: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),       // 23: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 24: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 25: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 26: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 27: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 28: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 29: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 30: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 31: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 32: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 33: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 34: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 35: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 36: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 37: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 38: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 39: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 40: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 41: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 42: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 43: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 44: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 45: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 46: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 47: leasefs.v1.CreateRequest
+	(*OpenResponse)(nil),            // 48: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 49: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 50: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 51: leasefs.v1.CreateResult
+	(*AppendRequest)(nil),           // 52: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 53: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 54: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 55: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 56: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 57: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 58: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 59: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 60: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 61: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 62: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 63: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 64: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 65: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 66: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 67: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 68: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 69: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 70: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 71: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 72: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 73: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 74: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 75: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 76: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 77: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 78: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 79: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 80: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 81: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 82: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 83: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 84: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 85: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 86: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 87: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 88: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 89: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 90: leasefs.v1.StatusResponse
+	(*CheckpointRequest)(nil),       // 91: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 92: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 93: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 94: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 95: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 96: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 97: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 98: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 99: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 100: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 101: leasefs.v1.FailoverResponse
+	(*BackupRequest)(nil),           // 102: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 103: leasefs.v1.BackupResponse
+	nil,                             // 104: leasefs.v1.Block.HeadersEntry
+	nil,                             // 105: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 106: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	8,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	9,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	103, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	104, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	9,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	5,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	12,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	22,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	23,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
 	16,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
 	19,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
 	13,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	24,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	25,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
 	11,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
 	17,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
 	18,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	20,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	20,  // 16: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	23,  // 17: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	5,   // 18: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	25,  // 19: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	23,  // 20: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	9,   // 21: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	5,   // 22: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	28,  // 23: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	9,   // 24: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	29,  // 25: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	4,   // 26: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 27: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 28: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 29: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 30: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 31: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 32: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	38,  // 33: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	5,   // 34: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 35: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 36: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 37: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 38: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 39: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	45,  // 40: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	1,   // 41: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	4,   // 42: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 43: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	21,  // 44: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	7,   // 45: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	6,   // 46: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	20,  // 47: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 48: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	20,  // 49: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	46,  // 50: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	50,  // 51: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	11,  // 52: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	4,   // 53: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 54: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 55: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	6,   // 56: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	21,  // 57: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	6,   // 58: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	55,  // 59: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	57,  // 60: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	104, // 61: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	6,   // 62: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	10,  // 63: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	4,   // 64: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 65: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	21,  // 66: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	4,   // 67: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 68: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 69: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 70: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	7,   // 71: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	10,  // 72: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	20,  // 73: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 74: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 75: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	20,  // 76: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 77: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	5,   // 78: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	69,  // 79: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	20,  // 80: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 81: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	72,  // 82: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	7,   // 83: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	20,  // 84: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 85: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	5,   // 86: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 87: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	77,  // 88: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	7,   // 89: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	7,   // 90: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	4,   // 91: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 92: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 93: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 94: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	81,  // 95: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 96: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 97: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 98: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	81,  // 99: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 100: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 101: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 102: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 103: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 104: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	4,   // 105: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 106: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 107: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 108: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 109: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 110: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 111: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 112: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 113: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 114: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	5,   // 115: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	96,  // 116: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	5,   // 117: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 118: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 119: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	105, // 120: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	14,  // 121: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	22,  // 122: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	26,  // 123: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	30,  // 124: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	32,  // 125: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	34,  // 126: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	36,  // 127: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	39,  // 128: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	41,  // 129: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	42,  // 130: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	43,  // 131: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	46,  // 132: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	48,  // 133: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	51,  // 134: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	52,  // 135: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	54,  // 136: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	58,  // 137: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	60,  // 138: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	62,  // 139: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	63,  // 140: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	65,  // 141: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	67,  // 142: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	70,  // 143: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	73,  // 144: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	75,  // 145: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	79,  // 146: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	80,  // 147: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	82,  // 148: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	83,  // 149: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	85,  // 150: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	84,  // 151: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	86,  // 152: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	87,  // 153: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	88,  // 154: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	90,  // 155: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	92,  // 156: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	94,  // 157: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	97,  // 158: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	101, // 159: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	99,  // 160: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	15,  // 161: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	24,  // 162: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	27,  // 163: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	31,  // 164: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	33,  // 165: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	35,  // 166: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	37,  // 167: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	40,  // 168: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	78,  // 169: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	78,  // 170: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	44,  // 171: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	47,  // 172: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	49,  // 173: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	47,  // 174: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	53,  // 175: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	56,  // 176: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	59,  // 177: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	61,  // 178: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	61,  // 179: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	64,  // 180: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	66,  // 181: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	68,  // 182: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	71,  // 183: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	74,  // 184: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	76,  // 185: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	78,  // 186: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	78,  // 187: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	78,  // 188: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	78,  // 189: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	78,  // 190: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	78,  // 191: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	78,  // 192: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	78,  // 193: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	89,  // 194: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	91,  // 195: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	93,  // 196: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	95,  // 197: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	98,  // 198: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	102, // 199: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	100, // 200: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	161, // [161:201] is the sub-list for method output_type
-	121, // [121:161] is the sub-list for method input_type
-	121, // [121:121] is the sub-list for extension type_name
-	121, // [121:121] is the sub-list for extension extendee
-	0,   // [0:121] is the sub-list for field type_name
+	21,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	20,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	21,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	24,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	5,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	26,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	24,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	9,   // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	5,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	29,  // 24: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	9,   // 25: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	30,  // 26: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	4,   // 27: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 28: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 29: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 30: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 31: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 32: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 33: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	39,  // 34: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	5,   // 35: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 36: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 37: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 38: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 39: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 40: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	46,  // 41: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	1,   // 42: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	4,   // 43: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 44: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	22,  // 45: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	7,   // 46: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	6,   // 47: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	21,  // 48: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 49: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	21,  // 50: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	47,  // 51: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	51,  // 52: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	11,  // 53: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	4,   // 54: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 55: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 56: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	6,   // 57: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	22,  // 58: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	6,   // 59: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	56,  // 60: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	58,  // 61: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	105, // 62: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	6,   // 63: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	10,  // 64: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	4,   // 65: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 66: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	22,  // 67: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	4,   // 68: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 69: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 70: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 71: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	7,   // 72: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 73: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	21,  // 74: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 75: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 76: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	21,  // 77: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 78: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	5,   // 79: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	70,  // 80: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	21,  // 81: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 82: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	73,  // 83: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	7,   // 84: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	21,  // 85: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 86: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	5,   // 87: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 88: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	78,  // 89: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	7,   // 90: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	7,   // 91: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	4,   // 92: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 93: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 94: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 95: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	82,  // 96: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 97: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 98: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	0,   // 99: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	82,  // 100: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 101: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 102: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 103: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 104: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 105: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	4,   // 106: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 107: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 108: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 109: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 110: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 111: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 112: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 113: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 114: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 115: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	5,   // 116: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	97,  // 117: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	5,   // 118: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 119: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 120: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	106, // 121: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	14,  // 122: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	23,  // 123: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	27,  // 124: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	31,  // 125: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	33,  // 126: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	35,  // 127: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	37,  // 128: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	40,  // 129: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	42,  // 130: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	43,  // 131: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	44,  // 132: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	47,  // 133: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	49,  // 134: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	52,  // 135: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	53,  // 136: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	55,  // 137: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	59,  // 138: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	61,  // 139: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	63,  // 140: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	64,  // 141: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	66,  // 142: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	68,  // 143: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	71,  // 144: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	74,  // 145: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	76,  // 146: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	80,  // 147: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	81,  // 148: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	83,  // 149: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	84,  // 150: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	86,  // 151: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	85,  // 152: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	87,  // 153: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	88,  // 154: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	89,  // 155: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	91,  // 156: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	93,  // 157: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	95,  // 158: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	98,  // 159: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	102, // 160: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	100, // 161: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	15,  // 162: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	25,  // 163: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	28,  // 164: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	32,  // 165: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	34,  // 166: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	36,  // 167: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	38,  // 168: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	41,  // 169: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	79,  // 170: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	79,  // 171: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	45,  // 172: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	48,  // 173: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	50,  // 174: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	48,  // 175: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	54,  // 176: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	57,  // 177: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	60,  // 178: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	62,  // 179: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	62,  // 180: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	65,  // 181: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	67,  // 182: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	69,  // 183: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	72,  // 184: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	75,  // 185: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	77,  // 186: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	79,  // 187: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	79,  // 188: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	79,  // 189: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	79,  // 190: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	79,  // 191: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	79,  // 192: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	79,  // 193: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	79,  // 194: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	90,  // 195: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	92,  // 196: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	94,  // 197: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	96,  // 198: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	99,  // 199: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	103, // 200: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	101, // 201: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	162, // [162:202] is the sub-list for method output_type
+	122, // [122:162] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -8761,7 +8915,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   102,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,70 @@
+package namenode
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// TestDraftTable: a name is of one session, a number of one name, and neither
+// counts for longer than it should.
+func TestDraftTable(t *testing.T) {
+	var tab draftTable
+	tab.reset()
+	a, b := namespace.SessionID{1}, namespace.SessionID{2}
+	tell := func(by namespace.SessionID, name string, number namespace.InodeID, now time.Duration) {
+		tab.tell(draft{draftName: draftName{5, name}, inode: number, holder: namespace.Holder{Session: by}, since: now, until: now + 10}, now)
+	}
+	want := func(name string, by namespace.SessionID, now time.Duration, holder namespace.SessionID) {
+		t.Helper()
+		d, ok := tab.find(draftName{5, name}, by, now)
+		if ok != (holder != namespace.SessionID{}) || d.holder.Session != holder {
+			t.Fatalf("%q at %d: %v, %v", name, now, ok, d)
+		}
+	}
+	count := func(n int64) {
+		t.Helper()
+		if tab.told.Load() != n || len(tab.byNumber) != int(n) {
+			t.Fatalf("%d told, %d numbers; want %d", tab.told.Load(), len(tab.byNumber), n)
+		}
+	}
+	none := namespace.SessionID{}
+	tell(a, "x", 7, 0)
+	tell(b, "x", 8, 1)
+	want("x", none, 2, a)
+	want("x", a, 2, none)
+	want("", b, 2, a)
+	count(1)
+	tell(a, "y", 7, 3)
+	want("x", none, 4, none)
+	want("y", none, 4, a)
+	count(1)
+	want("y", none, 13, none)
+	tell(b, "y", 8, 13)
+	want("y", none, 14, b)
+	count(1)
+	tab.made(&namespace.OpCreateAs{Session: a, OpCreate: namespace.OpCreate{Parent: 5, Name: "y"}})
+	count(1)
+	tab.made(&namespace.OpCreateAs{Session: b, OpCreate: namespace.OpCreate{Parent: 5, Name: "y"}})
+	count(0)
+	for i := range maxDrafts + 1 {
+		tell(a, fmt.Sprint(i), namespace.InodeID(i+10), 20)
+	}
+	count(maxDrafts)
+	tab.sweep(time.Minute)
+	count(0)
+	if len(tab.byDir) > 0 {
+		t.Fatal(tab.byDir)
+	}
+	if !tab.mayReserve(a, 0) || tab.mayReserve(a, reserveEvery-1) || !tab.mayReserve(b, 1) || !tab.mayReserve(a, reserveEvery) {
+		t.Fatal("numbers are set aside too often, or not often enough")
+	}
+	for i := range 5000 {
+		tab.mayReserve(namespace.SessionID{byte(i), byte(i >> 8), 1}, time.Duration(i+2)*reserveEvery)
+	}
+	if len(tab.reserved) > 1024 {
+		t.Fatalf("%d sessions are remembered", len(tab.reserved))
+	}
+}

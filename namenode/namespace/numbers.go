@@ -1,0 +1,145 @@
+package namespace
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+const (
+	// MaxReserve is how many inode numbers one record sets aside at most.
+	MaxReserve = 1 << 16
+	// maxRanges is how many ranges of numbers a session has: with one more it
+	// loses its oldest.
+	maxRanges = 8
+)
+
+// numbers are inode numbers that are set aside for a session's files. Which of
+// them are used is not known but by their inodes: nobody but the session can use
+// them, and it has to use each once.
+type numbers struct {
+	session SessionID
+	first   InodeID
+	count   uint32
+}
+
+func lessNumbers(a, b numbers) bool {
+	return cmp.Or(bytes.Compare(a.session[:], b.session[:]), cmp.Compare(a.first, b.first)) < 0
+}
+
+func (n *numbers) fields(c *coder) {
+	c.raw((*[16]byte)(&n.session))
+	c.inode(&n.first)
+	c.u32(&n.count)
+}
+
+// reserve sets inode numbers aside for a session that may cache.
+func (t *Tree) reserve(op *OpReserve) (Result, error) {
+	switch {
+	case op.Count == 0 || op.Count > MaxReserve:
+		return Result{}, misfitf("it sets %d inode numbers aside; 1 to %d can be", op.Count, MaxReserve)
+	case t.Caching(op.Session) == 0:
+		return Result{}, misfit("inode numbers are set aside only for sessions that may cache")
+	}
+	n := numbers{op.Session, t.nextInode, op.Count}
+	t.nextInode += InodeID(op.Count)
+	have := t.numbersOf(op.Session)
+	if len(have) == maxRanges {
+		t.numbers.Delete(have[0])
+	}
+	t.numbers.ReplaceOrInsert(n)
+	return Result{Inode: n.first}, nil
+}
+
+// numbersOf is what is set aside for a session, the oldest first.
+func (t *Tree) numbersOf(id SessionID) (out []numbers) {
+	t.numbers.AscendGreaterOrEqual(numbers{session: id}, func(n numbers) bool {
+		if n.session != id {
+			return false
+		}
+		out = append(out, n)
+		return true
+	})
+	return out
+}
+
+// dropNumbers forgets what is set aside for a session that caches no more.
+func (t *Tree) dropNumbers(id SessionID) {
+	for _, n := range t.numbersOf(id) {
+		t.numbers.Delete(n)
+	}
+}
+
+// Reserved reports whether an inode number is set aside for a session, and no
+// inode has it.
+func (t *Tree) Reserved(id SessionID, inode InodeID) bool {
+	found := false
+	t.numbers.DescendLessOrEqual(numbers{session: id, first: inode}, func(n numbers) bool {
+		found = n.session == id && inode-n.first < InodeID(n.count)
+		return false
+	})
+	return found && t.get(inode) == nil
+}
+
+// writeNumbers writes what is set aside, if the image is of a version that has it.
+func (t *Tree) writeNumbers(w *imageWriter) {
+	if t.numbers.Len() == 0 {
+		return
+	}
+	w.count(t.numbers.Len())
+	t.numbers.Ascend(func(n numbers) bool {
+		n.fields(&w.coder)
+		return w.item()
+	})
+}
+
+// numbers reads what writeNumbers wrote.
+func (r *imageReader) numbers() error {
+	if r.version != imageNumbers {
+		return nil
+	}
+	var last numbers
+	for range r.number(63) {
+		if err := r.room(); err != nil {
+			return err
+		}
+		var n numbers
+		n.fields(&r.coder)
+		if r.bad == "" && (!lessNumbers(last, n) || !r.t.goodNumbers(n) || n.session == last.session && n.first-last.first < InodeID(last.count)) {
+			r.fail("inode numbers that are set aside are out of order, or no such numbers")
+		}
+		if r.bad != "" {
+			break
+		}
+		last = n
+		r.t.numbers.ReplaceOrInsert(n)
+	}
+	if r.bad == "" && len(r.t.sharedNumbers()) > 0 {
+		r.fail("an inode number is set aside for two sessions")
+	}
+	return r.ok("the inode numbers set aside")
+}
+
+// sharedNumbers are the ranges that begin in one that begins before.
+func (t *Tree) sharedNumbers() (out []numbers) {
+	var all []numbers
+	t.numbers.Ascend(func(n numbers) bool {
+		all = append(all, n)
+		return true
+	})
+	slices.SortFunc(all, func(a, b numbers) int { return cmp.Compare(a.first, b.first) })
+	var end InodeID
+	for _, n := range all {
+		if n.first < end {
+			out = append(out, n)
+		}
+		end = max(end, n.first+InodeID(n.count))
+	}
+	return out
+}
+
+// goodNumbers reports whether such numbers can be set aside.
+func (t *Tree) goodNumbers(n numbers) bool {
+	return n.first > RootID && n.count > 0 && n.count <= MaxReserve && n.first < t.nextInode &&
+		InodeID(n.count) <= t.nextInode-n.first && t.Caching(n.session) > 0
+}
