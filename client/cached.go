@@ -18,7 +18,8 @@ const (
 	readLstat
 	readFile
 	readXattrs
-	readNames // which names a directory may have, see mayHave
+	readNames     // which names a directory may have, see mayHave
+	readCreations // the right to the creations of a directory
 )
 
 // readKey is a request whose answer may be kept.
@@ -28,7 +29,7 @@ type readKey struct {
 	inode uint64 // instead of path
 }
 
-// kept is an answer that is kept: one of the first four is set.
+// kept is an answer that is kept: at most one of the first four is set.
 type kept struct {
 	attr    *pb.Attr
 	xattrs  *pb.XattrsResponse
@@ -49,7 +50,7 @@ func newReadCache(cfg *Config) *readCache {
 	}
 	return leasecache.New(leasecache.Config[readKey, kept]{
 		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
-		Outlives: func(k readKey) bool { return k.kind == readNames },
+		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readCreations },
 		Size: func(k readKey, v kept) int64 {
 			size := int64(len(k.path)) + 200
 			if v.names != nil {
@@ -228,7 +229,7 @@ func (f *FS) cacheMessage(l *line, m *pb.SessionResponse) bool {
 		keys := cacheKeys(r.GetKeys())
 		f.cache.Revoke(keys, r.GetAll())
 		// Sending can wait for a slow network; the stream is read on meanwhile.
-		if l.mustAck(r.GetSeq(), revocationOf(keys, r.GetAll())) && !f.goRun(func() { l.sendAcks(f.revoked) }) {
+		if l.mustAck(r.GetSeq(), revocationOf(keys, r.GetAll())) && !f.goRun(func() { l.sendAcks(f.revoked, f.drafts.in) }) {
 			l.cancel() // the client is closed
 		}
 	default:
@@ -252,8 +253,9 @@ func (l *line) mustAck(seq uint64, r Revocation) bool {
 }
 
 // sendAcks acknowledges until all that came is: one message for many.
-// tell is called with each revocation before it is acknowledged.
-func (l *line) sendAcks(tell func(Revocation)) {
+// tell is called with each revocation before it is acknowledged; begun is what
+// drafts the acknowledgement names for it.
+func (l *line) sendAcks(tell func(Revocation), begun func(Revocation) []*pb.Draft) {
 	for sent := uint64(0); ; {
 		l.mu.Lock()
 		if l.ackSeq == sent {
@@ -265,10 +267,12 @@ func (l *line) sendAcks(tell func(Revocation)) {
 		untold := l.toTell
 		l.toTell = nil
 		l.mu.Unlock()
+		ack := &pb.CacheAck{Seq: sent}
 		for _, r := range untold {
 			tell(r)
+			ack.Drafts = append(ack.Drafts, begun(r)...)
 		}
-		if l.sendQuiet(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: &pb.CacheAck{Seq: sent}}}) != nil {
+		if l.sendQuiet(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: ack}}) != nil {
 			return // the stream is broken: whoever reads it finds out
 		}
 	}

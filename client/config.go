@@ -58,6 +58,9 @@ type Config struct {
 	// read the same things again; others' changes of what is kept wait for this
 	// process, for the namenode's cache term (10 s) at most if it is gone.
 	Cache bool
+	// Drafts, with Cache, asks with each Create for the right to make more files in
+	// that directory without a call, for FS.Draft. One client has it at a time.
+	Drafts bool
 	// OnRevoke, with Cache, is told what may change before the namenode is: who
 	// keeps something made of what was read (the kernel, of a mount) drops it
 	// then, since the change waits until OnRevoke has returned, for the cache

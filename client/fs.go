@@ -63,8 +63,9 @@ type FS struct {
 	jeopardy  bool   // the lease is past its soft limit, and said so
 
 	cache   *readCache // nil: nothing is kept
-	keeper  *keeper    // of granted leases
-	scratch scratch    // for files made under a temporary name
+	drafts  drafts
+	keeper  *keeper // of granted leases
+	scratch scratch // for files made under a temporary name
 
 	stats counters
 }

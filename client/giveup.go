@@ -11,6 +11,8 @@ const (
 	keyAttr    = 0 // attributes and content of an inode
 	keyEntries = 1 // entries of a directory
 	keyName    = 2 // a name in a directory
+	// keyCreations is the right to make files in a directory without asking.
+	keyCreations = 3
 )
 
 // givenUp is what was given up of the read cache for one call of this client's
@@ -47,11 +49,16 @@ func (f *FS) giveUpName(path string) *givenUp {
 		return nil
 	}
 	id := v.attr.GetInode()
-	g := f.giveUp(leasecache.Key{Kind: keyName, Inode: id, Name: name}, leasecache.Key{Kind: keyEntries, Inode: id})
+	g := f.giveUp(nameKeys(id, name)...)
 	if g != nil {
 		f.willMake(id, name)
 	}
 	return g
+}
+
+// nameKeys is what the making of a name changes.
+func nameKeys(dir uint64, name string) []leasecache.Key {
+	return []leasecache.Key{{Kind: keyName, Inode: dir, Name: name}, {Kind: keyEntries, Inode: dir}, {Kind: keyCreations, Inode: dir}}
 }
 
 // giveUpFile gives up the attributes of a file that is about to grow or to be
@@ -72,7 +79,7 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 	out := &pb.CacheGivenUp{Stream: g.l.number, Keys: make([]*pb.CacheKey, len(g.keys))}
 	for i, k := range g.keys {
 		out.Keys[i] = &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name}
-		if k.Kind == keyEntries { // mayHave depends on it
+		if k.Kind == keyEntries || k.Kind == keyCreations { // see outlives
 			out.Held = append(out.Held, uint32(i)) //nolint:gosec // an index
 		}
 	}

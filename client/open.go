@@ -44,12 +44,21 @@ func (f *FS) createCall(ctx context.Context, c *call, req *pb.CreateRequest, res
 		return f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	}
 	g := f.giveUpName(c.path)
+	if f.drafting(c.path) { // looked for when no draft of it can begin any more
+		g.end(c, nil)
+		return fserror.New(fserror.Held, c.op, c.path, "this client process makes the file just now")
+	}
 	req.GivenUp, req.Cache = g.wire(), g != nil
+	f.askCreations(g, req)
+	if req.GetNumbers() {
+		defer f.drafts.asked()
+	}
 	err := f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {
 		dir, _ := fspath.Split(c.path)
 		g.keepStat(c.path, resp.GetAttr(), resp.GetKeys())
 		g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
+		f.keepCreations(g, resp)
 	}
 	g.end(c, err)
 	return err

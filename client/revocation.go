@@ -14,6 +14,8 @@ type Revocation struct {
 	Inodes []uint64
 	// Names may be made, removed, or come to stand for something else.
 	Names []RevokedName
+
+	creations []uint64 // directories
 }
 
 // RevokedName is a name in a directory.
@@ -28,9 +30,12 @@ func revocationOf(keys []leasecache.Key, all bool) Revocation {
 		return r
 	}
 	for _, k := range keys {
-		if k.Kind == keyName {
+		switch k.Kind {
+		case keyName:
 			r.Names = append(r.Names, RevokedName{Dir: k.Inode, Name: k.Name})
-		} else {
+		case keyCreations:
+			r.creations = append(r.creations, k.Inode)
+		default:
 			r.Inodes = append(r.Inodes, k.Inode)
 		}
 	}

@@ -1,0 +1,371 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/client/leasecache"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+const (
+	// maxDraft is how many bytes a draft takes.
+	maxDraft = 64 << 10
+	// fewNumbers is how many inode numbers are left when more are asked for.
+	fewNumbers = 256
+)
+
+// drafts are the files of a client that are begun and not made. See
+// docs/adr/0013-creations-of-ones-own.md.
+type drafts struct {
+	mu      sync.Mutex
+	begun   map[uint64]map[string]*Draft // by directory and name
+	paths   map[string]int               // how many there are, by where they were begun
+	numbers []numbers
+	left    int  // in numbers
+	asking  bool // for more: one call at a time
+}
+
+// numbers are inode numbers that are set aside for this session.
+type numbers struct {
+	first uint64
+	n     uint32
+}
+
+// Draft is a new file that nobody else sees, and that this client has made no
+// call for yet: it holds the right to make files in the directory, so that
+// another who wants the name is told that it is held. It becomes a file with
+// Close, or a Writer with Open, of which one must be called, once. Not safe for
+// concurrent use, but for Open and Close, of which the first one counts.
+type Draft struct {
+	fs    *FS
+	path  string
+	name  string
+	group string // the directory's
+	begun time.Time
+	dir   uint64
+	inode uint64
+	opts  openOptions
+
+	mu    sync.Mutex
+	data  []byte
+	ended bool
+}
+
+// Draft begins a new file without a call, if this client holds the right to
+// (Config.Drafts), and knows that there is nothing at the path; else, and with any
+// other option than WithMode, false: Create it.
+func (f *FS) Draft(path string, opts ...OpenOption) (*Draft, bool) {
+	path, err := fspath.Clean(path)
+	if err != nil || f.cache == nil || !f.cfg.Drafts {
+		return nil, false
+	}
+	o := gather(opts)
+	dir, name := fspath.Split(path)
+	at, ok := f.kept(readKey{kind: readLstat, path: dir})
+	if !ok || at.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || f.mayOpen("create", path) != nil {
+		return nil, false
+	}
+	d := &Draft{fs: f, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode}}
+	return d, f.drafts.begin(f, d)
+}
+
+// begin notes a draft. Under the lock the right is looked for: once a revocation
+// has taken that away, the acknowledgement names all that were begun before.
+func (t *drafts) begin(f *FS, d *Draft) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, mine := f.kept(readKey{kind: readCreations, inode: d.dir}); !mine || t.left == 0 || t.begun[d.dir][d.name] != nil {
+		return false
+	}
+	if v, ok := f.kept(readKey{kind: readLstat, path: d.path}); !(ok && v.missing != nil) && !f.absent(d.path) {
+		return false
+	}
+	d.inode = t.numbers[0].first
+	t.left--
+	t.numbers[0].first++
+	if t.numbers[0].n--; t.numbers[0].n == 0 {
+		t.numbers = t.numbers[1:]
+	}
+	if t.begun == nil {
+		t.begun, t.paths = make(map[uint64]map[string]*Draft), make(map[string]int)
+	}
+	if t.begun[d.dir] == nil {
+		t.begun[d.dir] = make(map[string]*Draft)
+	}
+	t.begun[d.dir][d.name] = d
+	t.paths[d.path]++
+	f.willMake(d.dir, d.name)
+	return true
+}
+
+// drafting reports whether there is a draft at a path.
+func (f *FS) drafting(path string) bool {
+	f.drafts.mu.Lock()
+	defer f.drafts.mu.Unlock()
+	return f.drafts.paths[path] > 0
+}
+
+func (t *drafts) end(d *Draft) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.begun[d.dir], d.name)
+	if len(t.begun[d.dir]) == 0 {
+		delete(t.begun, d.dir)
+	}
+	if t.paths[d.path]--; t.paths[d.path] == 0 {
+		delete(t.paths, d.path)
+	}
+}
+
+// add takes in numbers that were set aside.
+func (t *drafts) add(first uint64, n uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n > 0 {
+		t.numbers = append(t.numbers, numbers{first, n})
+		t.left += int(n)
+	}
+}
+
+// forgetNumbers drops all numbers: the namenode has forgotten them.
+func (t *drafts) forgetNumbers() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.numbers, t.left = nil, 0
+}
+
+// ask reports whether the next call is to ask for numbers: few are left, and no
+// other asks. If so asked has to follow.
+func (t *drafts) ask() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.asking || t.left >= fewNumbers {
+		return false
+	}
+	t.asking = true
+	return true
+}
+
+func (t *drafts) asked() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asking = false
+}
+
+// in are the drafts in the directories whose creations are among keys.
+func (t *drafts) in(r Revocation) (out []*pb.Draft) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.begun) == 0 {
+		return nil
+	}
+	add := func(names map[string]*Draft) {
+		for _, d := range names {
+			out = append(out, &pb.Draft{Dir: d.dir, Name: d.name, Inode: d.inode})
+		}
+	}
+	if r.All {
+		for _, names := range t.begun {
+			add(names)
+		}
+	}
+	for _, dir := range r.creations {
+		add(t.begun[dir])
+	}
+	return out
+}
+
+// askCreations asks, with a Create, for the right to the directory's creations.
+func (f *FS) askCreations(g *givenUp, req *pb.CreateRequest) {
+	if f.cfg.Drafts && g != nil {
+		req.Creations, req.Numbers = true, f.drafts.ask()
+	}
+}
+
+// keepCreations keeps what the answer to that said.
+func (f *FS) keepCreations(g *givenUp, resp *pb.OpenResponse) {
+	if !resp.GetCreations() {
+		return
+	}
+	f.drafts.add(resp.GetFirstInode(), resp.GetInodes())
+	dir := resp.GetParent().GetInode()
+	g.of.Put(readKey{kind: readCreations, inode: dir}, kept{}, []leasecache.Key{{Kind: keyCreations, Inode: dir}})
+}
+
+// Path is the path under which the draft was begun.
+func (d *Draft) Path() string { return d.path }
+
+// Inode is the number that the file will have.
+func (d *Draft) Inode() uint64 { return d.inode }
+
+// Dir is the number of its directory.
+func (d *Draft) Dir() uint64 { return d.dir }
+
+// Begun is when it was begun, in whole milliseconds.
+func (d *Draft) Begun() time.Time { return d.begun }
+
+// Length is how many bytes were written.
+func (d *Draft) Length() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return int64(len(d.data))
+}
+
+// Info is what the file will be like if it is made now.
+func (d *Draft) Info() *FileInfo {
+	mode := modeToWire(d.opts.mode)
+	if !d.opts.hasMode {
+		mode = 0o644
+	}
+	return fileInfo(d.path, &pb.Attr{
+		Inode: d.inode, Type: pb.FileType_FILE_TYPE_FILE, Mode: mode, User: d.fs.User(), Group: d.group,
+		MtimeUnixMs: d.begun.UnixMilli(), Length: d.Length(),
+	})
+}
+
+// Write appends the pieces, or none of them: false if they are too many for a
+// draft (64 KiB in all), or it has ended. Then Open it.
+func (d *Draft) Write(pieces [][]byte) bool {
+	n := 0
+	for _, p := range pieces {
+		n += len(p)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended || len(d.data)+n > maxDraft || int64(len(d.data)+n) > d.fs.MaxWholeFile() {
+		return false
+	}
+	for _, p := range pieces {
+		d.data = append(d.data, p...)
+	}
+	return true
+}
+
+// finish ends the draft for whoever is first.
+func (d *Draft) finish() ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return nil, fserror.New(fserror.Closed, "create", d.path, "the draft has ended already")
+	}
+	d.ended = true
+	return d.data, nil
+}
+
+// Open makes the file, with what was written so far, and returns it open for
+// write. LeaseLost if it cannot be made any more: another made a file of that
+// name, the directory was removed, or the namenode has forgotten this session.
+// Other errors are those of Create; but while no namenode answers, or none takes
+// anything on, it is tried again until the context ends.
+func (d *Draft) Open(ctx context.Context) (*Writer, error) {
+	data, err := d.finish()
+	if err != nil {
+		return nil, err
+	}
+	defer d.fs.drafts.end(d)
+	w, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.WriteContext(ctx, data); err != nil {
+		_ = w.Abort()
+		return nil, err
+	}
+	return w, nil
+}
+
+// open sends the Create until it is answered, since its bytes are nowhere else.
+func (d *Draft) open(ctx context.Context) (*Writer, error) {
+	req := d.request()
+	defer d.fs.ids.end(req.Call)
+	for n := 0; ; n++ {
+		c := call{op: "create", path: d.path, mutates: true}
+		resp := new(pb.OpenResponse)
+		switch err := d.send(ctx, &c, req, resp); {
+		case err == nil:
+			return d.fs.newWriter("create", d.path, resp, c.first, 0)
+		case !transient(err) || !sleep(ctx, d.fs.ctx, backoffFor(n)):
+			return nil, err
+		}
+	}
+}
+
+// Close makes the file whole and closed: mtime is its modification time in Unix
+// milliseconds, 0 for that of the call. When the context ends that is still tried
+// for three seconds. Errors are LeaseLost, as of Open, and those of Create.
+func (d *Draft) Close(ctx context.Context, mtime int64) error {
+	data, err := d.finish()
+	if err != nil {
+		return err
+	}
+	ctx, over := lingering(ctx)
+	defer over()
+	defer d.fs.drafts.end(d)
+	req := d.request()
+	req.Close, req.MtimeUnixMs = true, mtime
+	req.Data, req.DataCrc32C = data, blockstore.CRC(data)
+	defer d.fs.ids.end(req.Call)
+	c := call{op: "create", path: d.path, mutates: true, tailToo: len(data) > 0}
+	err = d.send(ctx, &c, req, new(pb.OpenResponse))
+	if len(data) == 0 || !tailRefused(err) {
+		return err
+	}
+	w, err := d.open(ctx) // as a block
+	if err != nil {
+		return err
+	}
+	w.mtime = mtime
+	if _, err := w.WriteContext(ctx, data); err != nil {
+		_ = w.Abort()
+		return err
+	}
+	return w.CloseContext(ctx)
+}
+
+func (d *Draft) request() *pb.CreateRequest {
+	req := d.fs.createRequest(d.path, &d.opts)
+	req.As, req.Dir = d.inode, d.dir
+	req.Cache = d.fs.cache != nil // the same at each try: the call is known by it
+	req.Call = d.fs.ids.begin()
+	return req
+}
+
+// send makes the call, which goes by the directory's number: that may have been
+// renamed.
+func (d *Draft) send(ctx context.Context, c *call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
+	f := d.fs
+	g := f.giveUp(append(nameKeys(d.dir, d.name), leasecache.Key{Kind: keyAttr, Inode: d.inode})...)
+	f.willMake(d.dir, d.name) // the set of names may be newer than the draft
+	req.GivenUp = g.wire()
+	err := f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
+	if err == nil {
+		dir, _ := fspath.Split(d.path)
+		g.keepStat(d.path, resp.GetAttr(), resp.GetKeys())
+		g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
+	}
+	g.end(c, err)
+	switch fserror.KindOf(err) {
+	case fserror.InvalidArgument: // the number is not ours any more
+		f.drafts.forgetNumbers()
+		fallthrough
+	case fserror.Exists, fserror.NotFound, fserror.NotDirectory:
+		if err != nil {
+			return fserror.New(fserror.LeaseLost, "create", d.path, "the file was begun here and cannot be made any more: %s", cause(err))
+		}
+	}
+	return err
+}
+
+func cause(err error) string {
+	var e *fserror.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return e.Message
+	}
+	return err.Error()
+}
