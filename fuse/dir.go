@@ -24,11 +24,16 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	if e != 0 {
 		return nil, nil, 0, e
 	}
+	if writes(flags) {
+		if i, h, ok := n.createDraft(raw, p, flags, mode, out); ok {
+			return i, h, fuse.FOPEN_DIRECT_IO, 0
+		}
+	}
 	var w *client.Writer
 	var ino uint64
 	var err error
 	if writes(flags) {
-		if w, err = n.m.fs.Create(ctx, p, client.WithMode(modeOf(mode))); err == nil {
+		if w, err = n.createWaiting(ctx, raw, p, modeOf(mode)); err == nil {
 			ino = w.Inode()
 		}
 	} else {
@@ -41,7 +46,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	if err != nil {
 		return nil, nil, 0, errno(err)
 	}
-	n.m.giveTo(ctx, raw, p)
+	n.m.give(ctx, raw, p)
 	i := n.NewInode(ctx, &node{m: n.m, ino: ino}, gofs.StableAttr{Mode: syscall.S_IFREG, Ino: ino})
 	child, ok := i.Operations().(*node)
 	if !ok {
@@ -81,15 +86,26 @@ func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode
 	out.SetTimes(&now, &now, &now)
 }
 
-// giveTo makes who asked the owner of what was made for him, where the mount's
-// user may do that.
-func (m *Mounted) giveTo(ctx, raw context.Context, p string) {
+// giveTo is the user who asks, if he is to be the owner of what is made for him
+// and is not by himself.
+func (m *Mounted) giveTo(raw context.Context) string {
 	c, ok := fuse.FromContext(raw)
 	if !ok || m.keepsOwner.Load() {
-		return
+		return ""
 	}
 	user := m.ids.user(c.Uid)
-	if user == "" || user == m.fs.User() {
+	if user == m.fs.User() {
+		return ""
+	}
+	return user
+}
+
+// give makes who asked the owner of what was made for him, where the mount's user
+// may do that.
+func (m *Mounted) give(ctx, raw context.Context, p string) {
+	user := m.giveTo(raw)
+	c, ok := fuse.FromContext(raw)
+	if user == "" || !ok {
 		return
 	}
 	err := m.fs.SetAttr(ctx, p, client.AttrChange{User: user, Group: m.ids.groupName(c.Gid)})
@@ -100,7 +116,7 @@ func (m *Mounted) giveTo(ctx, raw context.Context, p string) {
 
 // made looks at what was just made, and returns its inode.
 func (n *node) made(ctx, raw context.Context, p string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	n.m.giveTo(ctx, raw, p)
+	n.m.give(ctx, raw, p)
 	i, _, err := n.m.fs.LstatKept(ctx, p)
 	if err != nil {
 		return nil, errno(err)
@@ -253,6 +269,7 @@ func (n *node) keepDir(ctx context.Context, name, p string) {
 	if !ok {
 		return
 	}
+	_ = n.m.settleIn(ctx, child.ino, "") // else it is found to be in use
 	if info, _, err := n.m.fs.LstatKept(ctx, p); err == nil && info.Inode == child.ino {
 		child.was.Store(info)
 	}

@@ -18,6 +18,12 @@ func (o Options) WithQuiet(d time.Duration) Options {
 	return o
 }
 
+// WithDraftTime is for how long a new file that stays open is a draft.
+func (o Options) WithDraftTime(d time.Duration) Options {
+	o.test.draft = &d
+	return o
+}
+
 // Behind puts something between the kernel and the mount.
 func (o Options) Behind(f func(fuse.RawFileSystem) fuse.RawFileSystem) Options {
 	o.test.raw = f

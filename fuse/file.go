@@ -40,6 +40,11 @@ type file struct {
 	unlock  chan struct{}    // closed when a flock ends
 	// writer is set while this mount holds the lease.
 	writer *client.Writer
+	// draft is set, instead of writer, while the file is not made; settling is
+	// closed when it is, and set from when that has begun; draftEnds is its timer.
+	draft     *client.Draft
+	settling  chan struct{}
+	draftEnds *time.Timer
 	// cutting: the writer is being replaced by one with which it goes on.
 	cutting bool
 	// gen counts the holds that are not the same: a handle of an older one gets
@@ -165,6 +170,9 @@ func (f *file) acquire(ctx, raw context.Context, n *node) syscall.Errno {
 // take sees to it that the lease is held. The hold goes on if nobody changed
 // the file since it was given back; else it is a new one. The caller holds one.
 func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno {
+	if e := f.settle(ctx); e != 0 {
+		return e
+	}
 	if f.current() != nil {
 		return 0
 	}
@@ -209,6 +217,9 @@ func (f *file) unchanged() []client.OpenOption {
 // regain takes the lease again for a handle that writes after it was given
 // back: only if the file is as it was then. The caller holds one.
 func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, syscall.Errno) {
+	if e := f.settle(ctx); e != 0 {
+		return nil, e
+	}
 	f.mu.Lock()
 	w := f.live()
 	old, same := h.gen != f.gen, f.unchanged()
@@ -242,14 +253,17 @@ func (f *file) hold(w *client.Writer) { f.writer, f.synced, f.mtime = w, f.write
 // release gives the lease back if no handle needs it. The caller holds one.
 func (f *file) release(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
-	w := f.live()
+	held := f.live() != nil || f.draft != nil
 	needed := len(f.flocks) > 0
 	for h := range f.handles {
 		needed = needed || h.write && !h.closed && h.gen == f.gen
 	}
 	f.mu.Unlock()
-	if w == nil || needed {
+	if !held || needed {
 		return 0
+	}
+	if done, e := f.closeDraft(ctx); done || e != 0 {
+		return e
 	}
 	return f.giveBack(ctx)
 }
@@ -257,7 +271,11 @@ func (f *file) release(ctx context.Context) syscall.Errno {
 // giveBack closes the Writer. The caller holds one.
 func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
-	w := f.writer
+	w := f.live()
+	if w == nil { // a draft that could not be made
+		f.mu.Unlock()
+		return syscall.ESTALE
+	}
 	var left time.Time // what the namenode has is not known here
 	if f.writes != f.synced {
 		left = f.mtime
@@ -280,6 +298,9 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 // write appends for a handle. off below 0 is the end, wherever that is. The
 // caller holds one.
 func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byte, off int64) (done int, e syscall.Errno) {
+	if n, ok := f.writeDraft(h, thread, data, off); ok {
+		return n, 0
+	}
 	w, e := f.regain(ctx, h.n, h)
 	if e != 0 {
 		return 0, e
@@ -288,13 +309,7 @@ func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byt
 		return 0, syscall.EOPNOTSUPP
 	}
 	f.used(h, thread)
-	f.mu.Lock()
-	now := time.Now().Truncate(time.Millisecond)
-	if now.After(f.mtime) {
-		f.mtime = now
-	}
-	f.writes++
-	f.mu.Unlock()
+	f.wrote()
 	for _, p := range data {
 		k, err := w.WriteContext(ctx, p)
 		done += k
@@ -306,6 +321,16 @@ func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byt
 		}
 	}
 	return done, 0
+}
+
+// wrote notes that something was written.
+func (f *file) wrote() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now().Truncate(time.Millisecond); now.After(f.mtime) {
+		f.mtime = now
+	}
+	f.writes++
 }
 
 // used notes that a handle is in use: should its owner have closed it, whoever
@@ -327,6 +352,9 @@ func (f *file) used(h *handle, thread uint32) {
 // the Writer be closed meanwhile, that is waited for, since it is durable then.
 func (f *file) flush(ctx context.Context) syscall.Errno {
 	for {
+		if e := f.settle(ctx); e != 0 {
+			return e
+		}
 		f.mu.Lock()
 		writes := f.writes
 		f.mu.Unlock()
@@ -358,6 +386,9 @@ func (f *file) flush(ctx context.Context) syscall.Errno {
 
 // sync makes durable what was written. The caller holds one.
 func (f *file) sync(ctx context.Context, h *handle) syscall.Errno {
+	if e := f.settle(ctx); e != 0 {
+		return e
+	}
 	f.mu.Lock()
 	w := f.live()
 	old := h != nil && h.write && h.gen != f.gen

@@ -51,7 +51,11 @@ func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	ctx, end := n.m.op(ctx)
 	defer end()
 	f := n.m.file(n.ino)
-	if e := f.enter(ctx); e != 0 {
+	e := f.enter(ctx)
+	if e == 0 {
+		e = f.settle(ctx)
+	}
+	if e != 0 {
 		f.put()
 		return nil, 0, e
 	}
@@ -166,6 +170,9 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 	}
 	f := n.m.file(n.ino)
 	defer f.put()
+	if e := f.settle(ctx); e != 0 {
+		return e
+	}
 	wait, stop := n.m.impatient(raw)
 	defer stop()
 	if e := lock(wait, f.one); e != 0 {
@@ -245,11 +252,12 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	lost, w := h.gen != f.gen, f.live()
 	lost = lost || h.gen != f.gen // live may have found out
+	held := w != nil || f.draft != nil
 	f.mu.Unlock()
 	switch {
 	case lost:
 		return syscall.ESTALE
-	case w == nil:
+	case !held:
 		return 0 // given back, and nothing written since
 	}
 	if e := lock(ctx, f.one); e != 0 {

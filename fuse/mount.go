@@ -55,6 +55,7 @@ type Options struct {
 type testOptions struct {
 	noEpochs bool                                        // as if the kernel had none
 	quiet    *time.Duration                              // instead of epochQuiet
+	draft    *time.Duration                              // instead of draftTime
 	raw      func(fuse.RawFileSystem) fuse.RawFileSystem // what is put before the mount
 }
 
@@ -80,6 +81,8 @@ type Mounted struct {
 	device     *os.File // notifications that go-fuse does not know go this way; or nil
 	names      *names
 	hidden     nameSet
+	drafts     draftSet
+	draftTime  time.Duration
 	lease      scratchLease
 	keepsOwner atomic.Bool // the client's user cannot give files away
 
@@ -109,7 +112,10 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	m := &Mounted{
 		log: cfg.Logger, root: "/", dir: dir, within: []byte(strings.TrimSuffix(within, "/") + "/"), wait: o.Wait,
 		ended: make(chan struct{}), files: make(map[uint64]*file), names: newNames(nil),
-		armed: armed{of: make(map[uint64]*arm)},
+		armed: armed{of: make(map[uint64]*arm)}, draftTime: draftTime,
+	}
+	if o.test.draft != nil {
+		m.draftTime = *o.test.draft
 	}
 	if o.Root != "" {
 		m.root = o.Root
@@ -119,7 +125,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		m.log = slog.New(slog.DiscardHandler)
 	}
 	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	cfg.Cache, cfg.OnRevoke, cfg.OnGiveUp = true, m.revoked, m.givesUp
+	cfg.Cache, cfg.Drafts, cfg.OnRevoke, cfg.OnGiveUp = true, true, m.revoked, m.givesUp
 	if m.fs, err = client.New(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -255,9 +261,10 @@ func (m *Mounted) FS() *client.FS { return m.fs }
 // unmounted it.
 func (m *Mounted) finish() {
 	m.server.Wait()
+	err := m.endDrafts()
 	m.lease.end()
 	m.shut()
-	m.err = m.fs.Close()
+	m.err = errors.Join(err, m.fs.Close())
 	if m.device != nil {
 		_ = m.device.Close() // nothing is kept back in it
 	}

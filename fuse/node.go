@@ -99,6 +99,9 @@ func (n *node) dirPath(ctx context.Context) (string, syscall.Errno) {
 // look describes the node, and tells whether that is kept. It looks by path,
 // since that answer is there from the look-up as a rule, else by number.
 func (n *node) look(ctx context.Context) (i *client.FileInfo, kept bool, err error) {
+	if e := n.settleNode(ctx); e != 0 {
+		return nil, false, e
+	}
 	if p, ok := n.treePath(); ok {
 		i, kept, err = n.m.fs.LstatKept(ctx, p)
 		if err == nil && i.Inode == n.ino {
@@ -116,8 +119,17 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	if e != 0 {
 		return nil, e
 	}
+	if e := n.m.settleIn(ctx, n.ino, name); e != 0 {
+		return nil, e
+	}
 	p := fspath.Join(dir, name)
 	i, kept, err := n.m.fs.LstatKept(ctx, p)
+	if err == nil && i.IsDir() && len(n.m.drafts.in(i.Inode, "")) > 0 {
+		if e := n.m.settleIn(ctx, i.Inode, ""); e != 0 {
+			return nil, e
+		}
+		i, kept, err = n.m.fs.LstatKept(ctx, p)
+	}
 	if errors.Is(err, fserror.InvalidPath) {
 		return nil, syscall.ENOENT // nothing can have such a name; making it says more
 	}
@@ -153,6 +165,9 @@ func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 }
 
 func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
+	if f := n.m.opened(n.ino); f != nil && f.draftAttr(&out.Attr) {
+		return 0
+	}
 	seen := n.m.armed.begin(n)
 	i, kept, e := n.attrs(ctx, &out.Attr)
 	if e == 0 && kept && i.Open == nil {
@@ -211,6 +226,9 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 		return syscall.EINVAL
 	}
 	if c.SetMode || c.User != "" || c.Group != "" || c.SetMTime {
+		if e := n.settleNode(ctx); e != 0 {
+			return e
+		}
 		if err := n.m.fs.SetAttrInode(ctx, n.ino, "", c); err != nil {
 			return inodeErrno(err)
 		}
@@ -296,7 +314,7 @@ func (n *node) at(ctx context.Context, name string) (string, syscall.Errno) {
 	if err := fspath.CheckName(name); err != nil {
 		return "", errno(err)
 	}
-	return fspath.Join(dir, name), 0
+	return fspath.Join(dir, name), n.m.settleIn(ctx, n.ino, name)
 }
 
 // base is the last component of a path.

@@ -91,6 +91,9 @@ func (l *listing) fetch(ctx context.Context) syscall.Errno {
 	if e != 0 {
 		return e
 	}
+	if e := l.n.m.settleIn(ctx, l.n.ino, ""); e != 0 {
+		return e
+	}
 	after := l.marks[len(l.marks)-1].after
 	off := l.first + uint64(len(l.page))
 	if n := len(l.page); n > 0 {

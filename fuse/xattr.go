@@ -129,6 +129,9 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 	}
 	ctx, end := n.m.op(ctx)
 	defer end()
+	if e := n.settleNode(ctx); e != 0 {
+		return e
+	}
 	return xattrErrno(n.m.fs.SetXattrInode(ctx, n.ino, attr, data, mode))
 }
 
@@ -139,6 +142,9 @@ func (n *node) Removexattr(ctx context.Context, attr string) syscall.Errno {
 	}
 	ctx, end := n.m.op(ctx)
 	defer end()
+	if e := n.settleNode(ctx); e != 0 {
+		return e
+	}
 	return xattrErrno(n.m.fs.RemoveXattrInode(ctx, n.ino, attr))
 }
 
