@@ -104,10 +104,16 @@ func (t *drafts) begin(f *FS, d *Draft) bool {
 	return true
 }
 
-// drafting reports whether there is a draft at a path.
+// drafting reports whether there is a draft at a path: in the directory that is
+// known to be there, else one that was begun under that path.
 func (f *FS) drafting(path string) bool {
+	dir, name := fspath.Split(path)
+	at, known := f.kept(readKey{kind: readLstat, path: dir})
 	f.drafts.mu.Lock()
 	defer f.drafts.mu.Unlock()
+	if known {
+		return f.drafts.begun[at.attr.GetInode()][name] != nil
+	}
 	return f.drafts.paths[path] > 0
 }
 
@@ -133,7 +139,7 @@ func (t *drafts) add(first uint64, n uint32) {
 	}
 }
 
-// forgetNumbers drops all numbers: the namenode has forgotten them.
+// forgetNumbers drops all numbers, which the namenode may have forgotten.
 func (t *drafts) forgetNumbers() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -290,6 +296,8 @@ func (d *Draft) open(ctx context.Context) (*Writer, error) {
 		switch err := d.send(ctx, &c, req, resp); {
 		case err == nil:
 			return d.fs.newWriter("create", d.path, resp, c.first, 0)
+		case numberGone(err):
+			return nil, d.lost(err) // who has it open knows it by its number
 		case !transient(err) || !sleep(ctx, d.fs.ctx, backoffFor(n)):
 			return nil, err
 		}
@@ -313,6 +321,15 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 	defer d.fs.ids.end(req.Call)
 	c := call{op: "create", path: d.path, mutates: true, tailToo: len(data) > 0}
 	err = d.send(ctx, &c, req, new(pb.OpenResponse))
+	if numberGone(err) { // better with another number than not at all
+		again := d.request()
+		again.As, again.Dir = 0, 0
+		again.Close, again.MtimeUnixMs, again.Data, again.DataCrc32C = true, mtime, data, req.DataCrc32C
+		defer d.fs.ids.end(again.Call)
+		if err = d.send(ctx, &c, again, new(pb.OpenResponse)); tailRefused(err) {
+			return d.lost(err)
+		}
+	}
 	if len(data) == 0 || !tailRefused(err) {
 		return err
 	}
@@ -350,16 +367,30 @@ func (d *Draft) send(ctx context.Context, c *call, req *pb.CreateRequest, resp *
 		g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
 	}
 	g.end(c, err)
-	switch fserror.KindOf(err) {
-	case fserror.InvalidArgument: // the number is not ours any more
+	if numberGone(err) {
 		f.drafts.forgetNumbers()
-		fallthrough
+		return err
+	}
+	switch fserror.KindOf(err) {
 	case fserror.Exists, fserror.NotFound, fserror.NotDirectory:
 		if err != nil {
-			return fserror.New(fserror.LeaseLost, "create", d.path, "the file was begun here and cannot be made any more: %s", cause(err))
+			return d.lost(err)
 		}
 	}
 	return err
+}
+
+// noNumber is the reason of a refusal of an inode number: the session was away for
+// so long that the namenode has forgotten what was set aside for it.
+const noNumber = "no number"
+
+func numberGone(err error) bool {
+	var e *fserror.Error
+	return errors.As(err, &e) && e.Kind == fserror.InvalidArgument && e.Reason == noNumber
+}
+
+func (d *Draft) lost(err error) error {
+	return fserror.New(fserror.LeaseLost, "create", d.path, "the file was begun here and cannot be made any more: %s", cause(err))
 }
 
 func cause(err error) string {

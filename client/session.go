@@ -129,6 +129,7 @@ func (f *FS) runSession(ep *endpoint, number uint64) (welcomed bool, err error) 
 	defer close(l.gone)
 	if term := ms(w.GetCacheTermMs()); f.cache != nil && term > 0 {
 		f.cache.Connected()
+		f.drafts.forgetNumbers() // the namenode may have forgotten the session meanwhile
 		f.goRun(func() { f.cacheLoop(l, term) })
 	}
 	f.greet(w)

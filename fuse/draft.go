@@ -162,9 +162,9 @@ func (n *node) createWaiting(ctx, raw context.Context, p string, mode os.FileMod
 	return w, err
 }
 
-// settle makes a file of a draft, open for write, and waits until that is done.
-// It goes on when the caller does not wait: the bytes are others'. If it cannot
-// be made the handles get ESTALE.
+// settle makes a file of a draft, open for write, and waits until that is done, as
+// long as for a call (then EIO). It goes on when the caller does not wait: the
+// bytes are others'. If it cannot be made the handles get ESTALE.
 func (f *file) settle(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	d, done := f.draft, f.settling
@@ -182,11 +182,15 @@ func (f *file) settle(ctx context.Context) syscall.Errno {
 		}
 	}
 	f.mu.Unlock()
+	enough := time.NewTimer(f.m.timeout)
+	defer enough.Stop()
 	select {
 	case <-done:
 		return 0
 	case <-ctx.Done():
 		return syscall.EINTR
+	case <-enough.C:
+		return errno(fserror.New(fserror.Unavailable, "create", d.Path(), "no namenode has made the file within %s", f.m.timeout))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 )
 
@@ -123,25 +124,26 @@ func TestDraftAndRestart(t *testing.T) {
 	}
 	r.Restart(t)
 	must(t, f.Close())
-	tried := make(chan struct{}, 2)
-	a.wire.Set(func(method string, _ any, send func() error) error {
-		if method != "Create" {
+	tried := map[string]chan struct{}{"/e/g": make(chan struct{}, 1), "/c/h": make(chan struct{}, 1)}
+	a.wire.Set(func(_ string, req any, send func() error) error {
+		r, ok := req.(*pb.CreateRequest)
+		if !ok {
 			return send()
 		}
 		select {
-		case tried <- struct{}{}:
+		case tried[r.GetPath()] <- struct{}{}:
 		default:
 		}
 		return testenv.ErrLost
 	})
 	done, stats := make(chan error, 1), make(chan error, 1)
 	go func() { done <- g.Close() }()
-	<-tried
+	<-tried["/e/g"]
 	go func() {
 		_, err := os.Stat(a.path("c/h"))
 		stats <- err
 	}()
-	<-tried
+	<-tried["/c/h"]
 	a.wire.Cut()
 	select {
 	case err := <-done:
@@ -245,6 +247,7 @@ func TestDraftOfAProcess(t *testing.T) {
 		"printf a; (printf b; kill -9 $BASHPID); printf c":  "abc",
 		"printf a; { read -r x <&3; printf d; } & printf b": "abd",
 	} {
+		a.ready("d")
 		before := a.wire.Count("Create")
 		in, out, err := os.Pipe()
 		must(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/testenv"
 )
 
@@ -110,7 +111,7 @@ func TestDraftIsOneCall(t *testing.T) {
 
 // TestDraftOfAnother: others do not see a draft, nor do they get its name.
 func TestDraftOfAnother(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = time.Minute }) // that long a draft is held
 	a, b := r.drafter(long()), r.mount(fuse.Options{})
 	b.write("x", "x")
 	f := a.begin("d/f", os.O_WRONLY)

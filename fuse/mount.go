@@ -82,6 +82,7 @@ type Mounted struct {
 	names      *names
 	hidden     nameSet
 	drafts     draftSet
+	timeout    time.Duration // of a call
 	draftTime  time.Duration
 	lease      scratchLease
 	keepsOwner atomic.Bool // the client's user cannot give files away
@@ -119,6 +120,9 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	}
 	if o.Root != "" {
 		m.root = o.Root
+	}
+	if m.timeout = cfg.Timeout; m.timeout <= 0 {
+		m.timeout = client.DefaultTimeout
 	}
 	m.ids.asUID, m.ids.asGID = o.UID, o.GID
 	if m.log == nil {

@@ -149,6 +149,10 @@ func (l *listing) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 	return l.n.Lookup(ctx, name, out)
 }
 
-// Fsyncdir has nothing to do: names are durable when the call that made them
-// returns.
-func (l *listing) Fsyncdir(context.Context, uint32) syscall.Errno { return 0 }
+// Fsyncdir makes the drafts of the directory. Other names are durable when the
+// call that made them returns.
+func (l *listing) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno {
+	ctx, end := l.n.m.op(ctx)
+	defer end()
+	return l.n.m.settleIn(ctx, l.n.ino, "")
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/testenv"
 )
 
@@ -116,7 +117,7 @@ func TestDraft(t *testing.T) {
 // Nobody else sees a draft, and nobody else gets its name, nor removes its
 // directory.
 func TestDraftIsHeld(t *testing.T) {
-	n := testenv.Start(t)
+	n := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Minute }) // that long a draft is held
 	f, g := n.Client(t, drafting, testenv.Named("drafter")), n.Client(t, drafting)
 	ctx := t.Context()
 	must(t, f.Mkdir(ctx, "/d", 0o755))
@@ -329,4 +330,51 @@ func TestDraftIsWaitedFor(t *testing.T) {
 	must(t, d.Close(ctx, 0))
 	must(t, <-appended)
 	content(t, f, "/d/a", "first second")
+}
+
+// A client that was away for so long that the namenode has forgotten what it set
+// aside for it: what was begun before is made with another number, and what is
+// begun after with numbers that are good.
+func TestDraftOfOneForgotten(t *testing.T) {
+	n := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = 500 * time.Millisecond })
+	f, wire := n.Wired(t, drafting)
+	g := n.Client(t)
+	ctx := t.Context()
+	must(t, f.Mkdir(ctx, "/d", 0o755))
+	mine(t, f, "/d")
+	d, other := begin(t, f, "/d/a", "before"), begin(t, f, "/d/b", "open")
+	wire.Cut()
+	testenv.Eventually(t, "the session is forgotten", func() bool {
+		return strings.Contains(n.Metrics(t), "leasefs_cache_sessions 0\n")
+	})
+	wire.Mend()
+	must(t, d.Close(ctx, 0))
+	content(t, g, "/d/a", "before")
+	if _, err := other.Open(ctx); !errors.Is(err, fserror.LeaseLost) {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "drafts again", func() bool {
+		mine2(t, f, "/d")
+		if _, _, err := f.LstatKept(ctx, "/d/c"); !errors.Is(err, fserror.NotFound) {
+			t.Fatal(err)
+		}
+		next, ok := f.Draft("/d/c")
+		if !ok {
+			return false
+		}
+		must(t, next.Close(ctx, 0))
+		i, err := g.Stat(ctx, "/d/c")
+		must(t, err)
+		return i.Inode == next.Inode()
+	})
+}
+
+// mine2 makes another file in a directory, by a call.
+func mine2(t *testing.T, f *client.FS, dir string) {
+	t.Helper()
+	_, _, err := f.LstatKept(t.Context(), dir)
+	must(t, err)
+	w, err := f.Create(t.Context(), dir+"/again", client.WithOverwrite())
+	must(t, err)
+	must(t, w.Close())
 }

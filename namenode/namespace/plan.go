@@ -155,6 +155,10 @@ func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 	return o, nil
 }
 
+// NoNumber is the Reason of an error that says that an inode number is not set
+// aside for who wants to use it.
+const NoNumber = "no number"
+
 // PlanCreateAs checks the making of a file with an inode number that was set
 // aside for the holder's session, in a directory by inode; of the request's path
 // only the last component counts. Errors: Exists, NotFound (the directory), NotDirectory, Permission,
@@ -183,7 +187,9 @@ func (t *Tree) PlanCreateAs(c *Call, id, dir InodeID, r CreateRequest) (*OpCreat
 		return nil, tooLong(op, r.Path, "its path")
 	}
 	if !t.Reserved(r.Holder.Session, id) {
-		return nil, fserror.New(fserror.InvalidArgument, op, r.Path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
+		err := fserror.New(fserror.InvalidArgument, op, r.Path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
+		err.Reason = NoNumber
+		return nil, err
 	}
 	o := &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: OpCreate{
 		Parent: dir, Name: name, Mode: r.Mode & modeBits, User: t.caller(c), Group: t.groupIn(d),
