@@ -418,3 +418,22 @@ func TestDraftIsAFile(t *testing.T) {
 		})
 	}
 }
+
+// TestDraftAndSyncedDirectory: what fsync of the directory has made durable is
+// there for others, though it is open.
+func TestDraftAndSyncedDirectory(t *testing.T) {
+	r := newRig(t)
+	a, b := r.drafter(long()), r.Client(t)
+	d, err := os.Open(a.path("d")) // before, since that looks at the directory
+	must(t, err)
+	f := a.begin("d/f", os.O_WRONLY)
+	if _, err := b.Stat(t.Context(), "/d/f"); !errors.Is(err, fserror.NotFound) {
+		t.Fatal(err)
+	}
+	must(t, d.Sync())
+	must(t, d.Close())
+	if i, err := b.Stat(t.Context(), "/d/f"); err != nil || i.Open == nil {
+		t.Fatal(i, err)
+	}
+	must(t, f.Close())
+}

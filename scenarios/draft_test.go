@@ -247,7 +247,7 @@ func TestDraftsAtOnce(t *testing.T) {
 					i := (k + (2*c+turn)*2*names) % len(made) // each begins in another directory
 					name := "/" + strconv.Itoa(i/names) + "/" + strconv.Itoa(i%names)
 					data := strconv.Itoa(c) + "." + strconv.Itoa(turn)
-					switch draft, err := make1(ctx, f, name, data); {
+					switch draft, err := makeFile(ctx, f, name, data); {
 					case err == nil:
 						made[i].Add(1)
 						if draft {
@@ -277,8 +277,8 @@ func TestDraftsAtOnce(t *testing.T) {
 	}
 }
 
-// make1 makes a file as the mount does: without a call if it may.
-func make1(ctx context.Context, f *client.FS, name, data string) (draft bool, err error) {
+// makeFile makes a file as the mount does: without a call if it may.
+func makeFile(ctx context.Context, f *client.FS, name, data string) (draft bool, err error) {
 	if _, _, err := f.LstatKept(ctx, path.Dir(name)); err != nil {
 		return false, err
 	}
@@ -354,7 +354,7 @@ func TestDraftOfOneForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "drafts again", func() bool {
-		mine2(t, f, "/d")
+		makeAgain(t, f, "/d")
 		if _, _, err := f.LstatKept(ctx, "/d/c"); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
@@ -369,8 +369,8 @@ func TestDraftOfOneForgotten(t *testing.T) {
 	})
 }
 
-// mine2 makes another file in a directory, by a call.
-func mine2(t *testing.T, f *client.FS, dir string) {
+// makeAgain makes another file in a directory, by a call.
+func makeAgain(t *testing.T, f *client.FS, dir string) {
 	t.Helper()
 	_, _, err := f.LstatKept(t.Context(), dir)
 	must(t, err)
