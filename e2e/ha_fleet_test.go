@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -222,6 +223,18 @@ func (e *fleet) successor(ctx context.Context, of *member) *member {
 	return found
 }
 
+// failover makes a member, who is active, hand over by hand. A busy machine may
+// have had it succeeded, and so elected again by what was meant for it.
+func (e *fleet) failover(ctx context.Context, of *member) *member {
+	e.t.Helper()
+	for {
+		e.run(ctx, "admin", "failover")
+		if a := e.active(ctx); a != of {
+			return a
+		}
+	}
+}
+
 // standby waits until a member is one.
 func (m *member) standby(ctx context.Context) {
 	m.t.Helper()
@@ -238,8 +251,10 @@ func (e *fleet) another(than *member) *member {
 // session ran out goes on under its term until it hears of that.
 func (e *fleet) settled(ctx context.Context) *member {
 	e.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
 	defer func() {
-		if e.t.Failed() {
+		if e.t.Failed() { // before the test's context ends, and the members with it
 			e.stacks()
 		}
 	}()
@@ -258,19 +273,48 @@ func (e *fleet) settled(ctx context.Context) *member {
 }
 
 // stacks ends the members, for a test that has failed, and logs what their
-// goroutines did.
+// goroutines did, a line each.
 func (e *fleet) stacks() {
 	e.t.Helper()
 	for _, m := range e.members {
 		if m.process == nil || m.ended() {
+			e.t.Logf("%s has ended", m.name)
 			continue
 		}
 		e.t.Logf("%s looks like this: %+v", m.name, m.look(context.Background())) //nolint:usetesting // the context of the test is over
 		had := len(m.err.String())
-		m.signal(syscall.SIGQUIT)
+		if err := m.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+			e.t.Logf("%s: %v", m.name, err)
+			continue
+		}
 		<-m.done
-		e.t.Logf("%s: %s", m.name, m.err.String()[had:])
+		all := m.err.String()
+		e.t.Logf("%s:\n%s", m.name, brief(all[had:]))
+		m.err.cut(had)
 	}
+}
+
+var (
+	goroutineLine = regexp.MustCompile(`(?m)^goroutine \d+.*\[(.*)\]:$`)
+	frameLine     = regexp.MustCompile(`(?m)^(?:github\.com/leasefs/leasefs|github\.com/go-zookeeper)/(\S+)\(`)
+)
+
+// brief is the stacks of a program that was ended by SIGQUIT, a line each: what
+// it waits for, and the innermost frames of this project and of ZooKeeper's client.
+func brief(stacks string) string {
+	var out strings.Builder
+	for one := range strings.SplitSeq(stacks, "\n\n") {
+		head, frames := goroutineLine.FindStringSubmatch(one), frameLine.FindAllStringSubmatch(one, 8)
+		if head == nil || frames == nil {
+			continue
+		}
+		fmt.Fprintf(&out, "[%s]", head[1])
+		for _, f := range frames {
+			fmt.Fprintf(&out, " < %s", f[1])
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
 }
 
 func (m *member) cont() { m.t.Helper(); m.signal(syscall.SIGCONT) }

@@ -171,10 +171,8 @@ func TestHALab(t *testing.T) {
 		if image <= before {
 			t.Errorf("it began at image %d; the records up to %d and more were purged", image, before)
 		}
-		e.settled(ctx)
-		for at := a; at != b; at = e.settled(ctx) { // until it is its turn
-			e.run(ctx, "admin", "failover")
-			e.successor(ctx, at)
+		for at := e.settled(ctx); at != b; at = e.settled(ctx) { // until it is its turn
+			e.failover(ctx, at)
 		}
 		goesOn(ctx, w)
 		done()

@@ -23,7 +23,7 @@ import (
 // when another is active and the one harmed on its way back.
 func (e *fleet) harms(ctx context.Context) map[string]func(a *member) {
 	return map[string]func(a *member){
-		"graceful": func(a *member) { e.run(ctx, "admin", "failover"); e.successor(ctx, a) },
+		"graceful": func(a *member) { e.failover(ctx, a) },
 		"SIGTERM":  func(a *member) { a.term(ctx); e.successor(ctx, a); a.start(ctx) },
 		"kill -9":  func(a *member) { a.kill(); e.successor(ctx, a); a.start(ctx) },
 		"SIGSTOP":  func(a *member) { a.stop(ctx); e.successor(ctx, a); a.cont() },

@@ -262,8 +262,7 @@ func TestHAFollowerCutFromItsLeader(t *testing.T) {
 	}
 	a := e.settled(ctx)
 	for index(a) == of { // the active one must sit at a follower
-		e.run(ctx, "admin", "failover")
-		e.successor(ctx, a)
+		e.failover(ctx, a)
 		a = e.settled(ctx)
 	}
 	at := index(a)
@@ -424,16 +423,14 @@ func TestHAStandbyFallsBehind(t *testing.T) {
 		}
 		away.ret()
 		e.settled(ctx)
-		e.run(ctx, "admin", "failover")
-		e.successor(ctx, a)
+		e.failover(ctx, a)
 		if got := e.run(ctx, "cat", "/"+strings.ReplaceAll(away.name, " ", "-")); got != want.String() {
 			t.Errorf("%s: %d bytes, want %d", away.name, len(got), want.Len())
 		}
 		e.fsck(ctx)
 		e.run(ctx, "admin", "checkpoint")
 		e.settled(ctx)
-		e.run(ctx, "admin", "failover")
-		e.successor(ctx, b)
+		e.failover(ctx, b)
 		e.settled(ctx)
 	}
 }

@@ -125,7 +125,7 @@ func TestHAStress(t *testing.T) {
 			a.toClients()
 		}},
 		{"connections to clients broken", func(a *member) { a.clients.sever(); a.blocks.sever() }},
-		{"admin failover", func(a *member) { e.run(ctx, "admin", "failover"); e.successor(ctx, a) }},
+		{"admin failover", func(a *member) { e.failover(ctx, a) }},
 		{"SIGTERM", func(a *member) { a.term(ctx); e.successor(ctx, a); a.start(ctx) }},
 	}
 	var order []int

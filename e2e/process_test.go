@@ -100,6 +100,13 @@ func (o *output) look() (string, <-chan struct{}) {
 	return string(o.b), o.wrote
 }
 
+// cut forgets all but the first n bytes.
+func (o *output) cut(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.b = o.b[:n]
+}
+
 func (o *output) String() string {
 	s, _ := o.look()
 	return s
