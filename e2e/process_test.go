@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leasefs/leasefs/testenv/spawn"
 )
 
 // leasefs is the binary under test.
@@ -120,7 +122,7 @@ type process struct {
 	cmd      *exec.Cmd
 	stdin    io.WriteCloser // nil if it was given an input
 	out, err *output
-	done     chan struct{} // closed at its end
+	done     <-chan struct{} // closed at its end
 }
 
 // spec says how to start one.
@@ -132,26 +134,22 @@ type spec struct {
 
 func start(ctx context.Context, t testing.TB, s spec) *process {
 	t.Helper()
-	p := &process{t: t, name: strings.Join(s.argv, " "), out: newOutput(), err: newOutput(), done: make(chan struct{})}
+	p := &process{t: t, name: strings.Join(s.argv, " "), out: newOutput(), err: newOutput()}
 	p.cmd = exec.CommandContext(ctx, s.argv[0], s.argv[1:]...) //nolint:gosec // the test's own
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.TempDir()}, s.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	p.cmd.Stdin = s.stdin
 	p.cmd.WaitDelay = 10 * time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if s.stdin == nil {
 		var err error
 		if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.cmd.Start(); err != nil {
+	var err error
+	if p.done, err = spawn.Start(p.cmd); err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
-	go func() {
-		defer close(p.done)
-		_ = p.cmd.Wait() // its state is looked at by those who wait for it
-	}()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // ended by now, as a rule
 		<-p.done

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leasefs/leasefs/testenv/spawn"
 )
 
 // Lab is a network that only a test's own processes see: machines on one
@@ -198,15 +200,13 @@ func (m *Machine) way(addr string) (string, error) {
 	path := filepath.Join(l.dir, strconv.Itoa(len(l.ways)))
 	argv := append(m.Via(), "socat", "UNIX-LISTEN:"+path+",fork,backlog=128", "TCP:"+addr+",connect-timeout=3")
 	cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	cmd.WaitDelay = time.Millisecond // its children may have the pipe, and end soon
-	if err := cmd.Start(); err != nil {
+	ended, err := spawn.Start(cmd)
+	if err != nil {
 		return "", fmt.Errorf("testenv: socat: %w; run make setup", err)
 	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
 	l.t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/leasefs/leasefs/testenv/spawn"
 )
 
 // zkServer is Debian's ZooKeeper.
@@ -56,7 +57,7 @@ type ZooKeeperServer struct {
 	secure     int // port for TLS; 0: none
 	machine    *Machine
 	proc       *os.Process
-	exited     chan struct{} // closed when proc has ended
+	exited     <-chan struct{} // closed when proc has ended
 	standalone bool
 	cfg        *ZooKeeperConfig
 }
@@ -262,38 +263,23 @@ func (z *ZooKeeper) startAll() error {
 	return nil
 }
 
-// start runs the server from a thread of its own: Linux ends a process whose
-// parent's thread ends, if asked to, and that is asked so that no server
-// outlives a test that was killed.
 func (s *ZooKeeperServer) start() error {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o640)
 	if err != nil {
 		return err
 	}
-	started, exited := make(chan error, 1), make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		defer close(exited)
-		defer func() { _ = log.Close() }()
-		argv := append(s.machine.Via(), zkServer, "start-foreground", filepath.Join(s.dir, "zoo.cfg"))
-		cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204
-		more := ""
-		if s.secure != 0 {
-			more = zkSecure
-		}
-		cmd.Env = append(os.Environ(), "JMXDISABLE=true",
-			"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir+more)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		err := cmd.Start()
-		s.proc = cmd.Process
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
-		}
-	}()
-	err = <-started
-	s.exited = exited
+	defer func() { _ = log.Close() }() // the server has its own
+	argv := append(s.machine.Via(), zkServer, "start-foreground", filepath.Join(s.dir, "zoo.cfg"))
+	cmd := exec.Command(argv[0], argv[1:]...) // #nosec G204
+	more := ""
+	if s.secure != 0 {
+		more = zkSecure
+	}
+	cmd.Env = append(os.Environ(), "JMXDISABLE=true",
+		"JVMFLAGS=-Xms64m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.root.logger=INFO,CONSOLE -Dzookeeper.log.dir="+s.dir+more)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+	exited, err := spawn.Start(cmd)
+	s.proc, s.exited = cmd.Process, exited
 	if err != nil {
 		return fmt.Errorf("testenv: start ZooKeeper: %w", err)
 	}

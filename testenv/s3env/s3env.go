@@ -17,12 +17,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/leasefs/leasefs/testenv/spawn"
 )
 
 // The S3 servers that Start knows. Both enforce what leasefs relies on, and
@@ -54,8 +55,8 @@ type Server struct {
 	SecretKey string
 
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process ended
-	log  string        // file
+	done <-chan struct{} // closed when the process ended
+	log  string          // file
 }
 
 // Start starts a server on a loopback address that no other test has. It
@@ -64,7 +65,7 @@ func Start(t testing.TB, name string) *Server {
 	t.Helper()
 	s := &Server{
 		Name: name, Bucket: "leasefs-test", Region: "us-east-1",
-		AccessKey: "leasefs", SecretKey: "a-secret-of-tests", done: make(chan struct{}),
+		AccessKey: "leasefs", SecretKey: "a-secret-of-tests",
 	}
 	dir := t.TempDir()
 	s.log = filepath.Join(dir, "log")
@@ -82,16 +83,11 @@ func Start(t testing.TB, name string) *Server {
 		t.Fatal(err)
 	}
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it does not outlive the tests
-	err = s.cmd.Start()
+	s.done, err = spawn.Start(s.cmd)
 	_ = log.Close() // the process has its own
 	if err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
-	go func() {
-		_ = s.cmd.Wait() // it is killed
-		close(s.done)
-	}()
 	t.Cleanup(s.Kill)
 	s.await(t, "GET", health)
 	s.await(t, http.MethodPut, "/"+s.Bucket)
