@@ -119,13 +119,23 @@ func (w *Window) Keep(ctx context.Context, beat func(context.Context) error, ove
 	}
 }
 
-// sinceSent is how long ago the last confirmed write was sent.
+// sinceSent is how long ago the last confirmed write was sent; a lease, if there
+// was none.
 func (w *Window) sinceSent() time.Duration {
+	if since, wrote := w.SinceWrite(); wrote {
+		return since
+	}
+	return w.lease
+}
+
+// SinceWrite is how long ago the last write was sent that was confirmed; wrote is
+// false if none was.
+func (w *Window) SinceWrite() (since time.Duration, wrote bool) {
 	d := w.until.Load()
 	if d == nil {
-		return w.lease
+		return 0, false
 	}
-	return w.clock.Boot() - (d.boot - w.length)
+	return w.clock.Boot() - (d.boot - w.length), true
 }
 
 // AwaitEnd waits until a predecessor whose last write was first seen at seen (by

@@ -257,16 +257,21 @@ func (s *Server) keepWindow(ctx context.Context) error {
 	return ended(ctx, err)
 }
 
-// stalling makes a beat fail for good when none has succeeded, and the window
-// was closed, for long: whoever cannot write must not keep others from it.
+// stalling makes a beat fail for good when nothing was written for long, beats
+// or other records, and the window was closed: whoever cannot write must not keep
+// others from it. (While there is other work there are no beats.)
 func (s *Server) stalling(beat func(context.Context) error) func(context.Context) error {
-	last := s.cfg.Clock.Mono()
+	began := s.cfg.Clock.Mono()
 	return func(ctx context.Context) error {
 		err := beat(ctx)
-		now := s.cfg.Clock.Mono()
-		if err == nil || s.shared.window.Confirmed() {
-			last = now
-		} else if !unwritable(err) && now-last > s.cfg.HA.stallAfter() {
+		if err == nil || unwritable(err) || s.shared.window.Confirmed() {
+			return err
+		}
+		idle := s.cfg.Clock.Mono() - began
+		if since, wrote := s.shared.window.SinceWrite(); wrote {
+			idle = min(idle, since)
+		}
+		if idle > s.cfg.HA.stallAfter() {
 			err = fmt.Errorf("%w (%w)", errStalled, err)
 		}
 		return err

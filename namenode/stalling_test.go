@@ -1,0 +1,47 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/election"
+	"github.com/leasefs/leasefs/journal"
+)
+
+// A reign whose records are written has no beats; the first one that fails after
+// that, when the window has just closed, does not end it.
+func TestStallingCountsFromTheLastWrite(t *testing.T) {
+	clk := new(clock.Fake)
+	s := &Server{cfg: Config{Clock: clk, HA: &HA{SessionTimeout: 2 * time.Second}}}
+	lease, margin := s.cfg.HA.lease()
+	window, err := election.NewWindow(clk, lease, margin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.shared.window = window
+	lost := errors.New("no answer")
+	var answer error
+	beat := s.stalling(func(context.Context) error { return answer })
+	for range 10 * s.cfg.HA.stallAfter() / lease {
+		window.Write()()
+		clk.Advance(lease / 2)
+	}
+	clk.Advance(lease) // the window has closed
+	answer = lost
+	for since := lease + lease/2; since <= s.cfg.HA.stallAfter(); since += lease / 2 {
+		if err := beat(t.Context()); !errors.Is(err, lost) || errors.Is(err, journal.ErrFailed) {
+			t.Fatalf("%s after the last write: %v", since, err)
+		}
+		clk.Advance(lease / 2)
+	}
+	if err := beat(t.Context()); !errors.Is(err, journal.ErrFailed) || !errors.Is(err, lost) {
+		t.Fatalf("after all that time: %v", err)
+	}
+	answer = nil
+	if err := beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
