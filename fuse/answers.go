@@ -23,8 +23,8 @@ func (a answers) Writev(cancel <-chan struct{}, in *fuse.WriteIn, data [][]byte)
 	return a.RawFileSystem.Writev(cancel, in, data)
 }
 
-// askAttrs marks an answer to LOOKUP: its attributes are known without a call, so
-// it is worthwhile to give the kernel some to keep.
+// askAttrs marks an answer to LOOKUP, or to CREATE: its attributes are known without
+// a call, so it is worthwhile to give the kernel some to keep.
 func askAttrs(out *fuse.EntryOut) { out.AttrValid = 1 }
 
 // Lookup implements fuse.RawFileSystem: a name is looked up, and then, if that is
@@ -32,10 +32,25 @@ func askAttrs(out *fuse.EntryOut) { out.AttrValid = 1 }
 // node the kernel gets to know, and that it does not forget it before this answer.
 func (a answers) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	s := a.RawFileSystem.Lookup(cancel, in, name, out)
+	a.attrs(cancel, in, s, out)
+	return s
+}
+
+// Create implements fuse.RawFileSystem, as Lookup does. The kernel would ask for
+// the attributes of each new file before it opens it.
+func (a answers) Create(cancel <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	s := a.RawFileSystem.Create(cancel, in, name, out)
+	a.attrs(cancel, &in.InHeader, s, &out.EntryOut)
+	return s
+}
+
+// attrs answers GETATTR of a node that the kernel is about to be told of, if that
+// is asked for.
+func (a answers) attrs(cancel <-chan struct{}, in *fuse.InHeader, s fuse.Status, out *fuse.EntryOut) {
 	asked := out.AttrValid != 0
 	out.SetAttrTimeout(0)
 	if !s.Ok() || !asked {
-		return s
+		return
 	}
 	get := fuse.GetAttrIn{InHeader: *in}
 	get.NodeId = out.NodeId
@@ -44,5 +59,4 @@ func (a answers) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, 
 		out.Attr = attr.Attr
 		out.SetAttrTimeout(attr.Timeout())
 	}
-	return s
 }

@@ -137,6 +137,7 @@ func (n *node) createDraft(raw context.Context, p string, flags, mode uint32, ou
 	h := child.newHandle(raw, f, flags)
 	f.add(h)
 	n.m.fill(&out.Attr, d.Info())
+	askAttrs(out)
 	return i, h, true
 }
 
@@ -196,6 +197,7 @@ func (f *file) settle(ctx context.Context) syscall.Errno {
 
 // open is the making of a draft that others want to see.
 func (f *file) open(d *client.Draft) {
+	f.m.unkeep(f.ino)
 	w, err := d.Open(f.m.ctx)
 	if err != nil {
 		f.m.log.Warn("leasefs: a new file could not be made after it was opened", "path", d.Path(), "err", err)
@@ -207,6 +209,16 @@ func (f *file) open(d *client.Draft) {
 		return
 	}
 	f.writer, f.synced = w, 0 // what was written is not durable yet
+}
+
+// unkeep makes the kernel drop the attributes of a draft that is about to be made:
+// from then on others may change them. There are none to come, since it is not
+// drafting any more, and no pages.
+func (m *Mounted) unkeep(ino uint64) {
+	tell, _ := m.armed.giveUp([]uint64{ino})
+	for _, n := range tell {
+		m.tell(n, attrsOnly)
+	}
 }
 
 // ended notes that there is no draft any more. The caller holds mu.
@@ -245,6 +257,7 @@ func (f *file) closeDraft(ctx context.Context) (bool, syscall.Errno) {
 		left = f.mtime
 	}
 	f.mu.Unlock()
+	f.m.unkeep(f.ino)
 	err := d.Close(ctx, left.UnixMilli())
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,7 +285,8 @@ func (f *file) writeDraft(h *handle, thread uint32, data [][]byte, off int64) (n
 	return int(d.Length() - before), true
 }
 
-// draftAttr are the attributes of a draft, which nobody but this mount knows.
+// draftAttr are the attributes of a draft, which nobody but this mount knows, nor
+// can change.
 func (f *file) draftAttr(out *fuse.Attr) bool {
 	d := f.drafting()
 	if d == nil {

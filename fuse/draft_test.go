@@ -109,6 +109,35 @@ func TestDraftIsOneCall(t *testing.T) {
 	}
 }
 
+// TestDraftIsKept: the kernel keeps what a draft is like, and no longer than it is
+// one, whether its maker holds the file's cache lease then or not.
+func TestDraftIsKept(t *testing.T) {
+	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = 200 * time.Millisecond }) // less than attributes are kept
+	a, other := r.drafter(long()), r.Client(t)
+	for _, connected := range []bool{true, false} {
+		name := fmt.Sprint("d/", connected)
+		f := a.begin(name, os.O_WRONLY) // nothing is written: that the kernel would ask for
+		closed := make(chan error, 1)
+		if !connected {
+			a.wire.Cut()
+			testenv.Eventually(t, "nothing is held", func() bool { return a.FS().CacheRemaining() == 0 })
+			stat(t, f) // the kernel, told to drop it all, asks
+		}
+		go func() { closed <- f.Close() }()
+		if !connected {
+			testenv.Eventually(t, "the file is being made", func() bool { return a.FS().CacheRemaining() == 0 && len(closed) == 0 })
+			a.wire.Mend()
+		}
+		must(t, <-closed)
+		must(t, other.Chmod(t.Context(), "/"+name, 0o604))
+		var st unix.Stat_t
+		must(t, unix.Stat(a.path(name), &st))
+		if st.Mode&0o777 != 0o604 {
+			t.Errorf("connected %t: mode %o", connected, st.Mode&0o777)
+		}
+	}
+}
+
 // TestDraftOfAnother: others do not see a draft, nor do they get its name.
 func TestDraftOfAnother(t *testing.T) {
 	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = time.Minute }) // that long a draft is held

@@ -165,10 +165,13 @@ func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 }
 
 func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
+	seen := n.m.armed.begin(n)
 	if f := n.m.opened(n.ino); f != nil && f.draftAttr(&out.Attr) {
+		if n.m.armed.good(n, seen) {
+			out.SetTimeout(maxAttrTime)
+		}
 		return 0
 	}
-	seen := n.m.armed.begin(n)
 	i, kept, e := n.attrs(ctx, &out.Attr)
 	if e == 0 && kept && i.Open == nil {
 		if left := min(n.m.fs.CacheRemaining(), maxAttrTime); n.m.armed.good(n, seen) {
