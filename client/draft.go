@@ -314,13 +314,20 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 	}
 	ctx, over := lingering(ctx)
 	defer over()
-	defer d.fs.drafts.end(d)
 	req := d.request()
 	req.Close, req.MtimeUnixMs = true, mtime
 	req.Data, req.DataCrc32C = data, blockstore.CRC(data)
-	defer d.fs.ids.end(req.Call)
-	c := call{op: "create", path: d.path, mutates: true, tailToo: len(data) > 0}
+	x := &closing{d: d, req: req}
+	if d.fs.closes.closeTogether(ctx, x) {
+		return contextError(ctx, "create", d.path, true)
+	}
+	defer x.over()
+	if x.made {
+		return nil
+	}
+	c := call{op: "create", path: d.path, mutates: true, tailToo: len(data) > 0, lost: x.lost, anyLost: x.lost}
 	err = d.send(ctx, &c, req, new(pb.OpenResponse))
+	x.slot.end()
 	if numberGone(err) { // better with another number than not at all
 		again := d.request()
 		again.As, again.Dir = 0, 0
@@ -353,11 +360,16 @@ func (d *Draft) request() *pb.CreateRequest {
 	return req
 }
 
+// keys are what the making of the file changes.
+func (d *Draft) keys() []leasecache.Key {
+	return append(nameKeys(d.dir, d.name), leasecache.Key{Kind: keyAttr, Inode: d.inode})
+}
+
 // send makes the call, which goes by the directory's number: that may have been
 // renamed.
 func (d *Draft) send(ctx context.Context, c *call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	f := d.fs
-	g := f.giveUp(append(nameKeys(d.dir, d.name), leasecache.Key{Kind: keyAttr, Inode: d.inode})...)
+	g := f.giveUp(d.keys()...)
 	f.willMake(d.dir, d.name) // the set of names may be newer than the draft
 	req.GivenUp = g.wire()
 	err := f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)

@@ -64,6 +64,7 @@ type FS struct {
 
 	cache   *readCache // nil: nothing is kept
 	drafts  drafts
+	closes  *closes // of drafts
 	keeper  *keeper // of granted leases
 	scratch scratch // for files made under a temporary name
 
@@ -114,6 +115,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	}
 	f.keeper = newKeeper(f)
 	f.cache = newReadCache(&cfg)
+	f.closes = &closes{f: f, slow: slowClose}
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.renewCtx, f.stopRenew = context.WithCancel(f.ctx)

@@ -48,6 +48,14 @@ func withGivenUp(ctx context.Context, session []byte, g *pb.CacheGivenUp) contex
 	return context.WithValue(ctx, givenUpKey{}, given)
 }
 
+// noWaitKey is the context's key of that the change is refused if it would have to
+// wait for sessions.
+type noWaitKey struct{}
+
+func withoutWaiting(ctx context.Context) context.Context {
+	return context.WithValue(ctx, noWaitKey{}, true)
+}
+
 // caches returns errCached if sessions have to give something up before the
 // record may be applied. What they have is marked, so that no session can cache
 // it anew meanwhile. The caller holds the namespace lock.
@@ -87,6 +95,9 @@ func (s *Server) revokedBy(op namespace.Op) []cachelease.Key {
 // wait waits until the sessions have given up what is marked, or their terms
 // are over.
 func (r *recall) wait(ctx context.Context) error {
+	if ctx.Value(noWaitKey{}) != nil {
+		return fserror.New(fserror.Retry, "", "", "sessions that have cached what this changes are being asked for it; ask for this change alone, which waits for them")
+	}
 	back, err := r.s.park()
 	if err != nil {
 		return err

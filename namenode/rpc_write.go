@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/fspath"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -23,7 +22,6 @@ const (
 	defaultFileMode = 0o644
 	defaultDirMode  = 0o755
 	maxAllocate     = 16
-	maxCreateMany   = 1000
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -213,26 +211,6 @@ func opened(out applied, h namespace.Holder, closed bool) *pb.OpenResponse {
 	}
 	resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Type: pb.FileType_FILE_TYPE_FILE, Length: out.Length}
 	return resp
-}
-
-// CreateMany makes many whole files in one call. Each is journalled on its own;
-// all wait for the disk together.
-func (s *service) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
-	if len(r.GetFiles()) > maxCreateMany {
-		return nil, fserror.New(fserror.TooLarge, "", "", "a call makes at most %d files, not %d", maxCreateMany, len(r.GetFiles()))
-	}
-	resp := &pb.CreateManyResponse{Results: make([]*pb.CreateResult, len(r.GetFiles()))}
-	var wait uint64
-	for i, f := range r.GetFiles() {
-		f.Close = true
-		out, _, w, err := s.create(ctx, f)
-		wait = max(wait, w)
-		resp.Results[i] = &pb.CreateResult{Inode: uint64(out.Inode)}
-		if err != nil {
-			resp.Results[i] = &pb.CreateResult{Error: wire.Detail(fserror.With(err, "create", f.GetPath()))}
-		}
-	}
-	return resp, s.waitDurable(ctx, wait)
 }
 
 // Append opens an existing file for write at its end.

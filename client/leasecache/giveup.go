@@ -78,6 +78,9 @@ func (c *Cache[K, V]) isGiven(deps, own []Key) bool {
 	}
 	for _, d := range deps {
 		n := c.given[d]
+		if n == 0 {
+			continue
+		}
 		for _, k := range own {
 			if k == d {
 				n--

@@ -253,7 +253,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -3580,8 +3580,8 @@ type CreateRequest struct {
 	MtimeUnixMs int64                  `protobuf:"varint,12,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
 	Lease       uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                                  // attach it to this granted lease
 	GivenUp     *CacheGivenUp          `protobuf:"bytes,14,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
-	// With a cached session, and not in CreateMany: answer attr whole, and parent,
-	// with keys.
+	// With a cached session: answer attr whole, and parent, with keys. CreateMany
+	// does so in CreateResult and CreateManyResponse.directories.
 	Cache bool `protobuf:"varint,15,opt,name=cache,proto3" json:"cache,omitempty"`
 	// With cache: ask for the right to the directory's creations. Who has it may
 	// make files in the directory without asking (drafts), as long as it keeps the
@@ -3889,8 +3889,14 @@ func (x *OpenResponse) GetInodes() uint32 {
 }
 
 type CreateManyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Files         []*CreateRequest       `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // each with its own CallId; close is implied
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each with its own CallId; close is implied, and creations is not answered. One
+	// that is sent again, also by Create with close, is the same call.
+	Files []*CreateRequest `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// A file that would have to wait until sessions have given up what they have
+	// cached is refused with RETRY, after they were asked to: Create it, which waits,
+	// and the others need not.
+	NoWait        bool `protobuf:"varint,2,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3932,9 +3938,19 @@ func (x *CreateManyRequest) GetFiles() []*CreateRequest {
 	return nil
 }
 
+func (x *CreateManyRequest) GetNoWait() bool {
+	if x != nil {
+		return x.NoWait
+	}
+	return false
+}
+
 type CreateManyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*CreateResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one a file, in order
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Results []*CreateResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one a file, in order
+	// The directories of those files that were made and ask for it (cache), each
+	// once, as after all of them; only those that the session may keep.
+	Directories   []*DirectoryLook `protobuf:"bytes,2,rep,name=directories,proto3" json:"directories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3976,10 +3992,21 @@ func (x *CreateManyResponse) GetResults() []*CreateResult {
 	return nil
 }
 
+func (x *CreateManyResponse) GetDirectories() []*DirectoryLook {
+	if x != nil {
+		return x.Directories
+	}
+	return nil
+}
+
 type CreateResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Inode         uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`
-	Error         *ErrorDetail           `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Inode uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`
+	Error *ErrorDetail           `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// To CreateRequest.cache, as after the call, and what it depends on: only if the
+	// session may keep it.
+	Attr          *Attr       `protobuf:"bytes,3,opt,name=attr,proto3" json:"attr,omitempty"`
+	Keys          []*CacheKey `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4028,6 +4055,80 @@ func (x *CreateResult) GetError() *ErrorDetail {
 	return nil
 }
 
+func (x *CreateResult) GetAttr() *Attr {
+	if x != nil {
+		return x.Attr
+	}
+	return nil
+}
+
+func (x *CreateResult) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type DirectoryLook struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Attr          *Attr                  `protobuf:"bytes,2,opt,name=attr,proto3" json:"attr,omitempty"`
+	Keys          []*CacheKey            `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DirectoryLook) Reset() {
+	*x = DirectoryLook{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DirectoryLook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DirectoryLook) ProtoMessage() {}
+
+func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DirectoryLook.ProtoReflect.Descriptor instead.
+func (*DirectoryLook) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *DirectoryLook) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *DirectoryLook) GetAttr() *Attr {
+	if x != nil {
+		return x.Attr
+	}
+	return nil
+}
+
+func (x *DirectoryLook) GetKeys() []*CacheKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 type AppendRequest struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Call              *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -4057,7 +4158,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4170,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4183,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4212,7 +4313,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4325,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4338,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4284,7 +4385,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4397,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4410,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4330,7 +4431,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4443,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4456,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4382,7 +4483,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4394,7 +4495,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4407,7 +4508,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4433,7 +4534,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4445,7 +4546,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4458,7 +4559,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4481,7 +4582,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4493,7 +4594,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4506,7 +4607,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4559,7 +4660,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4571,7 +4672,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,7 +4685,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4632,7 +4733,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +4745,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4758,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -4691,7 +4792,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4703,7 +4804,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4716,7 +4817,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -4784,7 +4885,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4796,7 +4897,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4809,7 +4910,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -4830,7 +4931,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +4943,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +4956,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -4901,7 +5002,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5014,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5027,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5031,7 +5132,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5043,7 +5144,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5056,7 +5157,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5142,7 +5243,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5154,7 +5255,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5167,7 +5268,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5218,7 +5319,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5331,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5344,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5280,7 +5381,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5393,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5406,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5353,7 +5454,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +5466,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +5479,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5405,7 +5506,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5417,7 +5518,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5430,7 +5531,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Xattr) GetName() string {
@@ -5460,7 +5561,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5472,7 +5573,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5485,7 +5586,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5538,7 +5639,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5550,7 +5651,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5563,7 +5664,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5605,7 +5706,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5617,7 +5718,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5630,7 +5731,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Entry) GetName() string {
@@ -5664,7 +5765,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +5777,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +5790,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -5720,7 +5821,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +5833,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +5846,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -5802,7 +5903,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5814,7 +5915,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5827,7 +5928,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -5867,7 +5968,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5879,7 +5980,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5892,7 +5993,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -5912,7 +6013,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5924,7 +6025,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5937,7 +6038,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -5965,7 +6066,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +6078,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +6091,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6028,7 +6129,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6040,7 +6141,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6053,7 +6154,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6113,7 +6214,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6125,7 +6226,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6138,7 +6239,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6204,7 +6305,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6317,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6330,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6267,7 +6368,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6279,7 +6380,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6292,7 +6393,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6356,7 +6457,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6368,7 +6469,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6381,7 +6482,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6477,7 +6578,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6489,7 +6590,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6502,7 +6603,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6574,7 +6675,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6586,7 +6687,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6599,7 +6700,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6650,7 +6751,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6662,7 +6763,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6675,7 +6776,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -6725,7 +6826,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6737,7 +6838,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6750,7 +6851,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -6790,7 +6891,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6802,7 +6903,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6815,7 +6916,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -6859,7 +6960,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6871,7 +6972,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6884,7 +6985,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -7078,7 +7179,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7090,7 +7191,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7103,7 +7204,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7124,7 +7225,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7136,7 +7237,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7149,7 +7250,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7183,7 +7284,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7195,7 +7296,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7208,7 +7309,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7235,7 +7336,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7247,7 +7348,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7260,7 +7361,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7288,7 +7389,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7300,7 +7401,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7313,7 +7414,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7348,7 +7449,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7360,7 +7461,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7373,7 +7474,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7409,7 +7510,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7421,7 +7522,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7434,7 +7535,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7474,7 +7575,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7587,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7600,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7521,7 +7622,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7533,7 +7634,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7546,7 +7647,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -7589,7 +7690,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7601,7 +7702,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7614,7 +7715,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -7640,7 +7741,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7652,7 +7753,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7665,7 +7766,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -7685,7 +7786,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7697,7 +7798,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7710,7 +7811,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -7745,7 +7846,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7757,7 +7858,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7770,7 +7871,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8156,14 +8257,22 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vfirst_inode\x18\n" +
 	" \x01(\x04R\n" +
 	"firstInode\x12\x16\n" +
-	"\x06inodes\x18\v \x01(\rR\x06inodes\"D\n" +
+	"\x06inodes\x18\v \x01(\rR\x06inodes\"]\n" +
 	"\x11CreateManyRequest\x12/\n" +
-	"\x05files\x18\x01 \x03(\v2\x19.leasefs.v1.CreateRequestR\x05files\"H\n" +
+	"\x05files\x18\x01 \x03(\v2\x19.leasefs.v1.CreateRequestR\x05files\x12\x17\n" +
+	"\ano_wait\x18\x02 \x01(\bR\x06noWait\"\x85\x01\n" +
 	"\x12CreateManyResponse\x122\n" +
-	"\aresults\x18\x01 \x03(\v2\x18.leasefs.v1.CreateResultR\aresults\"S\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.leasefs.v1.CreateResultR\aresults\x12;\n" +
+	"\vdirectories\x18\x02 \x03(\v2\x19.leasefs.v1.DirectoryLookR\vdirectories\"\xa3\x01\n" +
 	"\fCreateResult\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\"\x8a\x04\n" +
+	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\x12$\n" +
+	"\x04attr\x18\x03 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
+	"\x04keys\x18\x04 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"s\n" +
+	"\rDirectoryLook\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
+	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
+	"\x04keys\x18\x03 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\x8a\x04\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -8571,7 +8680,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -8625,67 +8734,68 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CreateManyRequest)(nil),       // 49: leasefs.v1.CreateManyRequest
 	(*CreateManyResponse)(nil),      // 50: leasefs.v1.CreateManyResponse
 	(*CreateResult)(nil),            // 51: leasefs.v1.CreateResult
-	(*AppendRequest)(nil),           // 52: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 53: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 54: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 55: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 56: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 57: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 58: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 59: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 60: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 61: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 62: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 63: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 64: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 65: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 66: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 67: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 68: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 69: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 70: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 71: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 72: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 73: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 74: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 75: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 76: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 77: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 78: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 79: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 80: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 81: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 82: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 83: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 84: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 85: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 86: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 87: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 88: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 89: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 90: leasefs.v1.StatusResponse
-	(*CheckpointRequest)(nil),       // 91: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 92: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 93: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 94: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 95: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 96: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 97: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 98: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 99: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 100: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 101: leasefs.v1.FailoverResponse
-	(*BackupRequest)(nil),           // 102: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 103: leasefs.v1.BackupResponse
-	nil,                             // 104: leasefs.v1.Block.HeadersEntry
-	nil,                             // 105: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 106: leasefs.v1.BackupResponse.HeadersEntry
+	(*DirectoryLook)(nil),           // 52: leasefs.v1.DirectoryLook
+	(*AppendRequest)(nil),           // 53: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 54: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 55: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 56: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 57: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 58: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 59: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 60: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 61: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 62: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 63: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 64: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 65: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 66: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 67: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 68: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 69: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 70: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 71: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 72: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 73: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 74: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 75: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 76: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 77: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 78: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 79: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 80: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 81: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 82: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 83: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 84: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 85: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 86: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 87: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 88: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 89: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 90: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 91: leasefs.v1.StatusResponse
+	(*CheckpointRequest)(nil),       // 92: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 93: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 94: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 95: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 96: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 97: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 98: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 99: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 100: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 101: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 102: leasefs.v1.FailoverResponse
+	(*BackupRequest)(nil),           // 103: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 104: leasefs.v1.BackupResponse
+	nil,                             // 105: leasefs.v1.Block.HeadersEntry
+	nil,                             // 106: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 107: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	8,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	9,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	104, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	105, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	9,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	5,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	12,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -8735,160 +8845,165 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	21,  // 50: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
 	47,  // 51: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
 	51,  // 52: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	11,  // 53: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	4,   // 54: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 55: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 56: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	6,   // 57: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	22,  // 58: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	6,   // 59: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	56,  // 60: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	58,  // 61: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	105, // 62: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	6,   // 63: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	10,  // 64: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	4,   // 65: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 66: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	22,  // 67: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	4,   // 68: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 69: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 70: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 71: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	7,   // 72: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	10,  // 73: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	21,  // 74: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 75: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 76: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	21,  // 77: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 78: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	5,   // 79: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	70,  // 80: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	21,  // 81: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 82: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	73,  // 83: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	7,   // 84: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	21,  // 85: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 86: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	5,   // 87: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 88: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	78,  // 89: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	7,   // 90: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	7,   // 91: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	4,   // 92: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 93: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 94: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 95: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	82,  // 96: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 97: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 98: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 99: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	82,  // 100: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 101: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 102: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 103: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 104: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 105: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	4,   // 106: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 107: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 108: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 109: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 110: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 111: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 112: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 113: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 114: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 115: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	5,   // 116: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	97,  // 117: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	5,   // 118: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 119: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 120: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	106, // 121: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	14,  // 122: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	23,  // 123: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	27,  // 124: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	31,  // 125: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	33,  // 126: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	35,  // 127: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	37,  // 128: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	40,  // 129: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	42,  // 130: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	43,  // 131: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	44,  // 132: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	47,  // 133: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	49,  // 134: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	52,  // 135: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	53,  // 136: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	55,  // 137: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	59,  // 138: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	61,  // 139: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	63,  // 140: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	64,  // 141: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	66,  // 142: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	68,  // 143: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	71,  // 144: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	74,  // 145: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	76,  // 146: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	80,  // 147: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	81,  // 148: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	83,  // 149: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	84,  // 150: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	86,  // 151: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	85,  // 152: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	87,  // 153: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	88,  // 154: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	89,  // 155: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	91,  // 156: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	93,  // 157: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	95,  // 158: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	98,  // 159: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	102, // 160: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	100, // 161: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	15,  // 162: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	25,  // 163: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	28,  // 164: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	32,  // 165: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	34,  // 166: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	36,  // 167: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	38,  // 168: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	41,  // 169: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	79,  // 170: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	79,  // 171: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	45,  // 172: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	48,  // 173: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	50,  // 174: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	48,  // 175: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	54,  // 176: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	57,  // 177: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	60,  // 178: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	62,  // 179: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	62,  // 180: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	65,  // 181: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	67,  // 182: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	69,  // 183: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	72,  // 184: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	75,  // 185: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	77,  // 186: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	79,  // 187: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	79,  // 188: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	79,  // 189: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	79,  // 190: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	79,  // 191: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	79,  // 192: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	79,  // 193: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	79,  // 194: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	90,  // 195: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	92,  // 196: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	94,  // 197: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	96,  // 198: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	99,  // 199: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	103, // 200: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	101, // 201: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	162, // [162:202] is the sub-list for method output_type
-	122, // [122:162] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	52,  // 53: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
+	11,  // 54: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	7,   // 55: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
+	21,  // 56: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 57: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
+	21,  // 58: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
+	4,   // 59: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 60: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 61: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	6,   // 62: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	22,  // 63: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	6,   // 64: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	57,  // 65: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	59,  // 66: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	106, // 67: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	6,   // 68: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	10,  // 69: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	4,   // 70: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 71: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	22,  // 72: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	4,   // 73: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 74: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 75: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 76: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	7,   // 77: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 78: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	21,  // 79: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 80: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 81: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	21,  // 82: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 83: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	5,   // 84: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	71,  // 85: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	21,  // 86: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 87: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	74,  // 88: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	7,   // 89: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	21,  // 90: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 91: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	5,   // 92: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 93: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	79,  // 94: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	7,   // 95: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	7,   // 96: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	4,   // 97: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 98: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 99: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 100: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	83,  // 101: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 102: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 103: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	0,   // 104: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	83,  // 105: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 106: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 107: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 108: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 109: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 110: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	4,   // 111: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 112: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 113: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 114: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 115: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 116: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 117: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 118: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 119: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 120: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	5,   // 121: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	98,  // 122: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	5,   // 123: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 124: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 125: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	107, // 126: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	14,  // 127: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	23,  // 128: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	27,  // 129: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	31,  // 130: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	33,  // 131: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	35,  // 132: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	37,  // 133: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	40,  // 134: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	42,  // 135: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	43,  // 136: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	44,  // 137: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	47,  // 138: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	49,  // 139: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	53,  // 140: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	54,  // 141: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	56,  // 142: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	60,  // 143: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	62,  // 144: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	64,  // 145: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	65,  // 146: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	67,  // 147: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	69,  // 148: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	72,  // 149: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	75,  // 150: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	77,  // 151: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	81,  // 152: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	82,  // 153: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	84,  // 154: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	85,  // 155: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	87,  // 156: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	86,  // 157: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	88,  // 158: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	89,  // 159: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	90,  // 160: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	92,  // 161: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	94,  // 162: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	96,  // 163: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	99,  // 164: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	103, // 165: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	101, // 166: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	15,  // 167: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	25,  // 168: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	28,  // 169: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	32,  // 170: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	34,  // 171: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	36,  // 172: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	38,  // 173: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	41,  // 174: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	80,  // 175: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	80,  // 176: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	45,  // 177: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	48,  // 178: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	50,  // 179: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	48,  // 180: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	55,  // 181: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	58,  // 182: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	61,  // 183: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	63,  // 184: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	63,  // 185: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	66,  // 186: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	68,  // 187: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	70,  // 188: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	73,  // 189: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	76,  // 190: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	78,  // 191: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	80,  // 192: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	80,  // 193: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	80,  // 194: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	80,  // 195: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	80,  // 196: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	80,  // 197: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	80,  // 198: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	80,  // 199: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	91,  // 200: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	93,  // 201: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	95,  // 202: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	97,  // 203: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	100, // 204: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	104, // 205: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	102, // 206: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	167, // [167:207] is the sub-list for method output_type
+	127, // [127:167] is the sub-list for method input_type
+	127, // [127:127] is the sub-list for extension type_name
+	127, // [127:127] is the sub-list for extension extendee
+	0,   // [0:127] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -8915,7 +9030,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   103,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

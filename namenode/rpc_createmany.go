@@ -1,0 +1,110 @@
+package namenode
+
+import (
+	"context"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/fspath"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+const (
+	// maxCreateMany is how many files one call makes.
+	maxCreateMany = 1000
+	// maxManyKeys is about how many cache keys the answer to one such call has.
+	maxManyKeys = 4096
+)
+
+// CreateMany makes many whole files in one call. Each is journalled on its own;
+// all wait for the disk together. As one after the other is made, the call counts
+// as one of those under way.
+func (s *service) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
+	if len(r.GetFiles()) > maxCreateMany {
+		return nil, fserror.New(fserror.TooLarge, "", "", "a call makes at most %d files, not %d", maxCreateMany, len(r.GetFiles()))
+	}
+	if r.GetNoWait() {
+		ctx = withoutWaiting(ctx)
+	}
+	resp := &pb.CreateManyResponse{Results: make([]*pb.CreateResult, len(r.GetFiles()))}
+	var wait uint64
+	for i, f := range r.GetFiles() {
+		given := f.GetGivenUp()
+		f.GivenUp = nil // a file that is sent again by Create is known without it
+		f.Close = true
+		out, _, w, err := s.create(withGivenUp(ctx, f.GetCaller().GetSession(), given), f)
+		wait = max(wait, w)
+		resp.Results[i] = &pb.CreateResult{Inode: uint64(out.Inode)}
+		if err != nil {
+			resp.Results[i] = &pb.CreateResult{Error: wire.Detail(fserror.With(err, "create", f.GetPath()))}
+		}
+	}
+	if err := s.waitDurable(ctx, wait); err != nil {
+		return nil, err
+	}
+	s.lookAtMany(ctx, r.GetFiles(), resp)
+	return resp, nil
+}
+
+// lookAtMany adds to an answer what those files that were made and their
+// directories look like now, for sessions that cache. All is seen under one lock,
+// and what may not be kept is left out: then nothing is to be waited for.
+func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp *pb.CreateManyResponse) {
+	var asked bool
+	for i, f := range files {
+		asked = asked || f.GetCache() && resp.Results[i].GetError() == nil
+	}
+	if !asked {
+		return
+	}
+	seen := make(map[string]bool)
+	room := maxManyKeys
+	look := func(f *pb.CreateRequest, path string) (*pb.Attr, []*pb.CacheKey) {
+		c, err := s.caller(ctx, f.GetCaller())
+		if err != nil || room <= 0 {
+			return nil, nil
+		}
+		c.Collect = true
+		a, err := s.tree.Stat(c, path, false)
+		if err != nil {
+			return nil, nil
+		}
+		keys := s.mayCache(c, f.GetCaller().GetSession())
+		if len(keys) == 0 {
+			return nil, nil
+		}
+		room -= len(keys)
+		return s.attr(a), keys
+	}
+	err := s.rlocked(func() error {
+		for i, f := range files {
+			res := resp.Results[i]
+			if !f.GetCache() || res.GetError() != nil {
+				continue
+			}
+			if a, keys := look(f, f.GetPath()); a.GetInode() == res.GetInode() {
+				res.Attr, res.Keys = a, keys
+			}
+			dir, _ := fspath.Split(f.GetPath())
+			if seen[dir] {
+				continue
+			}
+			seen[dir] = true
+			if a, keys := look(f, dir); a != nil {
+				resp.Directories = append(resp.Directories, &pb.DirectoryLook{Path: dir, Attr: a, Keys: keys})
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = s.checkWindow()
+	}
+	if err == nil {
+		return
+	}
+	// The files are made; of what this namenode saw since, it is not sure.
+	resp.Directories = nil
+	for _, res := range resp.Results {
+		res.Attr, res.Keys = nil, nil
+	}
+}
