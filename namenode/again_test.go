@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
@@ -81,6 +82,43 @@ func TestARecursiveDeleteIsRepeated(t *testing.T) {
 	other := &pb.DeleteRequest{Call: ann.Call(), Caller: ann.Who, Path: "/home/d", Recursive: true}
 	if _, err := ann.NN.Delete(t.Context(), other); !errors.Is(err, fserror.Permission) {
 		t.Fatalf("another delete: %v", err)
+	}
+}
+
+// A file of CreateMany whose answer was lost is sent again alone: that is the same
+// call, whatever its caller has given up of a cache by then.
+func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	r := n.Raw(t, "a")
+	many := &pb.CreateManyRequest{NoWait: true}
+	for _, path := range []string{"/a", "/no/dir", "/b"} {
+		many.Files = append(many.Files, &pb.CreateRequest{
+			Call: r.Call(), Caller: r.Who, Path: path, Close: true, Cache: true, Data: []byte("x"), DataCrc32C: blockstore.CRC([]byte("x")),
+			GivenUp: &pb.CacheGivenUp{Stream: 1, Keys: []*pb.CacheKey{{Kind: 1, Inode: 1}}},
+		})
+	}
+	out, err := r.NN.CreateMany(t.Context(), proto.Clone(many).(*pb.CreateManyRequest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	txid := r.TxID()
+	for i, req := range many.GetFiles() {
+		first := out.GetResults()[i]
+		req.GivenUp.Stream = 2
+		again, err := r.NN.Create(t.Context(), req)
+		if i == 1 {
+			if first.GetError() == nil || !errors.Is(err, fserror.NotFound) {
+				t.Errorf("in no directory: %v, then %v", first, err)
+			}
+			continue
+		}
+		if err != nil || again.GetAttr().GetInode() != first.GetInode() || first.GetInode() == 0 {
+			t.Errorf("%s: %v, then %v, %v", req.GetPath(), first, again, err)
+		}
+	}
+	if now := r.TxID(); now != txid {
+		t.Errorf("%d records for repetitions", now-txid)
 	}
 }
 
