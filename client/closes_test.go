@@ -362,7 +362,7 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 func TestClosesOfAClosedClient(t *testing.T) {
 	c := newClosing(t, "/before", "/d")
 	list := append(c.begin("/before", 2), c.begin("/d", 20)...)
-	c.wire.Hold(testenv.ToNamenode)
+	c.wire.Hold(testenv.ToClient)
 	ended := c.end(t.Context(), list)
 	testenv.Eventually(t, "the closes are under way", func() bool { return c.Calls() == 22 && c.ClosesWaiting() == 0 })
 	must(t, c.Close())
