@@ -131,7 +131,10 @@ func (q *closes) next() {
 				close(x.ready)
 			}
 			s.t.Stop()
-			q.busy--
+			if s.counts {
+				s.counts = false
+				q.busy--
+			}
 		}
 	}
 }
@@ -184,7 +187,7 @@ func (f *FS) closeMany(list []*closing) {
 	}
 	g := f.giveUp(keys...)
 	if g == nil {
-		return // each would be refused, since this session must be asked
+		return // this session would have to be asked, and each be refused for that
 	}
 	req := &pb.CreateManyRequest{NoWait: true, Files: make([]*pb.CreateRequest, len(list))}
 	for i, x := range list {
@@ -194,14 +197,17 @@ func (f *FS) closeMany(list []*closing) {
 	}
 	c := call{op: "create", path: list[0].d.path, mutates: true}
 	resp := new(pb.CreateManyResponse)
-	reached, err := f.send(f.ctx, &c, f.eps.current.Load(), pb.Namenode_CreateMany_FullMethodName, req, resp)
+	ep, lost := f.eps.current.Load(), false
+	reached, err := f.send(f.ctx, &c, ep, pb.Namenode_CreateMany_FullMethodName, req, resp)
 	switch results := resp.GetResults(); {
 	case err != nil:
 		e, answered := answerOf(err)
-		c.anyLost = !answered && reached || e.Kind == fserror.Unknown || e.Kind == fserror.NotActive
+		lost = !answered && reached || e.Kind == fserror.Unknown || e.Kind == fserror.NotActive
+		// Who is not active, and has not our stream, has not our promise either.
+		c.anyLost = lost && (e.Kind != fserror.NotActive || g.l.ep == ep)
 	case len(results) != len(list):
 		err = fserror.New(fserror.Internal, c.op, "", "the namenode answered for %d of %d files", len(results), len(list))
-		c.anyLost = true
+		lost, c.anyLost = true, true
 	default:
 		for i, r := range results {
 			x := list[i]
@@ -217,7 +223,7 @@ func (f *FS) closeMany(list []*closing) {
 	}
 	if err != nil {
 		for _, x := range list {
-			x.lost = c.anyLost
+			x.lost = lost
 		}
 	}
 	g.end(&c, err)

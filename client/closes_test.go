@@ -30,7 +30,10 @@ type closing struct {
 func newClosing(t *testing.T, dirs ...string) *closing {
 	t.Helper()
 	nn := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = 2 * time.Minute }) // none ends within a test
-	f, wire := nn.Wired(t, func(c *client.Config) { c.Cache, c.Drafts = true, true })
+	f, wire := nn.Wired(t, func(c *client.Config) {
+		c.Cache, c.Drafts = true, true
+		c.Timeout = 20 * time.Minute // no attempt ends by itself
+	})
 	c := &closing{FS: f, t: t, nn: nn, wire: wire}
 	testenv.Eventually(t, "a term of the cache", func() bool { return f.CacheRemaining() > 0 })
 	for _, dir := range dirs {

@@ -31,6 +31,7 @@ type Window struct {
 type deadline struct {
 	boot time.Duration // by clock.Boot
 	wall int64         // by clock.Wall, Unix nanoseconds
+	sent time.Duration // by clock.Mono: when the write was
 }
 
 // NewWindow makes a window of lease − margin behind the sending of each write.
@@ -47,7 +48,7 @@ func NewWindow(clk clock.Clock, lease, margin time.Duration) (*Window, error) {
 // Write is called before a write that checks the term is sent. What it returns
 // is called if that write succeeded, at any time later, and extends the window.
 func (w *Window) Write() (confirm func()) {
-	d := &deadline{w.clock.Boot() + w.length, w.clock.Wall().Add(w.length).UnixNano()}
+	d := &deadline{w.clock.Boot() + w.length, w.clock.Wall().Add(w.length).UnixNano(), w.clock.Mono()}
 	return func() { w.extend(d) }
 }
 
@@ -122,20 +123,21 @@ func (w *Window) Keep(ctx context.Context, beat func(context.Context) error, ove
 // sinceSent is how long ago the last confirmed write was sent; a lease, if there
 // was none.
 func (w *Window) sinceSent() time.Duration {
-	if since, wrote := w.SinceWrite(); wrote {
-		return since
+	d := w.until.Load()
+	if d == nil {
+		return w.lease
 	}
-	return w.lease
+	return w.clock.Boot() - (d.boot - w.length)
 }
 
-// SinceWrite is how long ago the last write was sent that was confirmed; wrote is
-// false if none was.
+// SinceWrite is how long ago the last write was sent that was confirmed, without
+// the time in which the machine was suspended; wrote is false if none was.
 func (w *Window) SinceWrite() (since time.Duration, wrote bool) {
 	d := w.until.Load()
 	if d == nil {
 		return 0, false
 	}
-	return w.clock.Boot() - (d.boot - w.length), true
+	return w.clock.Mono() - d.sent, true
 }
 
 // AwaitEnd waits until a predecessor whose last write was first seen at seen (by

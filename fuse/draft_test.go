@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -110,31 +111,35 @@ func TestDraftIsOneCall(t *testing.T) {
 }
 
 // TestDraftIsKept: the kernel keeps what a draft is like, and no longer than it is
-// one, whether its maker holds the file's cache lease then or not.
+// one, whether the mount has its session's stream then or not.
 func TestDraftIsKept(t *testing.T) {
 	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = 200 * time.Millisecond }) // less than attributes are kept
 	a, other := r.drafter(long()), r.Client(t)
 	for _, connected := range []bool{true, false} {
 		name := fmt.Sprint("d/", connected)
 		f := a.begin(name, os.O_WRONLY) // nothing is written: that the kernel would ask for
-		closed := make(chan error, 1)
+		hello, goOn := make(chan struct{}), make(chan struct{})
 		if !connected {
+			said := sync.OnceFunc(func() { close(hello) })
+			a.wire.Set(func(method string, _ any, send func() error) error {
+				if method == "Session" {
+					said()
+					<-goOn
+				}
+				return send()
+			})
 			a.wire.Cut()
-			testenv.Eventually(t, "nothing is held", func() bool { return a.FS().CacheRemaining() == 0 })
-			stat(t, f) // the kernel, told to drop it all, asks
-		}
-		go func() { closed <- f.Close() }()
-		if !connected {
-			testenv.Eventually(t, "the file is being made", func() bool { return a.FS().CacheRemaining() == 0 && len(closed) == 0 })
 			a.wire.Mend()
+			<-hello    // what was kept before is dropped,
+			stat(t, f) // and this is kept
 		}
-		must(t, <-closed)
+		must(t, f.Sync()) // makes it
 		must(t, other.Chmod(t.Context(), "/"+name, 0o604))
-		var st unix.Stat_t
-		must(t, unix.Stat(a.path(name), &st))
-		if st.Mode&0o777 != 0o604 {
-			t.Errorf("connected %t: mode %o", connected, st.Mode&0o777)
+		if mode := stat(t, f).Mode & 0o777; mode != 0o604 {
+			t.Errorf("connected %t: mode %o", connected, mode)
 		}
+		close(goOn)
+		must(t, f.Close())
 	}
 }
 

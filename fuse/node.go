@@ -168,7 +168,7 @@ func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
 	seen := n.m.armed.begin(n)
 	if f := n.m.opened(n.ino); f != nil && f.draftAttr(&out.Attr) {
 		if n.m.armed.good(n, seen) {
-			out.SetTimeout(maxAttrTime)
+			out.SetTimeout(min(n.m.draftTime/20, maxAttrTime))
 		}
 		return 0
 	}

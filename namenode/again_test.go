@@ -2,12 +2,16 @@ package namenode_test
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 )
@@ -119,6 +123,95 @@ func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 	}
 	if now := r.TxID(); now != txid {
 		t.Errorf("%d records for repetitions", now-txid)
+	}
+}
+
+// keeps makes a session one that keeps what it reads, and drops it when it is told
+// to.
+func keeps(t *testing.T, r *testenv.Raw) {
+	t.Helper()
+	s, err := r.NN.Session(t.Context())
+	if err == nil {
+		err = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: r.Who, Cache: true, Stream: 1}}})
+	}
+	if err == nil {
+		err = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheRenew{CacheRenew: &pb.CacheRenew{Seq: 1}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := make(chan struct{})
+	go func() {
+		for {
+			resp, err := s.Recv()
+			switch {
+			case err != nil:
+				return // the test is over
+			case resp.GetCacheTerm() != nil:
+				close(term)
+			case resp.GetCacheRevocation() != nil:
+				_ = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: &pb.CacheAck{Seq: resp.GetCacheRevocation().GetSeq()}}})
+			}
+		}
+	}()
+	<-term
+}
+
+// What CreateMany tells of a file is to be kept, so it tells nothing of one that
+// another session writes by then.
+func TestAFileOfManyThatAnotherWrites(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
+	r, other := n.Raw(t, "a"), n.Raw(t, "b")
+	keeps(t, r)
+	many := &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: r.Call(), Caller: r.Who, Path: "/f", Cache: true}}}
+	look := func() *pb.CreateResult {
+		out, err := r.NN.CreateMany(t.Context(), proto.Clone(many).(*pb.CreateManyRequest))
+		if err != nil || out.GetResults()[0].GetError() != nil {
+			t.Fatal(out, err)
+		}
+		return out.GetResults()[0]
+	}
+	if got := look(); len(got.GetKeys()) == 0 || got.GetAttr().GetInode() != got.GetInode() {
+		t.Errorf("it may be kept: %v", got)
+	}
+	if _, err := other.Append("/f"); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(); got.GetKeys() != nil || got.GetAttr() != nil {
+		t.Errorf("another writes it: %v", got)
+	}
+}
+
+// Asking whose groups the caller has may take long. CreateMany, which asks again
+// when it looks at what it made, holds nobody up meanwhile.
+func TestManyAndSlowGroups(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	at, goOn := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
+	n := testenv.Start(t, func(c *namenode.Config) {
+		c.Groups = func(user string) []string {
+			if user == "ann" && asked.Add(1) == 2 {
+				close(at)
+				<-goOn
+			}
+			return nil
+		}
+	})
+	root, ann := n.Raw(t, "root"), as(n.Raw(t, "ann"), "ann")
+	mkdir(t, root, "/d", 0o777)
+	made := make(chan error, 1)
+	go func() {
+		_, err := ann.NN.CreateMany(t.Context(), &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: ann.Call(), Caller: ann.Who, Path: "/d/f", Cache: true}}})
+		made <- err
+	}()
+	<-at
+	mkdir(t, root, "/e", 0o755)
+	release()
+	if err := <-made; err != nil {
+		t.Error(err)
 	}
 }
 

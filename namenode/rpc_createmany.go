@@ -6,6 +6,7 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -50,26 +51,35 @@ func (s *service) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.
 // directories look like now, for sessions that cache. All is seen under one lock,
 // and what may not be kept is left out: then nothing is to be waited for.
 func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp *pb.CreateManyResponse) {
-	var asked bool
+	// Whose groups are looked up before the lock is taken: that may take long.
+	callers := make([]*namespace.Call, len(files))
+	asked := false
 	for i, f := range files {
-		asked = asked || f.GetCache() && resp.Results[i].GetError() == nil
+		if !f.GetCache() || resp.Results[i].GetError() != nil {
+			continue
+		}
+		c, err := s.caller(ctx, f.GetCaller())
+		if err != nil {
+			continue // of what is left out the caller asks
+		}
+		callers[i], asked = c, true
 	}
 	if !asked {
 		return
 	}
 	seen := make(map[string]bool)
 	room := maxManyKeys
-	look := func(f *pb.CreateRequest, path string) (*pb.Attr, []*pb.CacheKey) {
-		c, err := s.caller(ctx, f.GetCaller())
-		if err != nil || room <= 0 {
+	look := func(i int, path string) (*pb.Attr, []*pb.CacheKey) {
+		if room <= 0 {
 			return nil, nil
 		}
+		c := *callers[i]
 		c.Collect = true
-		a, err := s.tree.Stat(c, path, false)
-		if err != nil {
+		a, err := s.tree.Stat(&c, path, false)
+		if err != nil || a.Open != nil { // another writes it by now: not to be kept
 			return nil, nil
 		}
-		keys := s.mayCache(c, f.GetCaller().GetSession())
+		keys := s.mayCache(&c, files[i].GetCaller().GetSession())
 		if len(keys) == 0 {
 			return nil, nil
 		}
@@ -79,10 +89,10 @@ func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp
 	err := s.rlocked(func() error {
 		for i, f := range files {
 			res := resp.Results[i]
-			if !f.GetCache() || res.GetError() != nil {
+			if callers[i] == nil {
 				continue
 			}
-			if a, keys := look(f, f.GetPath()); a.GetInode() == res.GetInode() {
+			if a, keys := look(i, f.GetPath()); a.GetInode() == res.GetInode() {
 				res.Attr, res.Keys = a, keys
 			}
 			dir, _ := fspath.Split(f.GetPath())
@@ -90,7 +100,7 @@ func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp
 				continue
 			}
 			seen[dir] = true
-			if a, keys := look(f, dir); a != nil {
+			if a, keys := look(i, dir); a != nil {
 				resp.Directories = append(resp.Directories, &pb.DirectoryLook{Path: dir, Attr: a, Keys: keys})
 			}
 		}

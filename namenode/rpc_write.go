@@ -60,7 +60,8 @@ func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenR
 		var a namespace.Attr
 		var keys []*pb.CacheKey
 		if err := s.read(ctx, c, func() (err error) {
-			if a, err = s.tree.Stat(c, path, false); err == nil {
+			a, err = s.tree.Stat(c, path, false)
+			if err == nil && (a.Open == nil || string(a.Open.Holder.Session[:]) == string(r.GetCaller().GetSession())) { // else: see Stat
 				keys = s.mayCache(c, r.GetCaller().GetSession())
 			}
 			return err
