@@ -58,15 +58,23 @@ func (p *pair) config(mods ...func(*namenode.Config)) (namenode.Config, *zkproxy
 	return cfg, way
 }
 
-// port is one that a namenode finds free again when it starts anew.
+// ports are those of this process's own address that were given out.
+var ports sync.Map
+
+// port is one that a namenode finds free again when it starts anew: of an address
+// that only this process uses, and not given out before.
 func (p *pair) port() string {
 	p.t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.1:0", 200+os.Getpid()%50, os.Getpid()/50%250))
-	if err != nil {
-		p.t.Fatal(err)
+	for {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.1:0", 200+os.Getpid()%50, os.Getpid()/50%250))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		if _, again := ports.LoadOrStore(l.Addr().String(), true); !again {
+			return l.Addr().String()
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func (p *pair) start(cfg namenode.Config) *namenode.Server {
