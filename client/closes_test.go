@@ -73,6 +73,14 @@ func (c *closing) begin(dir string, n int) (list []*client.Draft) {
 	return list
 }
 
+// mayLeave has the close of a draft wait until leave is called, at most.
+func (c *closing) mayLeave(d *client.Draft) (leave context.CancelFunc) {
+	ctx, leave := context.WithCancel(c.t.Context())
+	c.t.Cleanup(leave)
+	c.own = map[*client.Draft]context.Context{d: ctx}
+	return leave
+}
+
 // end closes them all at once.
 func (c *closing) end(ctx context.Context, list []*client.Draft) []chan error {
 	out := make([]chan error, len(list))
@@ -304,9 +312,7 @@ func TestCloseLeavesOthers(t *testing.T) {
 	c := newClosing(t, "/before", "/d")
 	g := c.nn.Client(t)
 	list := c.begin("/d", 5)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c.own = map[*client.Draft]context.Context{list[2]: ctx}
+	leave := c.mayLeave(list[2])
 	at, goOn := make(chan struct{}), make(chan struct{})
 	ended := c.gather(t.Context(), list, func(method string, _ any, send func() error) error {
 		if method == "CreateMany" {
@@ -316,7 +322,7 @@ func TestCloseLeavesOthers(t *testing.T) {
 		return send()
 	})
 	<-at
-	cancel()
+	leave()
 	if err := <-ended[2]; !errors.Is(err, fserror.Canceled) {
 		t.Error(err)
 	}
@@ -342,11 +348,9 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 	c := newClosing(t, "/before", "/d")
 	g := c.nn.Client(t)
 	list := c.begin("/d", 2)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	c.own = map[*client.Draft]context.Context{list[0]: ctx}
+	leave := c.mayLeave(list[0])
 	c.waiting = func(ended []chan error) {
-		cancel()
+		leave()
 		if err := <-ended[0]; !errors.Is(err, fserror.Canceled) {
 			t.Error(err)
 		}
