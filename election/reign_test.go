@@ -116,6 +116,7 @@ func (c *candidate) once(ctx context.Context, resign <-chan struct{}) error {
 	} else if err := election.AwaitEnd(ctx, c.clk, h.Seen, h.Lease, margin); err != nil {
 		return err
 	}
+	j.Awaited()
 	r := reign{who: c.name, term: term + 1, from: c.clk.Boot()}
 	err = c.serve(ctx, cand, w, j, h.Last, resign)
 	w.End()

@@ -64,7 +64,7 @@ type Journal interface {
 	// from is older than what is kept.
 	Replay(ctx context.Context, from uint64, fn func(Record) error) (last uint64, err error)
 	// BeginTerm makes this process the writer under term; all earlier terms are
-	// refused from then on.
+	// refused from then on. ErrFenced if term is not above all that have begun.
 	BeginTerm(ctx context.Context, term uint64) error
 	// Append queues one record, whose TxID must be the last one +1. It does no
 	// I/O and does not wait. ErrFull if the backlog is over its limit.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -16,10 +17,13 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/journal"
+	"github.com/leasefs/leasefs/journal/zk"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/zkconn"
 	"github.com/leasefs/leasefs/zkconn/zkproxy"
 )
 
@@ -430,6 +434,59 @@ func TestDeposedWithAnImage(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A namenode that is told to end while it still waits for its predecessor, which
+// may answer for an hour, does not spare its successor that wait.
+func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
+	p := newPair(t)
+	cfg, _ := p.config()
+	a := p.start(cfg)
+	p.becomes(a, "active")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(lease time.Duration) zk.Handover {
+		t.Helper()
+		j, err := zk.Open(t.Context(), zk.Config{
+			ZooKeeper: zkconn.Config{Servers: p.zk.Addrs(), SessionTimeout: haSession, Logger: cfg.Logger},
+			Path:      "/leasefs/pair/journal", Lease: lease, Logger: cfg.Logger,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = j.Close() }()
+		if _, err := j.Replay(t.Context(), 1, func(journal.Record) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		term, _, err := j.Term(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := j.TakeOver(t.Context(), term+1, func(journal.Record) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	if h := begin(time.Hour); !h.Released {
+		t.Fatalf("hand-over %+v of a namenode that ended", h)
+	}
+	waits := make(chan struct{})
+	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.MessageKey && a.Value.String() == "waiting until the predecessor answers nothing any more" {
+			close(waits)
+		}
+		return a
+	}}))
+	b := p.start(cfg)
+	<-waits
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if h := begin(time.Second); h.Released || h.Lease != time.Hour || h.PrevTerm != 3 {
+		t.Fatalf("hand-over %+v of a namenode that still waited for another", h)
 	}
 }
 

@@ -303,7 +303,7 @@ func (s *Server) openJournal(ctx context.Context, image uint64) error {
 	if err != nil {
 		return err // and s.journal stays nil
 	}
-	s.journal = j
+	s.journal, s.begun = j, j.Term
 	return nil
 }
 

@@ -95,7 +95,10 @@ func (s *Server) reign(ctx context.Context) error {
 		hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)
 		if err == nil && !hand.Released && hand.PrevTerm != 0 {
 			_, margin := s.cfg.HA.lease()
-			err = election.AwaitEnd(ctx, s.cfg.Clock, hand.Seen, hand.Lease, margin)
+			s.log.Info("waiting until the predecessor answers nothing any more", "term", hand.PrevTerm, "lease", hand.Lease)
+			if err = election.AwaitEnd(ctx, s.cfg.Clock, hand.Seen, hand.Lease, margin); err == nil {
+				s.shared.journal.Awaited()
+			}
 		}
 		if err == nil {
 			err = s.openWindow(ctx) // it may have closed meanwhile

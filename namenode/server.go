@@ -32,6 +32,7 @@ type Server struct {
 	log     *slog.Logger
 	dir     *dataDir
 	journal journal.Journal
+	begun   func() uint64 // the last term in the journal; nil in an ensemble, which is asked
 	store   blockstore.Store
 	leases  *leasemanager.Manager
 	metrics *metrics
@@ -130,7 +131,8 @@ func (s *Server) bringUp(ctx context.Context) error {
 		s.standBy()
 		return nil
 	}
-	term, err := s.nextTerm(ctx, s.tree.Term())
+	// A reign that ended before its activation was durable is only in the journal.
+	term, err := s.nextTerm(ctx, max(s.tree.Term(), s.begun()))
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func testEmpty(t *testing.T, open opener) {
 	}
 	end(t, j)
 	end(t, start(t, open, Options{}, 1, 0))
-	end(t, start(t, open, Options{}, 1, 0))
+	end(t, start(t, open, Options{}, 2, 0))
 }
 
 func testOrder(t *testing.T, open opener) {
@@ -157,7 +157,7 @@ func testOrder(t *testing.T, open opener) {
 	}
 	add(t, j, 101, 1000)
 	end(t, j)
-	end(t, start(t, open, Options{}, 1, 1000))
+	end(t, start(t, open, Options{}, 2, 1000))
 }
 
 func testNextTxID(t *testing.T, open opener) {
@@ -175,7 +175,7 @@ func testNextTxID(t *testing.T, open opener) {
 	}
 	add(t, j, 4, 4)
 	end(t, j)
-	end(t, start(t, open, Options{}, 1, 4))
+	end(t, start(t, open, Options{}, 2, 4))
 }
 
 func testSteps(t *testing.T, open opener) {
@@ -203,7 +203,7 @@ func testReopen(t *testing.T, open opener) {
 		}
 		end(t, j)
 	}
-	end(t, start(t, open, Options{}, 20, last))
+	end(t, start(t, open, Options{}, 21, last))
 }
 
 func testReplayFrom(t *testing.T, open opener) {
@@ -216,7 +216,7 @@ func testReplayFrom(t *testing.T, open opener) {
 	for from := uint64(1); from <= last+2; from += 7 {
 		j := open(t, Options{SegmentBytes: 2000})
 		Check(t, j, from, last)
-		if err := j.BeginTerm(t.Context(), from); err != nil {
+		if err := j.BeginTerm(t.Context(), from+1); err != nil {
 			t.Fatal(err)
 		}
 		end(t, j)
@@ -301,7 +301,7 @@ func testConcurrent(t *testing.T, open opener) {
 	}
 	wg.Wait()
 	end(t, j)
-	end(t, start(t, open, Options{}, 1, workers*each))
+	end(t, start(t, open, Options{}, 2, workers*each))
 }
 
 func testWaitContext(t *testing.T, open opener) {
@@ -403,11 +403,13 @@ func testPurge(t *testing.T, open opener) {
 func testTerm(t *testing.T, open opener) {
 	j := start(t, open, Options{}, 5, 0)
 	is(t, "BeginTerm 4 in term 5", j.BeginTerm(t.Context(), 4), journal.ErrFenced)
+	is(t, "BeginTerm 5 in term 5", j.BeginTerm(t.Context(), 5), journal.ErrFenced)
 	end(t, j)
 
 	j = open(t, Options{}) // nothing was appended: the term counts all the same
 	Check(t, j, 1, 0)
 	is(t, "BeginTerm 4 after 5", j.BeginTerm(t.Context(), 4), journal.ErrFenced)
+	is(t, "BeginTerm 5 after 5", j.BeginTerm(t.Context(), 5), journal.ErrFenced)
 	if err := j.BeginTerm(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
@@ -492,7 +494,7 @@ func testClose(t *testing.T, open opener) {
 		}
 	}
 	end(t, j) // nobody waited
-	end(t, start(t, open, Options{}, 1, 5000))
+	end(t, start(t, open, Options{}, 2, 5000))
 }
 
 func testAfterClose(t *testing.T, open opener) {

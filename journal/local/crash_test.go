@@ -164,8 +164,8 @@ func inspect(t *testing.T, fsys vfs.FS, r *run) {
 		t.Fatalf("the last record %d is within a batch; they end at %d", last, r.batches)
 	}
 	if r.term > 0 {
-		if err := j.BeginTerm(background, r.term-1); !errors.Is(err, journal.ErrFenced) {
-			t.Fatalf("BeginTerm %d after %d: %v", r.term-1, r.term, err)
+		if err := j.BeginTerm(background, r.term); !errors.Is(err, journal.ErrFenced) {
+			t.Fatalf("BeginTerm %d after %d: %v", r.term, r.term, err)
 		}
 	}
 	if err := j.BeginTerm(background, r.term+1000); err != nil {

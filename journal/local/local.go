@@ -353,8 +353,8 @@ func (j *Journal) newSegment(hdr segmentHeader, content []byte) error {
 	return nil
 }
 
-// BeginTerm implements journal.Journal. The term must be at least the last one
-// in the journal; it is recorded, durably, before BeginTerm returns.
+// BeginTerm implements journal.Journal. The term must be above the last one in
+// the journal; it is recorded, durably, before BeginTerm returns.
 func (j *Journal) BeginTerm(ctx context.Context, term uint64) error {
 	j.replayMu.Lock()
 	defer j.replayMu.Unlock()
@@ -382,7 +382,7 @@ func (j *Journal) BeginTerm(ctx context.Context, term uint64) error {
 }
 
 // Term returns the last term in the journal, after the first Replay: what
-// BeginTerm is given next must be at least that. 0 if there was none.
+// BeginTerm is given next must be above that. 0 if there was none.
 func (j *Journal) Term() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -397,10 +397,10 @@ func (j *Journal) mayBegin(term uint64) error {
 		return j.err
 	case !j.positioned:
 		return errors.New("journal: BeginTerm before a Replay to the end")
-	case term < j.term:
-		return fmt.Errorf("%w: term %d, the journal is in %d", journal.ErrFenced, term, j.term)
 	case term == 0:
 		return errors.New("journal: term 0 is none")
+	case term <= j.term:
+		return fmt.Errorf("%w: term %d, the journal is in %d", journal.ErrFenced, term, j.term)
 	case j.begun:
 		return fmt.Errorf("journal: term %d has begun already", j.term)
 	}

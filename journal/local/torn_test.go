@@ -369,7 +369,7 @@ func TestRoomAhead(t *testing.T) {
 		if err := Read(t.Context(), fsys, dir, 0, func(string, int64, uint64, journal.Record) error { n++; return nil }); err != nil || n != 9 {
 			t.Fatalf("room of %d: Read found %d records, %v", room, n, err)
 		}
-		j := begin(t, fsys, 3)
+		j := begin(t, fsys, 4)
 		if total, _ := j.Size(); total > end+2*segHeaderSize+batchHeaderSize+1 {
 			t.Fatalf("room of %d: %d bytes are used, and Size says %d", room, end, total)
 		}

@@ -34,8 +34,9 @@
 // A new writer sets PATH/term (with a check of the version it read), which ends
 // all earlier reigns, and then reads to the end on the same session: TakeOver. A
 // record in several parts whose last part is not there then was never
-// acknowledged; the new writer's first batch takes its txid. Release writes to
-// PATH/term too, so it fences the process that releases.
+// acknowledged; the new writer's first batch takes its txid. No two reigns have the
+// same term: who comes second with one is fenced, though he was elected when he
+// chose it. Release writes to PATH/term too, so it fences the process that releases.
 //
 // # Format
 //
@@ -68,7 +69,8 @@
 // The small nodes are a line of text each: the kind ("leasefs-term"), the format
 // (1), key=value pairs, and crc= of all before it, in hexadecimal.
 //
-//	term   term, lease_ms (how long after a write its writer may answer), token
+//	term   term, lease_ms (how long after a write its writer may answer, or one
+//	       before it that had not released and whose lease is longer), token
 //	       (random, of the attempt that wrote it), released, holder (URL-escaped)
 //	first  number, txid and offset of the oldest batch that counts; low: the
 //	       oldest that may still be there, while a Purge is under way

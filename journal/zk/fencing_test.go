@@ -3,6 +3,7 @@ package zk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -111,7 +112,10 @@ func TestTakeOverReadsWhatCameLast(t *testing.T) {
 	if err := b.BeginTerm(t.Context(), 2); err == nil {
 		t.Fatal("BeginTerm passed over records")
 	}
-	h, late := takeOver(t, b, 2)
+	if _, err := b.TakeOver(t.Context(), 2, nil); !errors.Is(err, journal.ErrFenced) {
+		t.Fatalf("the term of an attempt that failed was taken again: %v", err)
+	}
+	h, late := takeOver(t, b, 3)
 	if h.Last != 500 || len(late) != 500 {
 		t.Fatalf("hand-over %+v with %d late records", h, len(late))
 	}
@@ -152,6 +156,69 @@ func TestReleaseNeedsNoWait(t *testing.T) {
 	journaltest.Check(t, c, 1, 3)
 	if h, _ := takeOver(t, c, 3); h.Released {
 		t.Fatalf("hand-over %+v without Release", h)
+	}
+}
+
+// Two that were elected one after the other, and chose their terms at the same
+// time: blocks are named after the term, so that only one may have it.
+func TestNoTermTwice(t *testing.T) {
+	path := root()
+	a, b, c := open(t, ensemble.Addrs(), path), open(t, ensemble.Addrs(), path), open(t, ensemble.Addrs(), path)
+	begin(t, a, 1, 0)
+	journaltest.Check(t, b, 1, 0)
+	journaltest.Check(t, c, 1, 0)
+	takeOver(t, b, 2)
+	add(t, b, 1, 3)
+	durable(t, b, 3)
+	none := func(r journal.Record) error {
+		return fmt.Errorf("record %d was read for a term that is another's", r.TxID)
+	}
+	if _, err := c.TakeOver(t.Context(), 2, none); !errors.Is(err, journal.ErrFenced) {
+		t.Fatalf("term 2 was begun twice: %v", err)
+	}
+	add(t, b, 4, 5)
+	durable(t, b, 5)
+	if err := b.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.TakeOver(t.Context(), 2, none); !errors.Is(err, journal.ErrFenced) {
+		t.Fatalf("term 2 was begun again after its release: %v", err)
+	}
+	if h, late := takeOver(t, c, 3); h.PrevTerm != 2 || len(late) != 5 {
+		t.Fatalf("hand-over %+v with %d records", h, len(late))
+	}
+}
+
+// A reign that ended before its predecessor's lease did leaves its successor to
+// wait for both.
+func TestReleaseBeforeTheEndOfTheOneBefore(t *testing.T) {
+	path := root()
+	lease := func(d time.Duration) option { return func(c *zk.Config) { c.Lease = d } }
+	a, b := open(t, ensemble.Addrs(), path, lease(time.Hour)), open(t, ensemble.Addrs(), path, lease(time.Second))
+	begin(t, a, 1, 0)
+	journaltest.Check(t, b, 1, 0)
+	takeOver(t, b, 2)
+	if err := b.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, ensemble.Addrs(), path, lease(time.Second))
+	journaltest.Check(t, c, 1, 0)
+	if h, _ := takeOver(t, c, 3); h.Released || h.Lease != time.Hour {
+		t.Fatalf("hand-over %+v, while the first may answer for an hour", h)
+	}
+	c.Awaited()
+	if err := c.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, ensemble.Addrs(), path, lease(time.Second))
+	journaltest.Check(t, d, 1, 0)
+	if h, _ := takeOver(t, d, 4); !h.Released {
+		t.Fatalf("hand-over %+v after all was awaited", h)
+	}
+	e := open(t, ensemble.Addrs(), path)
+	journaltest.Check(t, e, 1, 0)
+	if h, _ := takeOver(t, e, 5); h.Released || h.Lease != time.Second {
+		t.Fatalf("hand-over %+v of a reign that followed a release", h)
 	}
 }
 

@@ -43,14 +43,17 @@ func (j *Journal) BeginTerm(ctx context.Context, term uint64) error {
 	return err
 }
 
-// TakeOver makes this process the writer under term, which must not be below the
-// last one (Term). First it ends all earlier reigns, by one write to the term
-// node; then, on the same session, so that nothing that was written before can be
-// missing, it reads to the end and calls fn for the records that Replay and Tail
-// have not delivered; then the writer runs. An error of fn comes back as it is,
-// and TakeOver may be called again. ErrFenced if a later term has begun.
+// TakeOver makes this process the writer under term, which must be above all that
+// have begun (Term): blocks are named after it, so that two reigns must never have
+// the same. First it ends all earlier reigns, by one write to the term node; then,
+// on the same session, so that nothing that was written before can be missing, it
+// reads to the end and calls fn for the records that Replay and Tail have not
+// delivered; then the writer runs. An error of fn comes back as it is, and
+// TakeOver may be called again, with another term. ErrFenced if this term or a
+// later one has begun.
 //
-// Until Handover.Seen + Lease the predecessor may still answer reads from before.
+// Until Handover.Seen + Lease the predecessor may still answer reads from before;
+// that this was awaited is to be told (Awaited).
 func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Record) error) (Handover, error) {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
@@ -90,7 +93,7 @@ func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Rec
 		h.Seen = sight.at
 	}
 	j.term, j.epoch, j.token = term, uint32(b.version), mine.token //nolint:gosec // a version
-	j.begun = true
+	j.begun, j.lease, j.awaited = true, b.mine.lease, h.Released
 	j.open.first = c.txid
 	j.writer.next = c.position
 	j.writer.next.term, j.writer.next.epoch = term, j.epoch
@@ -111,12 +114,21 @@ func (j *Journal) mayBegin(term uint64) error {
 		return errors.New("journal: BeginTerm before a Replay to the end")
 	case term == 0:
 		return errors.New("journal: term 0 is none")
-	case term < j.term:
+	case term <= j.term:
 		return fmt.Errorf("%w: term %d, the journal is in %d", journal.ErrFenced, term, j.term)
 	case j.begun:
 		return fmt.Errorf("journal: term %d has begun already", j.term)
 	}
 	return nil
+}
+
+// Awaited says that no predecessor answers any more: the time that TakeOver's
+// Handover tells is over. A reign that ends before does not release its successor
+// from waiting.
+func (j *Journal) Awaited() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.awaited = true
 }
 
 // bump is the write that ends all earlier reigns: of the term node, whose
@@ -145,10 +157,13 @@ func (b *bump) write(ctx context.Context, s *zkconn.Session) error {
 		}
 		ours := t.token == b.mine.token // written before the connection was lost
 		switch {
-		case t.term > b.mine.term, b.known && !ours && t != b.before:
+		case !ours && t.term >= b.mine.term, b.known && !ours && t != b.before:
 			return fenced(t, b.mine.term)
 		case !b.known:
 			b.before, b.known = t, true
+			if !t.released { // a successor waits for all that may still answer
+				b.mine.lease = max(b.mine.lease, t.lease)
+			}
 		}
 		confirm := j.writes()
 		res, err := s.Multi(ctx,
@@ -251,7 +266,9 @@ func (j *Journal) Beat(ctx context.Context) error {
 // Release ends the reign so that a successor need not wait for its lease: it
 // waits until all that was appended is durable, takes no more, and writes so to
 // the term node, which also fences this process. The caller must have stopped
-// answering before (election.Window.End). ErrFenced if another reign has begun.
+// answering before (election.Window.End). A reign that has not awaited its own
+// predecessor (Awaited) leaves its successor to wait. ErrFenced if another reign
+// has begun.
 func (j *Journal) Release(ctx context.Context) error {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
@@ -261,7 +278,7 @@ func (j *Journal) Release(ctx context.Context) error {
 		j.released = true
 	}
 	last, epoch := j.appended, j.epoch
-	mine := termInfo{term: j.term, lease: uint64(j.cfg.Lease.Milliseconds()), token: j.token, holder: j.cfg.Holder, released: true} //nolint:gosec // not negative
+	mine := termInfo{term: j.term, lease: j.lease, token: j.token, holder: j.cfg.Holder, released: j.awaited}
 	j.mu.Unlock()
 	if err != nil {
 		return err

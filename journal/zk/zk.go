@@ -108,6 +108,8 @@ type Journal struct {
 	term       uint64
 	epoch      uint32 // version of the term node, once begun
 	token      string // in the term node
+	lease      uint64 // milliseconds, in the term node: ours, or one of before that may still run
+	awaited    bool   // no predecessor answers any more
 
 	appended      uint64   // last txid appended
 	durableNumber uint64   // last batch that is durable
