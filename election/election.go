@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -56,16 +55,25 @@ var ErrLost = errors.New("election: out")
 const (
 	markPrefix = "_c_" // as Curator and go-zookeeper name protected nodes
 	seqDigits  = 10
-	firstPause = 10 * time.Millisecond
-	longPause  = 500 * time.Millisecond
 )
 
-// Join opens a session and makes the namenode's node. It tries until ctx ends.
+// Join opens a session and makes the namenode's node. It tries until ctx ends,
+// over new sessions if need be.
 func Join(ctx context.Context, cfg Config) (*Candidacy, error) {
-	c := &Candidacy{cfg: cfg, log: cfg.Logger}
-	if c.log == nil {
-		c.log = slog.Default()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
 	}
+	for {
+		c, err := join(ctx, cfg)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrLost) {
+			return c, err
+		}
+		cfg.Logger.Warn("the session ended while this namenode joined the election; joining again", "cause", err)
+	}
+}
+
+func join(ctx context.Context, cfg Config) (*Candidacy, error) {
+	c := &Candidacy{cfg: cfg, log: cfg.Logger}
 	var err error
 	if c.s, err = zkconn.Dial(ctx, cfg.ZooKeeper); err != nil {
 		return nil, fmt.Errorf("join the election: %w", err)
@@ -100,25 +108,11 @@ func (c *Candidacy) enter(ctx context.Context) error {
 
 // retry calls fn until it ends with anything but a lost answer, on this session.
 func (c *Candidacy) retry(ctx context.Context, fn func() error) error {
-	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		err := fn()
-		if c.s.Err() != nil {
-			return c.out()
-		}
-		if !errors.Is(err, zkconn.ErrLost) {
-			return err
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		case <-c.s.Done():
-		}
-		t.Stop()
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
+	err := c.s.Retry(ctx, fn)
+	if c.s.Err() != nil {
+		return c.out()
 	}
+	return err
 }
 
 func (c *Candidacy) out() error { return fmt.Errorf("%w: %w", ErrLost, c.s.Err()) }

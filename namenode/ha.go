@@ -105,17 +105,31 @@ type haFormat struct {
 // namespaceID reads the namespace's id from ZooKeeper, where the first of all
 // namenodes has put it.
 func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
-	sess, err := s.firstSession(ctx)
-	if err != nil {
-		return id, err
+	for {
+		sess, err := s.firstSession(ctx)
+		if err != nil {
+			return id, err
+		}
+		id, err = s.askNamespace(ctx, sess)
+		_ = sess.Close()
+		if !errors.Is(err, zkconn.ErrLost) {
+			return id, err
+		}
+		s.log.Warn("the ZooKeeper session ended; asking again", "cause", err)
 	}
-	defer func() { _ = sess.Close() }()
+}
+
+func (s *Server) askNamespace(ctx context.Context, sess *zkconn.Session) (id [16]byte, err error) {
 	if granted := sess.Timeout(); granted != s.cfg.HA.SessionTimeout {
 		s.log.Warn("ZooKeeper grants another session time-out than asked for (2 to 20 of its ticks); that one counts", "asked", s.cfg.HA.SessionTimeout, "granted", granted)
 		s.cfg.HA.SessionTimeout = granted
 	}
 	path := s.cfg.HA.path("format")
-	raw, err := s.readFormat(ctx, sess, path)
+	var raw []byte
+	err = sess.Retry(ctx, func() (err error) {
+		raw, err = s.readFormat(ctx, sess, path)
+		return err
+	})
 	if errors.Is(err, zookeeper.ErrNoAuth) {
 		return id, fserror.New(fserror.Permission, "", "", "namespace %s in ZooKeeper belongs to another user, or the password is wrong: "+
 			"name those with which it was made by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH (%s may not be read)", s.cfg.HA.Name, path)
@@ -162,11 +176,17 @@ func (s *Server) readFormat(ctx context.Context, sess *zkconn.Session, path stri
 	if raw, err = json.Marshal(f); err != nil {
 		return nil, err
 	}
-	_, err = sess.Create(ctx, path, raw, 0)
-	if errors.Is(err, zookeeper.ErrNodeExists) || zkconn.Unknown(err) { // another was faster, or the answer was lost
-		raw, _, err = sess.Get(ctx, path)
+	return makeOnce(ctx, sess, path, raw)
+}
+
+// makeOnce makes a node, and returns what is in it: of another, who was faster,
+// or of an earlier try, whose answer was lost.
+func makeOnce(ctx context.Context, sess *zkconn.Session, path string, data []byte) ([]byte, error) {
+	_, err := sess.Create(ctx, path, data, 0)
+	if errors.Is(err, zookeeper.ErrNodeExists) {
+		data, _, err = sess.Get(ctx, path)
 	}
-	return raw, err
+	return data, err
 }
 
 // firstSession waits for ZooKeeper, and says so. It does not wait for what

@@ -108,14 +108,13 @@ func incarnationName(n uint64) string { return fmt.Sprintf("%s%08d", incarnation
 // one where there is none yet: of a new ensemble, or one of an earlier release.
 func ensureToken(ctx context.Context, sess *zkconn.Session, h *HA) (string, error) {
 	path := h.path("incarnation")
-	raw, _, err := sess.Get(ctx, path)
-	if errors.Is(err, zookeeper.ErrNoNode) {
-		raw = []byte(newToken())
-		_, err = sess.Create(ctx, path, raw, 0)
-		if errors.Is(err, zookeeper.ErrNodeExists) || zkconn.Unknown(err) { // another was faster, or the answer was lost
-			raw, _, err = sess.Get(ctx, path)
+	var raw []byte
+	err := sess.Retry(ctx, func() (err error) {
+		if raw, _, err = sess.Get(ctx, path); errors.Is(err, zookeeper.ErrNoNode) {
+			raw, err = makeOnce(ctx, sess, path, []byte(newToken()))
 		}
-	}
+		return err
+	})
 	if err != nil {
 		return "", fmt.Errorf("%s in ZooKeeper: %w", path, err)
 	}

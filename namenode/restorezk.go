@@ -18,7 +18,11 @@ import (
 
 // unknown makes sure that ZooKeeper does not have the namespace.
 func (w *restore) unknown(ctx context.Context, sess *zkconn.Session) error {
-	there, err := sess.Exists(ctx, w.cfg.HA.path("format"))
+	there := false
+	err := sess.Retry(ctx, func() (err error) {
+		there, err = sess.Exists(ctx, w.cfg.HA.path("format"))
+		return err
+	})
 	if err == nil && there {
 		err = fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s: it need not be restored; or choose another name with --namespace", w.cfg.HA.Name)
 	}
@@ -29,12 +33,15 @@ func (w *restore) unknown(ctx context.Context, sess *zkconn.Session) error {
 // finds the token of what comes to life: that of an earlier try, or a new one.
 func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
 	top := strings.TrimSuffix(w.cfg.HA.path(""), "/")
-	err := sess.EnsureShared(ctx, "/leasefs")
+	err := sess.Retry(ctx, func() error {
+		err := sess.EnsureShared(ctx, "/leasefs")
+		if err == nil {
+			err = sess.EnsurePath(ctx, top)
+		}
+		return err
+	})
 	if err == nil {
-		err = sess.EnsurePath(ctx, top)
-	}
-	if err == nil {
-		err = w.lock(ctx, sess)
+		err = sess.Retry(ctx, func() error { return w.lock(ctx, sess) })
 	}
 	if err == nil {
 		err = w.unknown(ctx, sess) // it may have been restored meanwhile
@@ -53,9 +60,17 @@ func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
 func (w *restore) lock(ctx context.Context, sess *zkconn.Session) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*sess.Timeout(), fserror.New(fserror.Exists, "", "", "another restore of namespace %s is under way", w.cfg.HA.Name))
 	defer cancel()
+	path := w.cfg.HA.path("restoring")
 	for {
-		_, err := sess.Create(ctx, w.cfg.HA.path("restoring"), nil, zookeeper.FlagEphemeral)
+		_, err := sess.Create(ctx, path, nil, zookeeper.FlagEphemeral)
 		if !errors.Is(err, zookeeper.ErrNodeExists) {
+			return err
+		}
+		_, stat, err := sess.Get(ctx, path)
+		if err == nil && stat.EphemeralOwner == sess.ID() {
+			return nil // ours, whose answer was lost
+		}
+		if err != nil && !errors.Is(err, zookeeper.ErrNoNode) {
 			return err
 		}
 		if err := pause(ctx, restorePause); err != nil {
@@ -74,15 +89,16 @@ func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byt
 	if err != nil {
 		return err
 	}
-	_, err = sess.Create(ctx, path, raw, 0)
-	if errors.Is(err, zookeeper.ErrNodeExists) || zkconn.Unknown(err) { // it may be ours, of which the answer was lost
-		var there []byte
-		if there, _, err = sess.Get(ctx, path); err == nil && !bytes.Equal(there, raw) {
-			return fserror.New(fserror.Exists, "", "", "ZooKeeper has got a namespace %s meanwhile, from somebody else: the one of the backup is in the block store, and not known to ZooKeeper", w.cfg.HA.Name)
-		}
-	}
-	if err != nil {
+	var there []byte
+	err = sess.Retry(ctx, func() (err error) {
+		there, err = makeOnce(ctx, sess, path, raw)
+		return err
+	})
+	switch {
+	case err != nil:
 		return fmt.Errorf("%s in ZooKeeper: %w", path, err)
+	case !bytes.Equal(there, raw):
+		return fserror.New(fserror.Exists, "", "", "ZooKeeper has got a namespace %s meanwhile, from somebody else: the one of the backup is in the block store, and not known to ZooKeeper", w.cfg.HA.Name)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -19,6 +20,28 @@ var refusals = []error{
 // ErrLost says that the connection or the session was lost before the answer came. A read
 // can be repeated; of a write see Unknown.
 var ErrLost = errors.New("no answer from ZooKeeper")
+
+// Retry calls fn, whose requests are of this session, until it ends with
+// anything but a lost answer. It ends with the last of those (ErrLost) when the
+// session is over, and with ctx's error.
+func (s *Session) Retry(ctx context.Context, fn func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		err := fn()
+		if !errors.Is(err, ErrLost) || s.Err() != nil {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-s.done:
+		}
+		t.Stop()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
 
 // Unknown reports whether err leaves open if the request was carried out: the
 // connection or the session was lost, the context ended, or ZooKeeper said

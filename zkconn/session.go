@@ -97,6 +97,16 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	if cfg.Dial == nil {
 		cfg.Dial = new(net.Dialer).DialContext
 	}
+	for {
+		s, err := open(ctx, cfg)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrExpired) {
+			return s, err
+		}
+	}
+}
+
+// open is Dial, unless the session ends before it can be used.
+func open(ctx context.Context, cfg Config) (*Session, error) {
 	s := &Session{
 		cfg: cfg, log: cfg.Logger, acl: zk.WorldACL(zk.PermAll),
 		connSet: make(chan struct{}), online: make(chan struct{}), done: make(chan struct{}), loopDone: make(chan struct{}),
@@ -150,8 +160,11 @@ func (s *Session) establish(ctx context.Context) error {
 		return s.Err()
 	}
 	for _, l := range s.cfg.logins() {
-		_, err := do(ctx, s, func() (struct{}, error) {
-			return struct{}{}, s.conn.AddAuth("digest", []byte(l.user+":"+l.password))
+		err := s.Retry(ctx, func() error {
+			_, err := do(ctx, s, func() (struct{}, error) {
+				return struct{}{}, s.conn.AddAuth("digest", []byte(l.user+":"+l.password))
+			})
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("ZooKeeper does not take the user %q: %w", l.user, err)
