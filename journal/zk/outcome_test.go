@@ -93,6 +93,52 @@ func (p *pump) one() bool {
 	return true
 }
 
+// A Replay whose session ends goes on with another, perhaps of a server that is
+// behind: it asks that one, too, for all that was written, before it takes the
+// first batch that is not there for the end.
+func TestReplayAsksEachSessionForAll(t *testing.T) {
+	const last, ends = 200, 40
+	p := proxy(t, ensemble.Server(1).Addr())
+	path := root()
+	a := open(t, ensemble.Addrs(), path)
+	begin(t, a, 1, 0)
+	for n := uint64(1); n <= last; n++ { // a batch each
+		add(t, a, n, n)
+		durable(t, a, n)
+	}
+	b := open(t, []string{p.Addr()}, path)
+	var mu sync.Mutex
+	synced, reads, again := false, 0, 0
+	p.Decide(func(op int32, _ []byte) zkproxy.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		switch op {
+		case zkproxy.OpSync:
+			synced = true
+		case zkproxy.OpGetData:
+			if !synced {
+				t.Error("a session read before it asked for all")
+			}
+			if reads++; reads%ends == 0 && again < 3 {
+				synced = false
+				again++
+				if err := p.ExpireAll(); err != nil {
+					t.Error(err)
+				}
+				return zkproxy.CutBefore
+			}
+		}
+		return zkproxy.Forward
+	})
+	journaltest.Check(t, b, 1, last)
+	p.Decide(nil)
+	mu.Lock()
+	defer mu.Unlock()
+	if again != 3 {
+		t.Fatalf("the session ended %d times in %d reads", again, reads)
+	}
+}
+
 // Connections break at random, to all three servers, and sessions end, under
 // load and with a standby that follows.
 func TestScenario43BrokenConnections(t *testing.T) {

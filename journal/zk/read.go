@@ -174,7 +174,13 @@ func (j *Journal) readFirst(ctx context.Context, s *zkconn.Session) (firstInfo, 
 // walk reads to the end of the journal, or to batch number limit if that is not
 // 0, over new sessions if need be.
 func (j *Journal) walk(ctx context.Context, c *cursor, from, limit uint64, fn func(journal.Record) error) error {
-	return j.retry(ctx, func(s *zkconn.Session) error { return j.walkOn(ctx, s, c, from, limit, fn) })
+	return j.retry(ctx, func(s *zkconn.Session) error {
+		// Again on each session: its server may be behind that of the one before.
+		if err := s.Sync(ctx, j.cfg.Path); err != nil {
+			return err
+		}
+		return j.walkOn(ctx, s, c, from, limit, fn)
+	})
 }
 
 // found is a batch that was asked for.

@@ -15,7 +15,9 @@ import (
 // Operations, as in ZooKeeper's ZooDefs.OpCode.
 const (
 	OpCreate  = 1
+	OpGetData = 4
 	OpSetData = 5
+	OpSync    = 9
 	OpMulti   = 14
 	opClose   = -11
 )
