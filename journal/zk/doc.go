@@ -34,9 +34,13 @@
 // A new writer sets PATH/term (with a check of the version it read), which ends
 // all earlier reigns, and then reads to the end on the same session: TakeOver. A
 // record in several parts whose last part is not there then was never
-// acknowledged; the new writer's first batch takes its txid. No two reigns have the
-// same term: who comes second with one is fenced, though he was elected when he
-// chose it. Release writes to PATH/term too, so it fences the process that releases.
+// acknowledged; the new writer's first batch takes its txid. Whether the end is
+// the end is asked of the whole ensemble, by a transaction that looks at the next
+// batch: one server may be behind, or have lost what the others have.
+//
+// No two reigns have the same term: who comes second with one is fenced, though
+// he was elected when he chose it. Release writes to PATH/term too, so it fences
+// the process that releases.
 //
 // # Format
 //

@@ -2,7 +2,9 @@ package zk_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,12 +95,10 @@ func (p *pump) one() bool {
 	return true
 }
 
-// A Replay whose session ends goes on with another, perhaps of a server that is
-// behind: it asks that one, too, for all that was written, before it takes the
-// first batch that is not there for the end.
-func TestReplayAsksEachSessionForAll(t *testing.T) {
-	const last, ends = 200, 40
-	p := proxy(t, ensemble.Server(1).Addr())
+// A server that does not have what the others have is left: the end of what it
+// has is not taken for the end of the journal.
+func TestServerThatLostBatches(t *testing.T) {
+	const last, kept = 200, 50
 	path := root()
 	a := open(t, ensemble.Addrs(), path)
 	begin(t, a, 1, 0)
@@ -106,36 +106,41 @@ func TestReplayAsksEachSessionForAll(t *testing.T) {
 		add(t, a, n, n)
 		durable(t, a, n)
 	}
-	b := open(t, []string{p.Addr()}, path)
-	var mu sync.Mutex
-	synced, reads, again := false, 0, 0
-	p.Decide(func(op int32, _ []byte) zkproxy.Action {
-		mu.Lock()
-		defer mu.Unlock()
-		switch op {
-		case zkproxy.OpSync:
-			synced = true
-		case zkproxy.OpGetData:
-			if !synced {
-				t.Error("a session read before it asked for all")
+	for _, begun := range []bool{false, true} {
+		t.Run(fmt.Sprintf("begins a reign: %t", begun), func(t *testing.T) {
+			good, bad := proxy(t, ensemble.Server(1).Addr()), proxy(t, ensemble.Server(2).Addr())
+			good.Down()
+			b := open(t, []string{good.Addr(), bad.Addr()}, path)
+			if begun {
+				journaltest.Check(t, b, 1, last)
 			}
-			if reads++; reads%ends == 0 && again < 3 {
-				synced = false
-				again++
-				if err := p.ExpireAll(); err != nil {
-					t.Error(err)
+			lost := make(chan struct{})
+			var once sync.Once
+			bad.Decide(func(op int32, body []byte) zkproxy.Action {
+				if op == zkproxy.OpGetData || op == zkproxy.OpExists {
+					of := zkproxy.PathOf(body)
+					if batch, ok := strings.CutPrefix(of, path+"/batches/"); ok && batch > fmt.Sprintf("%020d", kept) {
+						once.Do(func() { good.Up(); close(lost) })
+						return zkproxy.NoNode
+					}
 				}
-				return zkproxy.CutBefore
+				return zkproxy.Forward
+			})
+			if !begun {
+				journaltest.Check(t, b, 1, last)
+			} else {
+				add(t, a, last+1, last+9)
+				durable(t, a, last+9)
+				if h, late := takeOver(t, b, 2); h.Last != last+9 || len(late) != 9 {
+					t.Fatalf("hand-over %+v with %d records", h, len(late))
+				}
 			}
-		}
-		return zkproxy.Forward
-	})
-	journaltest.Check(t, b, 1, last)
-	p.Decide(nil)
-	mu.Lock()
-	defer mu.Unlock()
-	if again != 3 {
-		t.Fatalf("the session ended %d times in %d reads", again, reads)
+			select {
+			case <-lost:
+			default:
+				t.Fatal("nothing was asked of the server that has lost it")
+			}
+		})
 	}
 }
 

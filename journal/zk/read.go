@@ -175,12 +175,41 @@ func (j *Journal) readFirst(ctx context.Context, s *zkconn.Session) (firstInfo, 
 // 0, over new sessions if need be.
 func (j *Journal) walk(ctx context.Context, c *cursor, from, limit uint64, fn func(journal.Record) error) error {
 	return j.retry(ctx, func(s *zkconn.Session) error {
-		// Again on each session: its server may be behind that of the one before.
-		if err := s.Sync(ctx, j.cfg.Path); err != nil {
-			return err
+		if limit > 0 {
+			return j.walkOn(ctx, s, c, from, limit, fn)
 		}
-		return j.walkOn(ctx, s, c, from, limit, fn)
+		return j.walkToEnd(ctx, s, c, from, fn)
 	})
+}
+
+// walkToEnd reads until there is no batch that was written before it was called.
+// That a server has no further one does not say so: the session may be new, and
+// the server behind that of the one before; a leader that was replaced may not
+// know it yet; and a server can have lost what the others have (ZOOKEEPER-4785,
+// in 3.8.0). So all of them are asked, by a transaction that looks at the batch
+// after the last, and changes nothing.
+func (j *Journal) walkToEnd(ctx context.Context, s *zkconn.Session, c *cursor, from uint64, fn func(journal.Record) error) error {
+	if err := j.walkOn(ctx, s, c, from, 0, fn); err != nil {
+		return err
+	}
+	path := j.batchPath(c.number)
+	_, err := s.Multi(ctx, &zookeeper.CheckVersionRequest{Path: path, Version: 0})
+	if err != nil {
+		if errors.Is(err, zookeeper.ErrNoNode) {
+			return nil
+		}
+		return err
+	}
+	// This server has carried out the transaction, and so all before it.
+	if there, err := s.Exists(ctx, path); err != nil || !there {
+		if err == nil {
+			j.log.Warn("journal: a ZooKeeper server has lost what the others have; reading from another (find out which one it is, stop it, remove its data, and start it again: it then copies all from the leader)", "node", path)
+			_ = s.Close()
+			err = fmt.Errorf("%w: %s is missing in this server", zkconn.ErrLost, path)
+		}
+		return err
+	}
+	return j.walkOn(ctx, s, c, from, 0, fn)
 }
 
 // found is a batch that was asked for.

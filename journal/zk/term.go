@@ -77,7 +77,7 @@ func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Rec
 		if err := b.write(ctx, s); err != nil {
 			return err
 		}
-		return j.walkOn(ctx, s, &c, c.txid, 0, fn)
+		return j.walkToEnd(ctx, s, &c, c.txid, fn)
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()

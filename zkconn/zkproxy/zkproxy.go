@@ -15,9 +15,9 @@ import (
 // Operations, as in ZooKeeper's ZooDefs.OpCode.
 const (
 	OpCreate  = 1
+	OpExists  = 3
 	OpGetData = 4
 	OpSetData = 5
-	OpSync    = 9
 	OpMulti   = 14
 	opClose   = -11
 )
@@ -34,6 +34,9 @@ const (
 	// CutAfter delivers the request, waits for its reply, and loses that: the
 	// connection breaks when the request has been carried out.
 	CutAfter
+	// NoNode answers that there is no such node, and does not ask the server: as
+	// one does that has lost it.
+	NoNode
 )
 
 // Proxy forwards connections to a server. It is safe for concurrent use.
@@ -53,6 +56,7 @@ type Proxy struct {
 // link is one client's connection.
 type link struct {
 	client, server net.Conn
+	writing        sync.Mutex // to the client
 	mu             sync.Mutex
 	cutAt          int32 // xid whose reply is lost
 	cut            bool
@@ -277,6 +281,11 @@ func (p *Proxy) requests(l *link) {
 			l.mu.Lock()
 			l.cut, l.cutAt = true, xid
 			l.mu.Unlock()
+		case NoNode:
+			if l.answer(noNode(frame)) != nil {
+				return
+			}
+			continue
 		case Forward:
 		}
 		if writeFrame(l.server, frame) != nil {
@@ -294,10 +303,32 @@ func (p *Proxy) replies(l *link) {
 		l.mu.Lock()
 		lost := l.cut && l.cutAt == int32(binary.BigEndian.Uint32(frame)) //nolint:gosec // bits
 		l.mu.Unlock()
-		if lost || writeFrame(l.client, frame) != nil {
+		if lost || l.answer(frame) != nil {
 			return
 		}
 	}
+}
+
+func (l *link) answer(frame []byte) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	return writeFrame(l.client, frame)
+}
+
+// noNode is the reply to a request that there is no such node: the request's
+// xid, no zxid, and the error -101.
+func noNode(request []byte) []byte {
+	reply := binary.BigEndian.AppendUint64(append([]byte{}, request[:4]...), 0)
+	return binary.BigEndian.AppendUint32(reply, 1<<32-101)
+}
+
+// PathOf is the path in the body of a request that has one first.
+func PathOf(body []byte) string {
+	if len(body) < 4 {
+		return ""
+	}
+	n := binary.BigEndian.Uint32(body)
+	return string(body[4:min(4+uint64(n), uint64(len(body)))])
 }
 
 const maxFrame = 8 << 20
