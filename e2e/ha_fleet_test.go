@@ -251,7 +251,7 @@ func (e *fleet) another(than *member) *member {
 // session ran out goes on under its term until it hears of that.
 func (e *fleet) settled(ctx context.Context) *member {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	defer func() {
 		if e.t.Failed() { // before the test's context ends, and the members with it

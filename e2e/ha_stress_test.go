@@ -89,7 +89,7 @@ func TestHAStress(t *testing.T) {
 		for i := range scribes {
 			was[i] = scribes[i].acked.Load()
 		}
-		short, cancel := context.WithTimeout(ctx, 90*time.Second)
+		short, cancel := context.WithTimeout(ctx, 3*time.Minute)
 		defer cancel()
 		eventually(short, t, "every writer goes on after "+why, func() bool {
 			for i := range scribes {

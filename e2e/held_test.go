@@ -114,7 +114,7 @@ func feedUntilGone(w *process) (fed *strings.Builder, done chan struct{}) {
 func TestKilledWriterIsReplaced(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)
-	const soft = 2 * time.Second
+	const soft = 6 * time.Second // a writer that a busy machine holds up for less is not dead
 	n := startNamenode(ctx, t, "--soft-limit", soft.String())
 	var all []time.Duration
 	for i := range sized(3, 10) {
@@ -133,9 +133,9 @@ func TestKilledWriterIsReplaced(t *testing.T) {
 		all = append(all, took)
 		b.eof()
 		b.ends(ctx, 0)
-		// Not before the dead one's lease allows: it renewed at most half a
-		// soft limit before its death. And not never.
-		if took < soft/4 || took > soft+10*time.Second {
+		// Not before the dead one's lease allows: it wrote all the time, and each
+		// write renews. That it is not never, b's limit says.
+		if took < soft/4 {
 			t.Errorf("replaced after %v, the soft limit is %v", took, soft)
 		}
 		got := n.run(ctx, "cat", path)
@@ -163,7 +163,7 @@ func TestKilledWriterComesBack(t *testing.T) {
 	a.kill()
 	began := time.Now()
 	// The connection's end may take a moment to be seen.
-	n.write(ctx, "two\n", "--client", "ingest", "append", "--wait", "10s", "--at", "4", "/log")
+	n.write(ctx, "two\n", "--client", "ingest", "append", "--wait", "40s", "--at", "4", "/log") // the soft limit is 60 s
 	t.Logf("had it back in %v", time.Since(began).Round(time.Millisecond))
 	if got := n.run(ctx, "cat", "/log"); got != "one\ntwo\n" {
 		t.Errorf("%q", got)
@@ -252,11 +252,11 @@ func TestFencedBy(t *testing.T) {
 }
 
 // A writer that has nothing to write is told at once, not with its next renewal,
-// which is up to half a soft limit (30 s) away.
+// which is about half a soft limit away, and so longer than the test waits.
 func TestIdleWriterIsToldAtOnce(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t, 15*time.Second)
-	n := startNamenode(ctx, t)
+	ctx := deadline(t, time.Minute)
+	n := startNamenode(ctx, t, "--soft-limit", "20m")
 	w := n.begin(ctx, nil, "create", "--flush", "line", "--ack", "/f")
 	w.feed("x\n")
 	w.acksUpTo(ctx, 2)

