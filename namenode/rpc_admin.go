@@ -207,6 +207,9 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	for _, b := range v.Blocks {
 		f.sum.Blocks++
 		if err := f.block(b); err != nil && f.owned(b.Key) {
+			if f.ctx.Err() != nil {
+				return f.ctx.Err() // that says nothing of the block
+			}
 			if err := f.problem(path, "block %d/%d at offset %d: %v", b.Key.Term, b.Key.Seq, off, err); err != nil {
 				return err
 			}

@@ -1,12 +1,20 @@
 package namenode_test
 
 import (
+	"errors"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/testenv/s3env"
 )
 
 // A connection on which a client has not asked anything yet (they connect ahead
@@ -36,5 +44,51 @@ func TestStopWithUnusedConnections(t *testing.T) {
 	n.Stop(t)
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("the stop took %s", took)
+	}
+}
+
+// A stream that the namenode's end breaks off is not one that its client has
+// broken off: it says that another namenode is to be asked. What a check was at
+// is no damage.
+func TestStopBreaksStreamsOff(t *testing.T) {
+	server := s3env.Start(t, s3env.Versitygw)
+	for _, pair := range server.Env() {
+		name, value, _ := strings.Cut(pair, "=")
+		t.Setenv(name, value)
+	}
+	proxy := server.Proxy(t)
+	n := testenv.Start(t, func(c *namenode.Config) { c.Blocks = proxy.URL("here") })
+	r := n.Raw(t, "r")
+	w := r.Create("/f")
+	b, err := r.PutBlock(w, []byte("a block"))
+	if err == nil {
+		err = r.Commit(w, 0, b, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	reached := make(chan struct{})
+	proxy.Set(func(req *http.Request, body []byte, send func([]byte) *s3env.Reply) *s3env.Reply {
+		if req.Method != http.MethodGet || !strings.Contains(req.URL.Path, "/blocks/") {
+			return send(body)
+		}
+		once.Do(func() { close(reached) })
+		<-req.Context().Done()
+		return nil
+	})
+	s, err := r.Admin.Fsck(t.Context(), &pb.FsckRequest{Caller: r.Who, Blocks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-reached:
+	case <-s.Context().Done():
+		t.Fatal("the check ended before it came to the block")
+	}
+	n.Stop(t)
+	m, err := s.Recv()
+	if err = wire.FromStatus(err); !errors.Is(err, fserror.NotActive) {
+		t.Errorf("%v, %v; want %v", m, err, fserror.NotActive)
 	}
 }
