@@ -36,6 +36,7 @@
 //	ha_secure_test.go   TLS to ZooKeeper, users, and strangers
 //	ha_store_test.go    a take-over while the block store is silent
 //	ha_bench_test.go    how long writers wait for the next namenode
+//	ha_raw_test.go   a session that goes to whichever namenode is active
 //	ha_fleet_test.go    several namenodes, ZooKeeper and links that can be cut
 //	mount_test.go, mount_tools_test.go   mounts on /dev/fuse, in turn and at once, stopped and killed; tools on them
 //	process_test.go, namenode_test.go   what all of them use

@@ -64,3 +64,10 @@ func (a *allMembers) Invoke(ctx context.Context, method string, req, reply any, 
 func (a *allMembers) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return a.list[int(a.at.Load())%len(a.list)].NewStream(ctx, desc, method, opts...)
 }
+
+// atWork waits until the test's own work at a member, who is active, has begun: or
+// until it is so no more, when it would wait in vain.
+func (m *member) atWork(ctx context.Context, what string, ok func() bool) {
+	m.t.Helper()
+	eventually(ctx, m.t, what, func() bool { return ok() || m.role(ctx) != "active" })
+}

@@ -1,7 +1,9 @@
 package e2e_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +54,7 @@ func TestHASecureZooKeeper(t *testing.T) {
 		return conn
 	}
 	conn, owner := connect(), connect()
-	if err := owner.AddAuth("digest", []byte("leasefs:right")); err != nil {
+	if err := persistently(ctx, func() error { return owner.AddAuth("digest", []byte("leasefs:right")) }); err != nil {
 		t.Fatal(err)
 	}
 	top := "/leasefs/" + e.name
@@ -62,23 +64,27 @@ func TestHASecureZooKeeper(t *testing.T) {
 			t.Errorf("a stranger: %s %s: %v", what, path, err)
 		}
 	}
-	all := nodesBelow(t, owner, top)
+	all := nodesBelow(ctx, t, owner, top)
 	if len(all) < 10 {
 		t.Errorf("only %q are there", all)
 	}
 	for _, path := range all {
-		_, _, err := conn.Get(path)
-		refused("read", path, err)
-		_, _, err = conn.Children(path)
-		refused("list", path, err)
-		_, err = conn.Set(path, []byte("x"), -1)
-		refused("write", path, err)
-		_, err = conn.Create(path+"/x", nil, 0, zookeeper.WorldACL(zookeeper.PermAll))
-		refused("create below", path, err)
-		_, err = conn.SetACL(path, zookeeper.WorldACL(zookeeper.PermAll), -1)
-		refused("open", path, err)
+		for what, do := range map[string]func() error{
+			"read":  func() error { _, _, err := conn.Get(path); return err },
+			"list":  func() error { _, _, err := conn.Children(path); return err },
+			"write": func() error { _, err := conn.Set(path, []byte("x"), -1); return err },
+			"create below": func() error {
+				_, err := conn.Create(path+"/x", nil, 0, zookeeper.WorldACL(zookeeper.PermAll))
+				return err
+			},
+			"open": func() error { _, err := conn.SetACL(path, zookeeper.WorldACL(zookeeper.PermAll), -1); return err },
+		} {
+			if err := persistently(ctx, do); !errors.Is(err, zookeeper.ErrNoNode) || path == top { // those of namenodes come and go
+				refused(what, path, err)
+			}
+		}
 	}
-	refused("delete", top+"/format", conn.Delete(top+"/format", -1))
+	refused("delete", top+"/format", persistently(ctx, func() error { return conn.Delete(top+"/format", -1) }))
 
 	// Another namespace's user has room beside it.
 	launch := func(auth string, flags ...string) *process {
@@ -96,7 +102,7 @@ func TestHASecureZooKeeper(t *testing.T) {
 	for _, auth := range []string{"", "leasefs:wrong", "another:right"} {
 		p := launch(auth, append(plain, e.name)...)
 		p.ends(ctx, fserror.ExitPermission)
-		oneLine(t, p.err.String())
+		oneLine(t, behindLog(p.err.String()))
 		if text := p.err.String(); !strings.Contains(text, "--zookeeper-auth") || !strings.Contains(text, "LEASEFS_ZOOKEEPER_AUTH") || strings.Contains(text, "right") {
 			t.Errorf("with %q: %s", auth, text)
 		}
@@ -127,9 +133,10 @@ func TestHASecureZooKeeper(t *testing.T) {
 }
 
 // nodesBelow lists a node and all below it.
-func nodesBelow(t *testing.T, conn *zookeeper.Conn, path string) []string {
+func nodesBelow(ctx context.Context, t *testing.T, conn *zookeeper.Conn, path string) []string {
 	t.Helper()
-	names, _, err := conn.Children(path)
+	var names []string
+	err := persistently(ctx, func() (err error) { names, _, err = conn.Children(path); return err })
 	if errors.Is(err, zookeeper.ErrNoNode) {
 		return nil // it went meanwhile
 	}
@@ -138,9 +145,22 @@ func nodesBelow(t *testing.T, conn *zookeeper.Conn, path string) []string {
 	}
 	all := []string{path}
 	for _, name := range names {
-		all = append(all, nodesBelow(t, conn, path+"/"+name)...)
+		all = append(all, nodesBelow(ctx, t, conn, path+"/"+name)...)
 	}
 	return all
+}
+
+// persistently asks ZooKeeper again when it did not answer: the connection, or the
+// session, was lost.
+func persistently(ctx context.Context, do func() error) error {
+	lost := []error{zookeeper.ErrConnectionClosed, zookeeper.ErrSessionExpired, zookeeper.ErrSessionMoved, zookeeper.ErrNoServer}
+	for {
+		err := do()
+		if ctx.Err() != nil || !slices.ContainsFunc(lost, func(l error) bool { return errors.Is(err, l) }) {
+			return err
+		}
+		rest(ctx, 20*time.Millisecond)
+	}
 }
 
 type noLog struct{}

@@ -63,7 +63,7 @@ func TestUnfitSettings(t *testing.T) {
 	} {
 		p := launch(c.zookeeper, c.namespace, c.flags...)
 		p.ends(ctx, c.exit)
-		oneLine(t, p.err.String())
+		oneLine(t, behindLog(p.err.String()))
 		names(t, p.err.String(), c.says...)
 	}
 

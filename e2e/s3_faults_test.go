@@ -495,7 +495,7 @@ func latePutAfterTakeOver(t *testing.T, server *s3env.Server, zk []string) {
 		c := &testenv.LeapingClock{}
 		clocks = append(clocks, c)
 		n := testenv.Start(t, badConfig(b.proxy.URL(prefixOf(t)), c), func(cfg *nn.Config) {
-			cfg.HA = &nn.HA{ZooKeeper: zk, Name: "late", SessionTimeout: 2 * time.Second}
+			cfg.HA = &nn.HA{ZooKeeper: zk, Name: "late", SessionTimeout: 8 * time.Second} // no election but the one that is asked for
 		})
 		all = append(all, n)
 		addrs = append(addrs, n.Addr())
