@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,6 +174,32 @@ func TestScenario44LostWhileJoining(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// A session that ends just as the node is to be made is no end of joining.
+func TestExpiredWhileJoining(t *testing.T) {
+	path := root()
+	p := proxy(t, 1)
+	var once sync.Once
+	p.Decide(func(op int32, body []byte) zkproxy.Action {
+		act := zkproxy.Forward
+		if op == zkproxy.OpCreate && bytes.Contains(body, []byte("/election/_c_")) {
+			once.Do(func() {
+				if err := p.ExpireAll(); err != nil {
+					t.Error(err)
+				}
+				act = zkproxy.CutBefore
+			})
+		}
+		return act
+	})
+	a := join(t, []string{p.Addr()}, path, "a")
+	if err := a.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if names := nodes(t, session(t), path); len(names) != 1 {
+		t.Fatalf("nodes %v", names)
 	}
 }
 

@@ -109,14 +109,14 @@ func TestFailedWrite(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			line := new(faultyLine)
-			first := line.fail(opGreeting)
+			first := line.fail(opGreeting, opSetAuth)
 			s, err := zkconn.Dial(ctx, zkconn.Config{
 				Servers: ensemble.Addrs(), SessionTimeout: 10 * time.Second, User: "u", Password: "p", Dial: line.dial, Logger: quiet,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			within(t, "the first greeting fails", first)
+			within(t, "the first greeting and the first login fail", first)
 			path := unique("faulty")
 			if _, err := s.Create(ctx, path, nil, 0); err != nil { // its user's alone
 				t.Fatal(err)
