@@ -57,7 +57,7 @@ func onRivals(t *testing.T, test func(*rivals)) {
 func (p *rivals) start(mods ...func(*namenode.Config)) *rival {
 	p.t.Helper()
 	r := &rival{s3: p.server.Proxy(p.t), clock: &testenv.LeapingClock{}}
-	r.cfg, r.zk = p.config(append(mods, func(c *namenode.Config) {
+	r.cfg, r.zk = p.config(append(mods, session(lossSession), func(c *namenode.Config) {
 		c.Blocks, c.Clock = r.s3.URL("here"), r.clock
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
 		c.CollectEvery, c.SweepEvery = time.Hour, time.Hour // by hand
@@ -77,7 +77,7 @@ func (p *rivals) reigns(r *rival) {
 // goes on, as far as it knows.
 func (p *rivals) depose(r, successor *rival) {
 	p.t.Helper()
-	r.zk.Down()
+	p.lose(r.zk)
 	p.reigns(successor)
 }
 
@@ -212,6 +212,7 @@ func TestDeposedImageArrivesLate(t *testing.T) {
 		})
 		p.depose(a, b)
 		put.release()
+		a.zk.Up()
 		if err := <-said; err == nil {
 			p.t.Error("the deposed namenode has published an image")
 		}
@@ -386,6 +387,7 @@ func TestDeposedDeletesBlocks(t *testing.T) {
 		}
 		before := garbage()
 		held.release()
+		a.zk.Up()
 		if err := <-said; err == nil {
 			p.t.Error("the deposed namenode has collected")
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -27,8 +26,19 @@ import (
 	"github.com/leasefs/leasefs/zkconn/zkproxy"
 )
 
-// haSession is the shortest that ZooKeeper grants with a tickTime of 500 ms.
-const haSession = time.Second
+// How long sessions last. ZooKeeper grants from 1 s to 10 s with a tickTime of
+// 500 ms.
+const (
+	// calmSession is of tests in which no session is to end: nothing of theirs
+	// waits for it, and a machine that is busy for some seconds ends none.
+	calmSession = 10 * time.Second
+	// lossSession is of tests in which one ends.
+	lossSession = 4 * time.Second
+)
+
+func session(d time.Duration) func(*namenode.Config) {
+	return func(c *namenode.Config) { c.HA.SessionTimeout = d }
+}
 
 // pair is namenodes of one namespace in this process, over one ZooKeeper server,
 // each with a way of its own to it.
@@ -54,7 +64,7 @@ func (p *pair) config(mods ...func(*namenode.Config)) (namenode.Config, *zkproxy
 	cfg := namenode.Config{
 		Data: p.t.TempDir(), Listen: p.port(), HTTP: p.port(), Superuser: "root", Supergroup: "supergroup",
 		Groups: func(string) []string { return nil }, Reserve: 1 << 20, Blocks: "file://" + p.blocks, CheckpointEvery: time.Hour,
-		HA: &namenode.HA{ZooKeeper: []string{way.Addr()}, Name: "pair", SessionTimeout: haSession}, Logger: slog.New(slog.DiscardHandler),
+		HA: &namenode.HA{ZooKeeper: []string{way.Addr()}, Name: "pair", SessionTimeout: calmSession}, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, mod := range mods {
 		mod(&cfg)
@@ -88,6 +98,44 @@ func (p *pair) start(cfg namenode.Config) *namenode.Server {
 		p.t.Fatal(err)
 	}
 	return s
+}
+
+// again starts a namenode that ended by itself anew, as its process does.
+func (p *pair) again(s *namenode.Server, cfg namenode.Config) *namenode.Server {
+	p.t.Helper()
+	if err := s.Err(); !namenode.Restartable(err) {
+		p.t.Fatalf("a namenode ended with %v", err)
+	}
+	if err := s.Close(); err != nil {
+		p.t.Error(err)
+	}
+	return p.start(cfg)
+}
+
+// active starts a namenode and waits until it is. The machine may be so busy that
+// its session ends before.
+func (p *pair) active(cfg namenode.Config) *namenode.Server {
+	p.t.Helper()
+	s := p.start(cfg)
+	p.eventually("a namenode is active", func() bool {
+		select {
+		case <-s.Done():
+			s = p.again(s, cfg)
+		default:
+		}
+		return s.Role() == "active"
+	})
+	return s
+}
+
+// lose cuts a namenode from ZooKeeper, and ends its sessions there. It does not
+// learn of that.
+func (p *pair) lose(way *zkproxy.Proxy) {
+	p.t.Helper()
+	way.Down()
+	if err := way.ExpireAll(); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func (p *pair) becomes(s *namenode.Server, role string) {
@@ -151,6 +199,13 @@ func TestHandOverUnderLoad(t *testing.T) {
 	for round := range 12 {
 		var at int
 		p.eventually("one is active and the other a standby", func() bool {
+			for i, s := range all {
+				select {
+				case <-s.Done():
+					all[i] = p.again(s, cfgs[i])
+				default:
+				}
+			}
 			for i := range all {
 				if all[i].Role() == "active" && all[1-i].Role() == "standby" {
 					at = i
@@ -283,10 +338,11 @@ func TestStartWithoutZooKeeper(t *testing.T) {
 // nothing, and ends its reign after a while so as to start anew, also when
 // nobody wants to write.
 func TestIsolated(t *testing.T) {
+	const isolatedSession = 2 * time.Second
+	const urls = 5 * time.Second // longer than until it is isolated, and shorter than until its reign ends
 	p := newPair(t)
-	cfg, way := p.config(func(c *namenode.Config) { c.URLLife, c.CollectEvery = time.Second, 10*time.Millisecond })
-	a := p.start(cfg)
-	p.becomes(a, "active")
+	cfg, way := p.config(session(isolatedSession), func(c *namenode.Config) { c.URLLife, c.CollectEvery = urls, 10*time.Millisecond })
+	a := p.active(cfg)
 	f := p.client(cfg.Listen)
 	if err := f.WriteFile(t.Context(), "/f", make([]byte, 3<<20)); err != nil {
 		t.Fatal(err)
@@ -305,12 +361,12 @@ func TestIsolated(t *testing.T) {
 		t.Fatal("the file has no block")
 	}
 	r := testenv.RawAt(t, cfg.Listen, "a")
+	began := time.Now()                                 // before the last write
 	if err := f.Remove(t.Context(), "/f"); err != nil { // garbage, as soon as its URLs are over
 		t.Fatal(err)
 	}
 	way.Down()
 	p.becomes(a, "isolated")
-	began := time.Now()
 	_, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"})
 	if !errors.Is(err, fserror.NotActive) {
 		t.Errorf("stat: %v", err)
@@ -319,7 +375,7 @@ func TestIsolated(t *testing.T) {
 	if err := a.Err(); !namenode.Restartable(err) {
 		t.Errorf("the reign ended with %v", err)
 	}
-	if passed := time.Since(began); passed < 2*haSession {
+	if passed := time.Since(began); passed < 4*isolatedSession {
 		t.Errorf("it ended after %s already", passed)
 	}
 	if got := blocks(); got != had {
@@ -356,10 +412,10 @@ func (h holdImage) Rename(from, to string) error {
 func TestDeposedWithAnImage(t *testing.T) {
 	p := newPair(t)
 	hold := holdImage{vfs.OS(), make(chan struct{}), make(chan struct{}), new(sync.Once)}
-	cfg, way := p.config(func(c *namenode.Config) { c.FS = hold })
+	cfg, way := p.config(session(lossSession), func(c *namenode.Config) { c.FS = hold })
 	a := p.start(cfg)
 	p.becomes(a, "active")
-	bcfg, _ := p.config()
+	bcfg, _ := p.config(session(lossSession))
 	b := p.start(bcfg)
 	ra := testenv.RawAt(t, cfg.Listen, "a")
 	ra.Create("/a")
@@ -369,7 +425,7 @@ func TestDeposedWithAnImage(t *testing.T) {
 		said <- err
 	}()
 	<-hold.reached
-	way.Down()
+	p.lose(way)
 	p.becomes(b, "active")
 	rb := testenv.RawAt(t, bcfg.Listen, "b")
 	var published []uint64
@@ -450,7 +506,7 @@ func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
 	begin := func(lease time.Duration) zk.Handover {
 		t.Helper()
 		j, err := zk.Open(t.Context(), zk.Config{
-			ZooKeeper: zkconn.Config{Servers: p.zk.Addrs(), SessionTimeout: haSession, Logger: cfg.Logger},
+			ZooKeeper: zkconn.Config{Servers: p.zk.Addrs(), SessionTimeout: calmSession, Logger: cfg.Logger},
 			Path:      "/leasefs/pair/journal", Lease: lease, Logger: cfg.Logger,
 		})
 		if err != nil {
@@ -474,12 +530,7 @@ func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
 		t.Fatalf("hand-over %+v of a namenode that ended", h)
 	}
 	waits := make(chan struct{})
-	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.MessageKey && a.Value.String() == "waiting until the predecessor answers nothing any more" {
-			close(waits)
-		}
-		return a
-	}}))
+	logged("waiting until the predecessor answers nothing any more", func() { close(waits) })(&cfg)
 	b := p.start(cfg)
 	<-waits
 	if err := b.Close(); err != nil {
@@ -494,11 +545,11 @@ func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
 // one begins.
 func TestCloseWhileTakingOver(t *testing.T) {
 	p := newPair(t)
-	acfg, _ := p.config()
-	bcfg, _ := p.config()
+	short := session(time.Second) // some rounds wait until the one before has surely ended
+	acfg, _ := p.config(short)
+	bcfg, _ := p.config(short)
 	for i := range 12 {
-		a := p.start(acfg)
-		p.becomes(a, "active")
+		a := p.active(acfg)
 		b := p.start(bcfg)
 		if err := a.Close(); err != nil {
 			t.Fatal(err)

@@ -215,7 +215,25 @@ func (f *imageFolder) prune(_ context.Context, keep []image) error {
 // that went on after ZooKeeper was lost). They are passed over as long as the
 // journal behind an older one, or the journal alone, tells everything. An image
 // that the journal begins behind needs no record.
+//
+// The active one may publish images meanwhile, and remove what is needed here:
+// then it begins again with those.
 func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
+	for {
+		t, err := s.recoverOnce(ctx)
+		if err == nil || s.cfg.HA == nil {
+			return t, err
+		}
+		now, lerr := s.images.list(ctx)
+		had := s.used.found
+		if lerr != nil || len(now) == 0 || len(had) > 0 && now[0].txid <= had[0].txid {
+			return nil, err
+		}
+		s.log.Warn("images were published while the namespace was loaded; beginning again", "newest", s.images.where(now[0]), "cause", err)
+	}
+}
+
+func (s *Server) recoverOnce(ctx context.Context) (*namespace.Tree, error) {
 	all, err := s.images.list(ctx)
 	if err != nil {
 		return nil, err

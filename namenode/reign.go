@@ -40,10 +40,12 @@ var errDeposed = errors.New("out of the election: the ZooKeeper session is over"
 var errHandedOver = errors.New("the reign was handed over")
 
 // Restartable reports whether a namenode that ended with this error, of Err,
-// should be started anew by its process: it was deposed, or handed over.
+// should be started anew by its process: it was deposed, handed over, or fell
+// behind.
 func Restartable(err error) bool {
 	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, journal.ErrFenced) ||
 		errors.Is(err, journal.ErrFailed) || errors.Is(err, election.ErrLost) ||
+		errors.Is(err, journal.ErrPurged) || // too far behind: it starts from an image
 		errors.Is(err, fserror.NotActive) || // its window closed while it took over
 		errors.Is(err, fserror.Unavailable) // the block store was out of reach
 }
@@ -302,9 +304,6 @@ func (s *Server) followUntilElected(ctx context.Context) error {
 	case err := <-tailed:
 		stop()
 		s.log.Debug("left the queue", "cause", <-elected)
-		if errors.Is(err, journal.ErrPurged) {
-			return errDeposed // too far behind: start from an image
-		}
 		return err
 	case err := <-elected:
 		stop()

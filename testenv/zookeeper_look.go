@@ -51,10 +51,14 @@ func (s *ZooKeeperServer) Mode() string {
 	return ""
 }
 
-// Stat is a value of ZooKeeper's own, such as zk_approximate_data_size.
+// Stat is a value of ZooKeeper's own, such as zk_approximate_data_size. A server
+// that is busy is asked again.
 func (s *ZooKeeperServer) Stat(t testing.TB, name string) int64 {
 	t.Helper()
 	answer, err := s.command("mntr")
+	for began := time.Now(); err != nil && time.Since(began) < patience; {
+		answer, err = s.command("mntr")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
