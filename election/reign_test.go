@@ -162,14 +162,14 @@ func (c *candidate) serve(ctx context.Context, cand *election.Candidacy, w *elec
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
+		if !w.Confirmed() {
+			return errors.Join(election.ErrLost, err)
+		}
 		if n == 0 {
 			select {
 			case c.served <- struct{}{}:
 			default:
 			}
-		}
-		if !w.Confirmed() {
-			return errors.Join(election.ErrLost, err)
 		}
 		t := time.NewTimer(time.Duration(rand.Int64N(int64(lease / 2))))
 		select {

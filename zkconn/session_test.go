@@ -32,9 +32,13 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.AroundTests(m, &ensemble)) }
 
+// sessionTimeout is the longest that the servers grant: no session ends because
+// the machine is busy.
+const sessionTimeout = 20 * testenv.ZooKeeperTick
+
 func dial(t testing.TB, servers ...string) *zkconn.Session {
 	t.Helper()
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers, SessionTimeout: 3 * time.Second, Logger: quiet})
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: servers, SessionTimeout: sessionTimeout, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +108,7 @@ func TestExpiredSessionSendsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Timeout() != 3*time.Second || !s.Connected() {
+	if s.Timeout() != sessionTimeout || !s.Connected() {
 		t.Fatalf("time-out %s, connected %t", s.Timeout(), s.Connected())
 	}
 	p.Down()
@@ -195,9 +199,15 @@ func TestDialSaysWhatFailed(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err = zkconn.Dial(ctx, zkconn.Config{Servers: []string{addr}, Logger: quiet})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	dials := 0
+	_, err = zkconn.Dial(ctx, zkconn.Config{Servers: []string{addr}, Logger: quiet, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials++; dials > 1 { // the first one's failure is known
+			cancel(context.DeadlineExceeded)
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "refused") {
 		t.Fatalf("Dial: %v", err)
 	}
