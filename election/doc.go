@@ -25,7 +25,9 @@
 //
 // # Taking over, in this order
 //
-//  1. Candidacy.Wait: be elected.
+//  1. Candidacy.Wait: be elected. Then read the last term, and Wait again: who was
+//     elected, held up, and is out by now must not take a term above his
+//     successor's.
 //  2. journal/zk.TakeOver: begin a higher term, which fences the predecessor, and
 //     then, on the same session, read to the end.
 //  3. AwaitEnd: until the predecessor's window is over, by its own clock,

@@ -147,12 +147,12 @@ func (p *pair) eventually(what string, ok func() bool) {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	over := time.After(time.Minute)
+	over := time.After(2 * time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-over:
-			p.t.Fatalf("not within a minute: %s", what)
+			p.t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

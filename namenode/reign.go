@@ -92,6 +92,14 @@ func (s *Server) reign(ctx context.Context) error {
 	if err != nil {
 		return ended(ctx, err)
 	}
+	// Who was held up since he was elected may have a successor by now, whose reign
+	// is not to be ended: a term was read that may be above it.
+	if err := s.shared.candidacy.Wait(ctx); err != nil {
+		if s.over.Load() {
+			return nil
+		}
+		return ended(ctx, err)
+	}
 	var hand zk.Handover
 	takeOver := func(ctx context.Context, term uint64) (err error) {
 		hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)
@@ -259,6 +267,9 @@ func (s *Server) openWindow(ctx context.Context) error {
 // keepWindow writes often enough that the window stays open.
 func (s *Server) keepWindow(ctx context.Context) error {
 	err := s.shared.window.Keep(ctx, s.stalling(s.shared.journal.Beat), unwritable)
+	if s.over.Load() {
+		return nil // a beat that came too late; who handed the reign over says why it ended
+	}
 	return ended(ctx, err)
 }
 
