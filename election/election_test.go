@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -30,10 +29,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.AroundTests(m, &ense
 
 func root() string { return fmt.Sprintf("/leasefs/test%d", roots.Add(1)) }
 
+// calmSession is the longest that the servers grant: no session ends because the
+// machine is busy.
+const calmSession = 20 * testenv.ZooKeeperTick
+
 func join(t testing.TB, addrs []string, path, name string) *election.Candidacy {
 	t.Helper()
 	c, err := election.Join(t.Context(), election.Config{
-		ZooKeeper: zkconn.Config{Servers: addrs, SessionTimeout: 4 * time.Second, Logger: quiet},
+		ZooKeeper: zkconn.Config{Servers: addrs, SessionTimeout: calmSession, Logger: quiet},
 		Path:      path + "/election", Self: election.Member{Address: name}, Logger: quiet,
 	})
 	if err != nil {
@@ -205,7 +208,7 @@ func TestExpiredWhileJoining(t *testing.T) {
 
 func session(t testing.TB) *zkconn.Session {
 	t.Helper()
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: ensemble.Addrs(), Logger: quiet})
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: ensemble.Addrs(), SessionTimeout: calmSession, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,11 +57,12 @@ func onRivals(t *testing.T, test func(*rivals)) {
 func (p *rivals) start(mods ...func(*namenode.Config)) *rival {
 	p.t.Helper()
 	r := &rival{s3: p.server.Proxy(p.t), clock: &testenv.LeapingClock{}}
-	r.cfg, r.zk = p.config(append(mods, session(lossSession), func(c *namenode.Config) {
+	usual := []func(*namenode.Config){session(lossSession), func(c *namenode.Config) {
 		c.Blocks, c.Clock = r.s3.URL("here"), r.clock
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
 		c.CollectEvery, c.SweepEvery = time.Hour, time.Hour // by hand
-	})...)
+	}}
+	r.cfg, r.zk = p.config(append(usual, mods...)...)
 	r.Server = p.pair.start(r.cfg)
 	return r
 }

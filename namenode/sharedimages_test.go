@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	zookeeper "github.com/go-zookeeper/zk"
 
@@ -31,7 +30,7 @@ func (p *rivals) object(method, name string, body []byte) []byte {
 // once starts a namenode, waits until it reigns, does something, and closes it.
 func (p *rivals) once(do func(*rival), mods ...func(*namenode.Config)) {
 	p.t.Helper()
-	r := p.start(mods...)
+	r := p.start(append(mods, session(calmSession))...)
 	p.reigns(r)
 	do(r)
 	if err := r.Close(); err != nil {
@@ -77,7 +76,7 @@ func TestDamagedSharedImage(t *testing.T) {
 // forgetJournal is a ZooKeeper that lost the journal.
 func (p *rivals) forgetJournal() {
 	p.t.Helper()
-	sess, err := zkconn.Dial(p.t.Context(), zkconn.Config{Servers: p.zk.Addrs(), SessionTimeout: 4 * time.Second})
+	sess, err := zkconn.Dial(p.t.Context(), zkconn.Config{Servers: p.zk.Addrs(), SessionTimeout: calmSession})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -160,7 +159,7 @@ func TestThrottle(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	p := &rivals{newPair(t), server}
-	r := p.start(func(c *namenode.Config) { c.CheckpointBytes = 64 << 10 })
+	r := p.start(session(calmSession), func(c *namenode.Config) { c.CheckpointBytes = 64 << 10 })
 	p.reigns(r)
 	r.s3.Set(func(req *http.Request, body []byte, send func([]byte) *s3env.Reply) *s3env.Reply {
 		if isImagePut(req, body) {

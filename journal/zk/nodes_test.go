@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/journal"
 	"github.com/leasefs/leasefs/journal/journaltest"
 	"github.com/leasefs/leasefs/journal/zk"
+	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/zkconn"
 	"github.com/leasefs/leasefs/zkconn/zkproxy"
 )
@@ -18,7 +19,7 @@ import (
 // raw is a session of the test's own.
 func raw(t testing.TB) *zkconn.Session {
 	t.Helper()
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: ensemble.Addrs(), Logger: quiet})
+	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: ensemble.Addrs(), SessionTimeout: 20 * testenv.ZooKeeperTick, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

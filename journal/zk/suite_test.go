@@ -33,7 +33,7 @@ type option = func(*zk.Config)
 
 func open(t testing.TB, addrs []string, path string, options ...option) *zk.Journal {
 	t.Helper()
-	cfg := zk.Config{ZooKeeper: zkconn.Config{Servers: addrs, SessionTimeout: 4 * time.Second, Logger: quiet}, Path: path, Logger: quiet}
+	cfg := zk.Config{ZooKeeper: zkconn.Config{Servers: addrs, SessionTimeout: 20 * testenv.ZooKeeperTick, Logger: quiet}, Path: path, Logger: quiet}
 	for _, o := range options {
 		o(&cfg)
 	}
