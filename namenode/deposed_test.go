@@ -60,7 +60,7 @@ func (p *rivals) start(mods ...func(*namenode.Config)) *rival {
 	usual := []func(*namenode.Config){session(lossSession), func(c *namenode.Config) {
 		c.Blocks, c.Clock = r.s3.URL("here"), r.clock
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
-		c.CollectEvery, c.SweepEvery = time.Hour, time.Hour // by hand
+		c.CollectEvery, c.SweepEvery, c.AgesEvery = time.Hour, time.Hour, time.Hour // by hand
 	}}
 	r.cfg, r.zk = p.config(append(usual, mods...)...)
 	r.Server = p.pair.start(r.cfg)
@@ -280,6 +280,7 @@ func TestDeposedPurgesImages(t *testing.T) {
 					return err
 				})
 				p.depose(a, b)
+				b.raw = a.raw.At(b.cfg.Listen) // of a lease that it hears of it writes no ages
 				for i := range 3 {
 					b.raw.Create(fmt.Sprint("/b", i))
 					b.checkpoint(p.t)

@@ -415,7 +415,9 @@ func TestDeposedWithAnImage(t *testing.T) {
 	cfg, way := p.config(session(lossSession), func(c *namenode.Config) { c.FS = hold })
 	a := p.start(cfg)
 	p.becomes(a, "active")
-	bcfg, _ := p.config(session(lossSession))
+	// It writes no record by itself: none of the ages of leases, all of which it
+	// hears of.
+	bcfg, _ := p.config(session(lossSession), func(c *namenode.Config) { c.AgesEvery = time.Hour })
 	b := p.start(bcfg)
 	ra := testenv.RawAt(t, cfg.Listen, "a")
 	ra.Create("/a")
@@ -427,7 +429,7 @@ func TestDeposedWithAnImage(t *testing.T) {
 	<-hold.reached
 	p.lose(way)
 	p.becomes(b, "active")
-	rb := testenv.RawAt(t, bcfg.Listen, "b")
+	rb := ra.At(bcfg.Listen)
 	var published []uint64
 	for i := range 3 {
 		rb.Create(fmt.Sprint("/b", i))
