@@ -184,16 +184,19 @@ func start(t *testing.T, f *fake, change ...func(*Config)) *FS {
 func connect(t *testing.T, n *network, f *fake, change ...func(*Config)) *FS {
 	t.Helper()
 	cfg := Config{
-		Namenodes: []string{"nn"}, User: "tester", Client: "t", Host: "h", Timeout: 5 * time.Second,
+		Namenodes: []string{"nn"}, User: "tester", Client: "t", Host: "h", Timeout: 2 * time.Minute,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(n.dial)}, HTTPClient: &http.Client{Transport: f},
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
+	limit := cfg.Timeout
+	cfg.Timeout = max(limit, time.Minute) // a short one is of calls: not of New, nor of one attempt
 	fs, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	fs.cfg.Timeout = limit // calls look at it, and there is none yet
 	t.Cleanup(func() {
 		if err := fs.Close(); err != nil && !errors.Is(err, fserror.Closed) {
 			t.Logf("close: %v", err)

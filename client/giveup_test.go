@@ -53,12 +53,12 @@ func (f *fake) refuse(methods ...string) {
 	})
 }
 
-// quick fails the test if fn takes long.
-func quick(t *testing.T, limit time.Duration, fn func() error) error {
+// quick fails the test if fn takes about as long as the Timeout, which is a minute.
+func quick(t *testing.T, fn func() error) error {
 	t.Helper()
 	began := time.Now()
 	err := fn()
-	if d := time.Since(began); d > limit {
+	if d := time.Since(began); d > 40*time.Second {
 		t.Errorf("it took %s", d)
 	}
 	return err
@@ -129,7 +129,7 @@ func TestCloseGivenUpEndsTheFile(t *testing.T) {
 		<-s.at
 		cancel()
 	}()
-	wantKind(t, quick(t, 2*time.Second, func() error { return w.CloseContext(ctx) }), fserror.Canceled)
+	wantKind(t, quick(t, func() error { return w.CloseContext(ctx) }), fserror.Canceled)
 	if f.isOpen("/a") || string(f.content("/a")) != "flushed" || !errors.Is(context.Cause(w.Context()), fserror.Closed) {
 		t.Fatalf("open %v, %d bytes, %v", f.isOpen("/a"), len(f.content("/a")), context.Cause(w.Context()))
 	}
@@ -153,7 +153,7 @@ func TestGivingUpIsBounded(t *testing.T) {
 			f.refuse("Close", "GetFile", "Recover")
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := quick(t, closeGrace+2*time.Second, func() error { return end(ctx, w) }); err == nil {
+			if err := quick(t, func() error { return end(ctx, w) }); err == nil {
 				t.Error("nobody confirmed it, and it succeeded")
 			}
 			if cause := context.Cause(w.Context()); cause == nil || errors.Is(cause, fserror.Closed) {
@@ -172,6 +172,7 @@ func TestWriteContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-s.at
+		await(t, "the Write waits for room", func() bool { return w.Length() == 2*256<<10 })
 		cancel()
 	}()
 	n, err := w.WriteContext(ctx, noise(3<<20))
@@ -323,7 +324,7 @@ func TestWaitBeyondTellsOfATruncation(t *testing.T) {
 		file := f.files["/a"]
 		file.tail, file.open = []byte("x"), &pb.WriterId{Inode: file.inode, Epoch: 99}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	n, open, err := r.WaitBeyond(ctx, 6)
 	if err != nil || n != 1 || !open {

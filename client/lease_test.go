@@ -20,7 +20,7 @@ import (
 // await polls a condition that another goroutine brings about.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	over := time.After(10 * time.Second)
+	over := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !cond() {

@@ -18,7 +18,7 @@ import (
 // Many goroutines make files of one session at once: more than the namenode
 // keeps unacknowledged results of.
 func TestWriteFilesOfManyGoroutines(t *testing.T) {
-	f, wire := testenv.Start(t).Wired(t)
+	f, wire := testenv.Start(t).Wired(t, func(c *client.Config) { c.Timeout = 2 * time.Minute }) // the namenode is busy
 	const goroutines, each = 32, 1000
 	// One call takes long.
 	var sent atomic.Int32

@@ -147,7 +147,7 @@ func TestWriteFromSharesOneLease(t *testing.T) {
 // A refusal of everything is no reason to make blocks: that would be more work.
 func TestOverloadIsNotAnsweredWithBlocks(t *testing.T) {
 	f := newFake()
-	fs := start(t, f, func(c *Config) { c.Timeout = 300 * time.Millisecond })
+	fs := start(t, f)
 	w := mustCreate(t, fs, "/a")
 	refused := map[string]int{}
 	f.set(func() {
@@ -174,6 +174,7 @@ func TestOverloadIsNotAnsweredWithBlocks(t *testing.T) {
 	}
 	// Nor if it lasts.
 	w = mustCreate(t, fs, "/c")
+	fs.cfg.Timeout = 300 * time.Millisecond // no call is under way
 	f.set(func() {
 		f.before = func(method string, _ any) error {
 			if method == "Session" || method == "AllocateBlock" || method == "GrantLease" {
