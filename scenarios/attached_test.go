@@ -173,7 +173,6 @@ func TestScenario08SafeMode(t *testing.T) {
 	n, clk := frozen(t, func(c *namenode.Config) { c.ReapRate = 100 })
 	ctx := t.Context()
 	a := n.Client(t, testenv.Named("A"))
-	hasty := n.Client(t, func(c *client.Config) { c.Timeout = 100 * time.Millisecond }) // safe mode is waited for
 	must(t, a.Mkdir(ctx, "/d", 0o755))
 	l, revoked := grant(t, a, time.Minute), grant(t, a, time.Minute)
 	must(t, a.WriteFile(ctx, "/f", nil, client.WithLease(l)))
@@ -195,9 +194,9 @@ func TestScenario08SafeMode(t *testing.T) {
 	if got := keepAlive(t, raw, l); got[0] != time.Minute {
 		t.Fatalf("kept alive for %s in safe mode", got[0])
 	}
-	_, err = hasty.Revoke(ctx, l)
+	_, err = raw.NN.RevokeLease(ctx, &pb.RevokeLeaseRequest{Call: raw.Call(), Caller: raw.Who, Id: uint64(l)})
 	wantKind(t, err, fserror.Retry)
-	_, err = hasty.Grant(ctx, time.Minute, 0)
+	_, err = raw.NN.GrantLease(ctx, &pb.GrantLeaseRequest{Call: raw.Call(), Caller: raw.Who, TtlMs: 60_000})
 	wantKind(t, err, fserror.Retry)
 	n.Restart(t)
 	wantTTL(t, a, l, time.Minute, time.Minute)
@@ -252,7 +251,7 @@ func TestScenario08ReapRate(t *testing.T) {
 			clk.Advance(2 * time.Minute)
 			testenv.Eventually(t, "the first files go", func() bool { return entries(t, b, "/d") <= total-burst })
 			const step = 100 * time.Millisecond
-			over := time.After(30 * time.Second)
+			over := time.After(3 * time.Minute)
 			for steps, left := 0, total; left > 0; {
 				// Time goes on when the rate is used up, as far as can be seen.
 				before := left
@@ -441,14 +440,13 @@ func TestScenario06PassLockIsMeasured(t *testing.T) {
 	for range 20 {
 		attachMany(t, a, "/", "f"+grant(t, a, time.Hour).String(), 1, grant(t, a, 50*time.Millisecond))
 	}
-	testenv.Eventually(t, "the files are gone", func() bool { return entries(t, a, "/") == 0 })
-	got := n.Metrics(t)
-	for _, line := range []string{"leasefs_granted_leases_expired_total 20\n", `leasefs_lease_pass_lock_seconds_bucket{le="0.025"} `} {
-		if !strings.Contains(got, line) {
-			t.Errorf("%q is not in\n%s", line, got)
-		}
-	}
-	if strings.Contains(got, "leasefs_lease_pass_lock_seconds_count 0\n") {
-		t.Error("no pass was measured")
+	var got string
+	testenv.Eventually(t, "all are counted, the files are gone, and a pass was measured", func() bool {
+		got = n.Metrics(t)
+		return strings.Contains(got, "leasefs_granted_leases_expired_total 20\n") && entries(t, a, "/") == 0 &&
+			!strings.Contains(got, "leasefs_lease_pass_lock_seconds_count 0\n")
+	})
+	if line := `leasefs_lease_pass_lock_seconds_bucket{le="0.025"} `; !strings.Contains(got, line) {
+		t.Errorf("%q is not in\n%s", line, got)
 	}
 }

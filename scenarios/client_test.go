@@ -132,34 +132,31 @@ func TestScenario48RenewalsRefused(t *testing.T) {
 // one is answered.
 func TestScenario49ARenewalTimesOut(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, testenv.Limits(time.Second, 10*time.Second))
+	n := testenv.Start(t, testenv.Limits(time.Second, time.Minute))
 	a, wire := n.Wired(t, testenv.Named("A"))
 	w := create(t, a, "/f")
 	flush(t, w, "before")
+	earlier := a.Stats()
 	var seen atomic.Int32
-	lost, answered := make(chan struct{}), make(chan struct{})
+	lost := make(chan struct{})
 	wire.Set(func(method string, _ any, send func() error) error {
-		if method != "Renew" && method != "RenewLease" {
-			return send()
-		}
-		switch seen.Add(1) {
-		case 1:
+		if (method == "Renew" || method == "RenewLease") && seen.Add(1) == 1 {
 			close(lost)
 			return nil // the stream takes it and says nothing
-		case 3:
-			defer close(answered) // the second one was answered, so there is a third
 		}
 		return send()
 	})
 	<-lost
 	flush(t, w, ", meanwhile")
-	select {
-	case <-answered:
-	case <-w.Context().Done():
-		t.Fatalf("the writer was given up: %v", waitLost(t, w))
-	}
-	if s := a.Stats(); s.RenewalFailures != 1 || s.LostLeases != 0 || s.Renewals == 0 {
-		t.Fatalf("%+v, want one renewal failure and no lease lost", s)
+	testenv.Eventually(t, "a later one is answered", func() bool {
+		if w.Context().Err() != nil {
+			t.Fatalf("the writer was given up: %v", waitLost(t, w))
+		}
+		s := a.Stats() // on a busy machine others may fail, too
+		return s.RenewalFailures > earlier.RenewalFailures && s.Renewals > earlier.Renewals
+	})
+	if s := a.Stats(); s.LostLeases != 0 {
+		t.Fatalf("%+v, want no lease lost", s)
 	}
 	flush(t, w, ", after")
 	must(t, w.Close())
@@ -169,18 +166,19 @@ func TestScenario49ARenewalTimesOut(t *testing.T) {
 // Renewals fail while a close is in flight: the close ends as if nothing were.
 func TestScenario50RenewalFailsDuringClose(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, testenv.Limits(shortSoft, 10*time.Second))
+	n := testenv.Start(t, testenv.Limits(shortSoft, time.Minute))
 	a, wire := n.Wired(t, testenv.Named("A"))
 	other := create(t, a, "/other")
 	w := create(t, a, "/f")
 	write(t, w, "content")
 	inFlight, failed := make(chan struct{}), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(inFlight) }) // on a busy machine it may be sent again
 	var fails atomic.Int32
 	wire.Set(func(method string, _ any, send func() error) error {
 		switch method {
 		case "Close":
 			err := send() // done by the namenode, its answer on the way
-			close(inFlight)
+			begun()
 			<-failed
 			return err
 		case "Renew", "RenewLease":
@@ -243,9 +241,9 @@ func TestScenario50NoGoroutineLeft(t *testing.T) {
 		}
 	}
 	// The namenode's own are the same after five pairs of clients as after one.
-	if now := runtime.NumGoroutine(); now > baseline+20 {
-		t.Errorf("%d goroutines after the first clients, %d after the last", baseline, now)
-	}
+	testenv.Eventually(t, fmt.Sprintf("as few goroutines as after the first clients, %d", baseline), func() bool {
+		return runtime.NumGoroutine() <= baseline+20
+	})
 	n.Stop(t)
 	goleak.VerifyNone(t, ignore)
 }
@@ -287,7 +285,7 @@ func TestScenario51ClosedAndKilled(t *testing.T) {
 func TestScenario52CloseFails(t *testing.T) {
 	t.Parallel()
 	n := testenv.Start(t)
-	a, wire := n.Wired(t, testenv.Named("A"), func(c *client.Config) { c.Timeout = time.Second })
+	a, wire := n.Wired(t, testenv.Named("A"), func(c *client.Config) { c.Timeout = 8 * time.Second })
 	b := n.Client(t, testenv.Named("B"))
 	w := create(t, a, "/f")
 	flush(t, w, "flushed")

@@ -114,6 +114,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 	<-extra.Context().Done()
 
 	// Cut off for as long as they live.
+	round()
 	wire.Cut()
 	clk.Advance(200 * time.Millisecond)
 	if err := context.Cause(kept[2].Context()); err != nil {

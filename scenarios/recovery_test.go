@@ -144,12 +144,13 @@ func TestScenario22CommitAfterARestart(t *testing.T) {
 // that was never committed.
 func TestScenario23MonitorAlone(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, testenv.Limits(shortSoft, shortHard))
+	n, clk := frozen(t, testenv.Limits(shortSoft, shortHard))
 	a, b := n.Raw(t, "A"), n.Client(t, testenv.Named("B"))
 	empty, block := a.Create("/empty"), a.Create("/block")
 	must(t, a.Flush(block, 0, "flushed"))
 	blk, err := a.PutBlock(block, []byte("flushed and more"))
 	must(t, err)
+	clk.Advance(shortHard + time.Millisecond)
 	waitClosed(t, b, "/empty")
 	waitClosed(t, b, "/block")
 	wantContent(t, b, "/empty", "")
@@ -165,7 +166,7 @@ func TestScenario23MonitorAlone(t *testing.T) {
 // fail. His other calls still work.
 func TestScenario24RenewalsCut(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, testenv.Limits(shortSoft, shortHard))
+	n, clk := frozen(t, testenv.Limits(shortSoft, shortHard)) // renewals each 200 ms of the real clock
 	a, wire := n.Wired(t, testenv.Named("A"))
 	b := n.Client(t, testenv.Named("B"))
 	w := create(t, a, "/f")
@@ -173,6 +174,7 @@ func TestScenario24RenewalsCut(t *testing.T) {
 	write(t, w, " not")
 	// Its stream is cut off too when a renewal on it gets no answer.
 	wire.Lose("Renew", "RenewLease", "Session")
+	clk.Advance(shortHard + time.Millisecond)
 	waitClosed(t, b, "/f")
 	_ = waitLost(t, w)
 	_, err := w.Write([]byte("x"))
@@ -340,18 +342,20 @@ func TestScenario30SafeMode(t *testing.T) {
 // does when it is over and the hard limit has passed anew.
 func TestScenario30MonitorInSafeMode(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, testenv.Limits(100*time.Millisecond, shortSoft))
+	n, clk := frozen(t, testenv.Limits(100*time.Millisecond, shortSoft))
 	a, b := n.Raw(t, "A"), n.Client(t, testenv.Named("B"))
 	a.Create("/f")
 	_, err := b.Admin().SafeMode(t.Context(), client.SafeModeEnter)
 	must(t, err)
-	// Waits five hard limits for the file to be closed: in vain.
+	clk.Advance(5 * shortSoft)
+	// Waits a second, in which the monitor looks often, for the file to be closed.
 	out, err := a.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: a.Who, Path: "/f", WaitBeyond: 1, WaitMs: 1000})
 	if err != nil || out.GetAttr().GetOpen() == nil {
 		t.Fatalf("the file was closed in safe mode: %v, %v", out.GetAttr(), err)
 	}
 	_, err = b.Admin().SafeMode(t.Context(), client.SafeModeLeave)
 	must(t, err)
+	clk.Advance(shortSoft + time.Millisecond)
 	waitClosed(t, b, "/f")
 }
 
