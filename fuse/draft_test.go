@@ -116,8 +116,15 @@ func TestDraftIsKept(t *testing.T) {
 	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = 200 * time.Millisecond }) // less than attributes are kept
 	a, other := r.drafter(long()), r.Client(t)
 	for _, connected := range []bool{true, false} {
-		name := fmt.Sprint("d/", connected)
-		f := a.begin(name, os.O_WRONLY) // nothing is written: that the kernel would ask for
+		var f *os.File // nothing is written: that the kernel would ask for
+		var name string
+		testenv.Eventually(t, "a draft, though the term is short", func() bool {
+			name = fmt.Sprint("d/", connected, a.n)
+			a.ready("d") // which counts
+			before := a.wire.Count("Create")
+			f = a.open(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY)
+			return a.wire.Count("Create") == before
+		})
 		hello, goOn := make(chan struct{}), make(chan struct{})
 		if !connected {
 			said := sync.OnceFunc(func() { close(hello) })
@@ -145,7 +152,7 @@ func TestDraftIsKept(t *testing.T) {
 
 // TestDraftOfAnother: others do not see a draft, nor do they get its name.
 func TestDraftOfAnother(t *testing.T) {
-	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = time.Minute }) // that long a draft is held
+	r := newRig(t)
 	a, b := r.drafter(long()), r.mount(fuse.Options{})
 	b.write("x", "x")
 	f := a.begin("d/f", os.O_WRONLY)

@@ -35,6 +35,8 @@ type rig struct {
 
 func newRig(t testing.TB, mods ...func(*namenode.Config)) *rig {
 	t.Helper()
+	// A term does not end because this machine is busy, and with it the right to drafts.
+	mods = append([]func(*namenode.Config){func(c *namenode.Config) { c.CacheTerm = time.Minute }}, mods...)
 	return &rig{testenv.Start(t, mods...), t}
 }
 
@@ -48,14 +50,14 @@ type mounted struct {
 func (r *rig) mount(o fuse.Options, mods ...func(*client.Config)) *mounted {
 	r.t.Helper()
 	dir := r.t.TempDir()
-	cfg := client.Config{Namenodes: []string{r.Config().Listen}, User: "root", Timeout: 20 * time.Second}
+	cfg := client.Config{Namenodes: []string{r.Config().Listen}, User: "root", Timeout: 2 * time.Minute}
 	for _, mod := range mods {
 		mod(&cfg)
 	}
 	m, err := fuse.Mount(r.t.Context(), cfg, dir, o)
 	must(r.t, err)
 	r.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) //nolint:usetesting // the test's is over
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute) //nolint:usetesting // the test's is over
 		defer cancel()
 		if err := m.Unmount(ctx); err != nil {
 			r.t.Error(err)
