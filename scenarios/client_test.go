@@ -315,7 +315,7 @@ func TestScenario53OneRenewalForAllFiles(t *testing.T) {
 	t.Parallel()
 	const files = 1000
 	soft := time.Second
-	n := testenv.Start(t, testenv.Limits(soft, 20*time.Second))
+	n, _ := frozen(t, testenv.Limits(soft, 20*time.Second)) // renewals go by the real clock
 	a, wire := n.Wired(t, testenv.Named("A"))
 	g := make(chan int, files)
 	for i := range files {
@@ -362,14 +362,16 @@ func TestScenario53OneRenewalForAllFiles(t *testing.T) {
 		case 1:
 			began = time.Now()
 		case 1 + periods:
-			ended = time.Now()
-			close(done)
+			if ended.IsZero() {
+				ended = time.Now()
+				close(done)
+			}
 		}
 		return send()
 	})
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no renewals")
 	}
 	mu.Lock()
@@ -384,7 +386,10 @@ func TestScenario53OneRenewalForAllFiles(t *testing.T) {
 	}
 	select {
 	case m := <-other:
-		t.Errorf("besides the renewals a %s was sent", m)
+		// Unless a busy machine made a renewal fail.
+		if a.Stats().RenewalFailures == 0 {
+			t.Errorf("besides the renewals a %s was sent", m)
+		}
 	default:
 	}
 	b := n.Client(t, testenv.Named("B"))
