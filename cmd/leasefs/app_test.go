@@ -138,7 +138,7 @@ func TestUsageErrorsAreOneLine(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	addr := deadAddress(t)
+	addr := deadAddress()
 	code, _, errs := result(t, "--namenode", addr, "--timeout", "50ms", "stat", "/a")
 	if code != fserror.ExitUnavailable || !strings.Contains(errs, addr) || strings.Count(errs, "\n") != 1 {
 		t.Errorf("code %d, %q", code, errs)
@@ -153,13 +153,13 @@ func TestStatusDoesNotWaitForANamenode(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	for name, addr := range map[string]string{"closed": deadAddress(t), "silent": silent.Addr().String()} {
+	for name, addr := range map[string]string{"closed": deadAddress(), "silent": silent.Addr().String()} {
 		for _, command := range []string{"status", "df"} {
 			t.Run(command+" "+name, func(t *testing.T) {
 				t.Parallel()
 				began := time.Now()
 				code, out, errs := result(t, "--namenode", addr, command)
-				if took := time.Since(began); took > 4*time.Second {
+				if took := time.Since(began); took > 30*time.Second { // --timeout is a minute
 					t.Errorf("it took %s", took)
 				}
 				if code != fserror.ExitUnavailable || !strings.Contains(errs, "no active namenode") {

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a script waits for anything before it fails.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // TestScripts runs testdata/*.txtar: the program as its user types it, against
 // a namenode of the script's own. Beside testscript's commands there are
@@ -58,7 +59,7 @@ func TestScripts(t *testing.T) {
 			env.Values[harnessKey{}] = h
 			env.Defer(h.end)
 			env.Setenv("HOME", env.WorkDir)
-			env.Setenv("LEASEFS_TIMEOUT", "20s")
+			env.Setenv("LEASEFS_TIMEOUT", "1m")
 			env.Setenv("LEASEFS_USER", "")
 			if strings.Contains(filepath.Base(env.WorkDir), "offline") {
 				return nil
@@ -89,7 +90,8 @@ type harness struct {
 func (h *harness) start() error {
 	listen, http := h.addr, h.http
 	if listen == "" {
-		listen, http = "127.0.0.1:0", "127.0.0.1:0"
+		listen = loopback() + ":0" // its port is free when it is started again
+		http = listen
 	}
 	s, err := namenode.Start(context.Background(), namenode.Config{ //nolint:usetesting // outlives the call
 		Data: h.dir, Listen: listen, HTTP: http, SoftLimit: h.soft, HardLimit: 10 * time.Minute, Version: "test",
@@ -305,13 +307,14 @@ func cmdEventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// deadAddress is where nothing listens.
-func deadAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+var loopbacks atomic.Uint32
+
+// loopback is an address of this machine that nobody else uses: all of 127.0.0.0/8
+// is this machine, and other programs are at 127.0.0.1.
+func loopback() string {
+	n, pid := loopbacks.Add(1), os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 1+pid%250, 1+(pid/250+int(n/250))%250, 1+n%250)
 }
+
+// deadAddress is where nothing listens.
+func deadAddress() string { return loopback() + ":1" }

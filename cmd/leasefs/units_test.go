@@ -177,7 +177,7 @@ func TestConfigFile(t *testing.T) {
 
 func TestConfigPrecedence(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "c.toml")
-	file, env, flag := deadAddress(t), deadAddress(t), deadAddress(t)
+	file, env, flag := deadAddress(), deadAddress(), deadAddress()
 	if err := os.WriteFile(name, []byte("namenode = [\""+file+"\"]\ntimeout = \"20ms\"\njson = true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
