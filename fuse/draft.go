@@ -206,6 +206,7 @@ func (f *file) open(d *client.Draft) {
 	defer f.mu.Unlock()
 	if f.ended(d); err != nil {
 		f.gen++
+		f.unmade = true
 		return
 	}
 	f.writer, f.synced = w, 0 // what was written is not durable yet

@@ -2,9 +2,11 @@ package fuse_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path"
@@ -110,6 +112,60 @@ func TestDraftAndTheEnd(t *testing.T) {
 			t.Errorf("%s: %q, %v", how, got, err)
 		}
 	}
+}
+
+// TestUnmountTellsOfALostDraft: a file that cannot be made any more, since another
+// host has removed all above it, is named by whoever ends the mount, and logged.
+func TestUnmountTellsOfALostDraft(t *testing.T) {
+	for _, how := range []string{"unmounted", "connection ended"} {
+		t.Run(how, func(t *testing.T) {
+			r, dir := newRig(t), t.TempDir()
+			b, wire, log := r.Client(t), new(testenv.Wire), new(lines)
+			m, err := fuse.Mount(t.Context(), client.Config{
+				Namenodes: []string{r.Addr()}, User: "root", DialOptions: wire.DialOptions(), Logger: slog.New(slog.NewTextHandler(log, nil)),
+			}, dir, long())
+			must(t, err)
+			a := &drafter{mounted: &mounted{m, dir, t}, wire: wire}
+			must(t, os.Mkdir(a.path("p"), 0o755))
+			a.ready("p/d")
+			f := a.begin("p/d/f", os.O_WRONLY)
+			say(t, f, "text")
+			must(t, b.RemoveAll(t.Context(), "/p"))
+			if how == "unmounted" {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel() // it is in use, and that is not waited for
+				err = m.Unmount(ctx)
+			} else {
+				must(t, unix.Unmount(dir, unix.MNT_DETACH|unix.MNT_FORCE))
+				err = m.Wait()
+			}
+			if !errors.Is(err, syscall.ESTALE) || !strings.Contains(err.Error(), "unmount") {
+				t.Errorf("the mount ended with %v", err)
+			}
+			if got := log.String(); strings.Count(got, "could not be made") != 1 || !strings.Contains(got, "path=/p/d/f") {
+				t.Errorf("logged: %s", got)
+			}
+			_ = f.Close() // the mount is gone
+		})
+	}
+}
+
+// lines is a log.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // TestDraftAndRestart: drafts outlive the namenode, whether it is back before they

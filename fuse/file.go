@@ -45,6 +45,9 @@ type file struct {
 	draft     *client.Draft
 	settling  chan struct{}
 	draftEnds *time.Timer
+	// unmade is set when others wanted to see a draft that could not be made: what
+	// was written is nowhere.
+	unmade bool
 	// cutting: the writer is being replaced by one with which it goes on.
 	cutting bool
 	// gen counts the holds that are not the same: a handle of an older one gets
@@ -356,9 +359,12 @@ func (f *file) flush(ctx context.Context) syscall.Errno {
 			return e
 		}
 		f.mu.Lock()
-		writes := f.writes
+		writes, unmade := f.writes, f.unmade
 		f.mu.Unlock()
 		w := f.current()
+		if unmade {
+			return syscall.ESTALE
+		}
 		if w == nil {
 			return 0
 		}
