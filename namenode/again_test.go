@@ -2,6 +2,8 @@ package namenode_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,6 +182,52 @@ func TestAFileOfManyThatAnotherWrites(t *testing.T) {
 	}
 	if got := look(); got.GetKeys() != nil || got.GetAttr() != nil {
 		t.Errorf("another writes it: %v", got)
+	}
+}
+
+// The answer to CreateMany has no more cache keys than it may, whatever the paths:
+// of what it leaves out its caller asks. All files are made.
+func TestKeysOfManyAreBounded(t *testing.T) {
+	t.Parallel()
+	const files, depth = 600, 12
+	n := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
+	r := n.Raw(t, "a")
+	keeps(t, r)
+	dir := strings.Repeat("/d", depth)
+	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: dir, Parents: true}); err != nil {
+		t.Fatal(err)
+	}
+	many := &pb.CreateManyRequest{}
+	for i := range files {
+		many.Files = append(many.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: fmt.Sprintf("%s/%d", dir, i), Cache: true})
+	}
+	out, err := r.NN.CreateMany(t.Context(), many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, most, without := 0, 0, 0
+	count := func(attr *pb.Attr, list []*pb.CacheKey) {
+		if (attr == nil) != (len(list) == 0) {
+			t.Fatalf("%v with the keys %v", attr, list)
+		}
+		keys, most = keys+len(list), max(most, len(list))
+	}
+	for i, res := range out.GetResults() {
+		if res.GetError() != nil || res.GetInode() == 0 {
+			t.Fatalf("file %d: %v", i, res)
+		}
+		if count(res.GetAttr(), res.GetKeys()); res.GetAttr() == nil {
+			without++
+		}
+	}
+	for _, d := range out.GetDirectories() {
+		count(d.GetAttr(), d.GetKeys())
+	}
+	if limit := namenode.MaxManyKeys; keys < limit || keys >= limit+most || files*most <= 2*limit {
+		t.Errorf("%d keys, up to %d for one of %d; want %d, or what the last one has more", keys, most, files, limit)
+	}
+	if without == 0 || len(out.GetDirectories()) != 1 {
+		t.Errorf("%d files and %d directories are looked at", files-without, len(out.GetDirectories()))
 	}
 }
 

@@ -1,0 +1,101 @@
+package namenode
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// A call that waits for a draft which is not made waits for as long as it said, or
+// until its context ends, the draft counts no more, or the namenode ends; and no
+// longer.
+func TestWaitingForADraftEnds(t *testing.T) {
+	clk := new(clock.Fake)
+	s, err := Start(t.Context(), Config{
+		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
+		Groups: func(string) []string { return nil }, Reserve: 1, Clock: clk,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	draftAt := func(name string, number namespace.InodeID) {
+		now := clk.Mono()
+		s.drafts.tell(draft{
+			draftName: draftName{namespace.RootID, name}, inode: number,
+			holder: namespace.Holder{User: "root", Client: "drafter", Session: namespace.SessionID{9}}, since: now, until: now + time.Hour,
+		}, now)
+	}
+	var seq uint64
+	session := make([]byte, 16)
+	session[0] = 1
+	// long is longer than a broken wait should hold the test up, and than any other.
+	const long = 2 * time.Minute
+	open := func(ctx context.Context, name string, wait time.Duration) error {
+		seq++
+		r := &pb.AppendRequest{
+			Call: &pb.CallId{Session: session, Seq: seq}, Path: "/" + name, Create: true, WaitMs: wait.Milliseconds(),
+			Caller: &pb.Caller{User: "root", Client: "c", Session: session, Host: "h", Pid: 1},
+		}
+		ctx, cancel := context.WithTimeout(ctx, long)
+		defer cancel()
+		_, err := (&service{Server: s}).Append(ctx, r)
+		return err
+	}
+	// waiting begins one, and returns when it waits.
+	waiting := func(ctx context.Context, name string) <-chan error {
+		ended := make(chan error, 1)
+		go func() { ended <- open(ctx, name, 2*long) }()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for s.parked.Load() == 0 {
+			select {
+			case <-tick.C:
+			case err := <-ended:
+				t.Fatal("it did not wait:", err)
+			}
+		}
+		return ended
+	}
+
+	draftAt("f", 100)
+	for _, wait := range []time.Duration{0, 3 * draftLook} {
+		began := time.Now()
+		err := open(t.Context(), "f", wait)
+		took := time.Since(began)
+		if !isDraft(err) {
+			t.Fatalf("waited for %s: %v", wait, err)
+		}
+		if took < wait {
+			t.Errorf("given up after %s of %s", took, wait)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := waiting(ctx, "f")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	ended = waiting(t.Context(), "f")
+	clk.Advance(time.Hour)
+	if err := <-ended; err != nil {
+		t.Errorf("the draft counts no more: %v", err)
+	}
+	draftAt("g", 101)
+	ended = waiting(t.Context(), "g")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil || errors.Is(err, fserror.Held) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the namenode has ended: %v", err)
+	}
+	if n := s.parked.Load(); n != 0 {
+		t.Errorf("%d calls wait still", n)
+	}
+}
