@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/testenv"
 )
 
@@ -53,9 +55,11 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 			t.Fatalf("fsck still finds %v", found)
 		}
 	}
-	start := func(t *testing.T, hard time.Duration) (n *testenv.Namenode, a, b *client.FS, writers []*client.Writer) {
-		n = testenv.Start(t, testenv.Limits(min(hard, time.Minute), hard))
-		a, b = n.Client(t, testenv.Named("A")), n.Client(t, testenv.Named("B"))
+	startAt := func(t *testing.T, hard time.Duration, mods ...func(*namenode.Config)) (n *testenv.Namenode, a, b *client.FS, writers []*client.Writer) {
+		n = testenv.Start(t, append(mods, testenv.Limits(min(hard, time.Minute), hard))...)
+		a, wire := n.Wired(t, testenv.Named("A"))
+		b = n.Client(t, testenv.Named("B"))
+		wire.Lose("Renew", "RenewLease") // which would repair it
 		for _, p := range files {
 			writers = append(writers, mustCreate(t, a, p, "flushed"))
 		}
@@ -63,7 +67,18 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 		if found := problems(t, b); len(found) != len(files) {
 			t.Fatalf("fsck finds %v, want all of %v", found, files)
 		}
+		wire.Set(nil)
 		return n, a, b, writers
+	}
+	start := func(t *testing.T, hard time.Duration) (n *testenv.Namenode, a, b *client.FS, writers []*client.Writer) {
+		return startAt(t, hard)
+	}
+	// frozen is start with a short limit, by a clock that is moved.
+	const short = 400 * time.Millisecond // writers renew each half of that of the real clock, or sooner
+	frozen := func(t *testing.T) (clk *clock.Fake, n *testenv.Namenode, a, b *client.FS, writers []*client.Writer) {
+		clk, with := testenv.FakeClock()
+		n, a, b, writers = startAt(t, short, with)
+		return clk, n, a, b, writers
 	}
 
 	t.Run("recover", func(t *testing.T) {
@@ -118,14 +133,16 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 	})
 	t.Run("the writer only renews", func(t *testing.T) {
 		t.Parallel()
-		_, a, b, writers := start(t, 400*time.Millisecond) // renews each 200 ms or sooner
-		before := a.Stats().Renewals
+		clk, _, a, b, writers := frozen(t)
 		r, err := b.Open(t.Context(), files[0])
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		for a.Stats().Renewals < before+3 {
+		for range 5 {
+			before := a.Stats().Renewals // of which one may be under way
+			testenv.Eventually(t, "a renewal by this clock", func() bool { return a.Stats().Renewals >= before+2 })
+			clk.Advance(short * 3 / 4)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			_, open, err := r.WaitBeyond(ctx, 1<<40) // waits until the file is closed
 			cancel()
@@ -147,7 +164,7 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 	})
 	t.Run("repair, then the monitor", func(t *testing.T) {
 		t.Parallel()
-		n, a, b, writers := start(t, 400*time.Millisecond)
+		clk, n, a, b, writers := frozen(t)
 		for _, w := range writers {
 			if err := w.Detach(); err != nil { // nobody renews it any more
 				t.Fatal(err)
@@ -159,6 +176,7 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 		n.ForgetLeases()
 		n.RepairLeases()
 		wantWhole(t, b)
+		clk.Advance(2 * short)
 		for _, p := range files {
 			r, err := b.Open(t.Context(), p)
 			if err != nil {

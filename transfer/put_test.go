@@ -47,7 +47,7 @@ func TestAKilledPutLeavesNothing(t *testing.T) {
 	if err := other.WriteFile(t.Context(), "/big", []byte("old")); err != nil {
 		t.Fatal(err)
 	}
-	fs, wire := n.Wired(t, func(c *client.Config) { c.Timeout = 2 * time.Second })
+	fs, wire := n.Wired(t, func(c *client.Config) { c.Timeout = 10 * time.Second })
 	path, data := localFile(t)
 	killed := false
 	wire.Set(func(method string, _ any, send func() error) error {
