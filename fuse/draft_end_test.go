@@ -29,7 +29,7 @@ import (
 // TestDraftElsewhere: a draft whose directory another host renames is where that
 // is, and nowhere else.
 func TestDraftElsewhere(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a, b := r.drafter(long()), r.Client(t)
 	must(t, os.MkdirAll(a.path("up/deep"), 0o755))
 	a.ready("up/deep")
@@ -59,7 +59,7 @@ func TestDraftElsewhere(t *testing.T) {
 
 // TestDraftSettles: a draft that stays open is a file after a while.
 func TestDraftSettles(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a, b := r.drafter(fuse.Options{}), r.Client(t)
 	f := a.open("d/f", os.O_CREATE|os.O_WRONLY)
 	say(t, f, "one ")
@@ -77,7 +77,7 @@ func TestDraftSettles(t *testing.T) {
 // TestDraftAndTheEnd: what a draft has outlives the mount.
 func TestDraftAndTheEnd(t *testing.T) {
 	for _, how := range []string{"unmounted", "taken away", "connection ended"} {
-		r := newRig(t)
+		r := newRig(t, longTerm)
 		b := r.Client(t)
 		dir := strings.ReplaceAll(how, " ", "-")
 		a := r.drafter(long(), dir)
@@ -119,7 +119,7 @@ func TestDraftAndTheEnd(t *testing.T) {
 func TestUnmountTellsOfALostDraft(t *testing.T) {
 	for _, how := range []string{"unmounted", "connection ended"} {
 		t.Run(how, func(t *testing.T) {
-			r, dir := newRig(t), t.TempDir()
+			r, dir := newRig(t, longTerm), t.TempDir()
 			b, wire, log := r.Client(t), new(testenv.Wire), new(lines)
 			m, err := fuse.Mount(t.Context(), client.Config{
 				Namenodes: []string{r.Addr()}, User: "root", DialOptions: wire.DialOptions(), Logger: slog.New(slog.NewTextHandler(log, nil)),
@@ -171,7 +171,7 @@ func (l *lines) String() string {
 // TestDraftAndRestart: drafts outlive the namenode, whether it is back before they
 // are closed or after.
 func TestDraftAndRestart(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a, b := r.drafter(long(), "d", "e", "c"), r.Client(t)
 	// Each in a directory of its own: the way to a name looks at its directory.
 	f, g, h := a.begin("d/f", os.O_WRONLY), a.begin("e/g", os.O_WRONLY), a.begin("c/h", os.O_WRONLY)
@@ -222,7 +222,7 @@ func TestDraftAndRestart(t *testing.T) {
 
 // TestDraftsOfTwoMounts: each name has one winner, and what that wrote.
 func TestDraftsOfTwoMounts(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	mounts := []*mounted{r.mount(fuse.Options{}), r.mount(fuse.Options{})}
 	const dirs, names, turns = 4, 60, 3
 	for d := range dirs {
@@ -272,7 +272,7 @@ func TestDraftsOfTwoMounts(t *testing.T) {
 
 // TestDraftIsWaitedFor: a mount that waits gets a file that another makes.
 func TestDraftIsWaitedFor(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a, wire := r.drafter(long()), new(testenv.Wire)
 	b := r.mount(fuse.Options{Wait: true}, func(c *client.Config) { c.DialOptions = wire.DialOptions() })
 	f := a.begin("d/f", os.O_WRONLY)
@@ -295,7 +295,7 @@ func TestDraftIsWaitedFor(t *testing.T) {
 // TestDraftOfAProcess: a draft outlives the process that began it, killed or not,
 // and is whole when the last one that has it has ended.
 func TestDraftOfAProcess(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a, b := r.drafter(long()), r.Client(t)
 	for script, want := range map[string]string{
 		"printf a; kill -9 $$":                              "a",
@@ -327,7 +327,7 @@ func TestDraftOfAProcess(t *testing.T) {
 
 // TestDraftIsInterrupted: a close that no namenode answers ends with a signal.
 func TestDraftIsInterrupted(t *testing.T) {
-	a := newRig(t).drafter(long())
+	a := newRig(t, longTerm).drafter(long())
 	cmd := exec.Command("tee", a.path("d/f")) //nolint:gosec // the test's own
 	in, err := cmd.StdinPipe()
 	must(t, err)
@@ -359,7 +359,7 @@ func TestDraftOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // nobody else can be
 	}
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	uid := uint32(1)
 	a := r.drafter(fuse.Options{AllowOther: true}.WithDraftTime(time.Hour))
 	must(t, os.Chmod(a.path("d"), 0o777))

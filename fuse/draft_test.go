@@ -22,6 +22,11 @@ import (
 	"github.com/leasefs/leasefs/testenv"
 )
 
+// longTerm is a term of the cache that does not end because this machine is busy,
+// and with it the right to drafts. (What is changed after a mount has ended that had
+// it cached waits for it.)
+func longTerm(c *namenode.Config) { c.CacheTerm = time.Minute }
+
 // drafter is a mount that has directories to itself, and makes drafts there.
 type drafter struct {
 	*mounted
@@ -80,7 +85,7 @@ func stat(t testing.TB, f *os.File) (st unix.Stat_t) {
 
 // TestDraftIsOneCall: what fstat says before the close is so after it.
 func TestDraftIsOneCall(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a, b := r.drafter(long()), r.mount(fuse.Options{})
 	for _, text := range []string{"", "text", strings.Repeat("x", 64<<10)} {
 		name := fmt.Sprint("d/f", len(text))
@@ -152,7 +157,7 @@ func TestDraftIsKept(t *testing.T) {
 
 // TestDraftOfAnother: others do not see a draft, nor do they get its name.
 func TestDraftOfAnother(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm) // that long a draft is held
 	a, b := r.drafter(long()), r.mount(fuse.Options{})
 	b.write("x", "x")
 	f := a.begin("d/f", os.O_WRONLY)
@@ -191,7 +196,7 @@ func TestDraftOfAnother(t *testing.T) {
 
 // TestDraftIsAFile: on its own mount a draft is a file like any other.
 func TestDraftIsAFile(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a := r.drafter(long())
 	b := r.Client(t)
 	old := time.UnixMilli(1_000_000_000_123)
@@ -463,7 +468,7 @@ func TestDraftIsAFile(t *testing.T) {
 // TestDraftAndSyncedDirectory: what fsync of the directory has made durable is
 // there for others, though it is open.
 func TestDraftAndSyncedDirectory(t *testing.T) {
-	r := newRig(t)
+	r := newRig(t, longTerm)
 	a, b := r.drafter(long()), r.Client(t)
 	d, err := os.Open(a.path("d")) // before, since that looks at the directory
 	must(t, err)

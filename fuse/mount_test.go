@@ -35,8 +35,6 @@ type rig struct {
 
 func newRig(t testing.TB, mods ...func(*namenode.Config)) *rig {
 	t.Helper()
-	// A term does not end because this machine is busy, and with it the right to drafts.
-	mods = append([]func(*namenode.Config){func(c *namenode.Config) { c.CacheTerm = time.Minute }}, mods...)
 	return &rig{testenv.Start(t, mods...), t}
 }
 
