@@ -116,6 +116,9 @@ func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
 			return id, err
 		}
 		s.log.Warn("the ZooKeeper session ended; asking again", "cause", err)
+		if err := pause(ctx, storePause); err != nil {
+			return id, err
+		}
 	}
 }
 

@@ -95,12 +95,16 @@ func (h *heldBeat) Boot() time.Duration {
 func TestBeatAfterAHandOver(t *testing.T) {
 	p := newPair(t)
 	clk := &heldBeat{reached: make(chan struct{}), hold: make(chan struct{})}
-	cfg, way := p.config(session(lossSession), func(c *namenode.Config) { c.Clock = clk })
+	cfg, way := p.config(session(calmSession), func(c *namenode.Config) { c.Clock = clk })
 	a := p.active(cfg)
-	bcfg, _ := p.config(session(lossSession))
+	bcfg, _ := p.config(session(calmSession))
 	b := p.start(bcfg)
 	clk.armed.Store(true)
-	<-clk.reached
+	select {
+	case <-clk.reached:
+	case <-a.Done():
+		t.Fatal(a.Err())
+	}
 	const closeSession = -11
 	var released atomic.Bool
 	way.Decide(func(op int32, _ []byte) zkproxy.Action {

@@ -226,10 +226,11 @@ func (s *Server) recover(ctx context.Context) (*namespace.Tree, error) {
 		}
 		now, lerr := s.images.list(ctx)
 		had := s.used.found
-		if lerr != nil || len(now) == 0 || len(had) > 0 && now[0].txid <= had[0].txid {
+		i := slices.IndexFunc(now, func(img image) bool { return !slices.Contains(had, img) })
+		if lerr != nil || i < 0 || ctx.Err() != nil {
 			return nil, err
 		}
-		s.log.Warn("images were published while the namespace was loaded; beginning again", "newest", s.images.where(now[0]), "cause", err)
+		s.log.Warn("images were published while the namespace was loaded; beginning again", "image", s.images.where(now[i]), "cause", err)
 	}
 }
 
@@ -243,7 +244,10 @@ func (s *Server) recoverOnce(ctx context.Context) (*namespace.Tree, error) {
 	var spare *image // the oldest that no record names
 	for _, img := range all {
 		t, err := s.images.read(ctx, img)
-		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx) // also when it could be read
+		}
+		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) {
 			return nil, err // nothing is known about the image
 		}
 		if err != nil {

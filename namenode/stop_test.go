@@ -1,6 +1,7 @@
 package namenode_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/testenv/s3env"
+	"github.com/leasefs/leasefs/vfs"
 )
 
 // A connection on which a client has not asked anything yet (they connect ahead
@@ -90,5 +92,37 @@ func TestStopBreaksStreamsOff(t *testing.T) {
 	m, err := s.Recv()
 	if err = wire.FromStatus(err); !errors.Is(err, fserror.NotActive) {
 		t.Errorf("%v, %v; want %v", m, err, fserror.NotActive)
+	}
+}
+
+// opened tells of each file that is opened.
+type opened struct {
+	vfs.FS
+	tell func(name string)
+}
+
+func (o opened) Open(name string) (vfs.File, error) {
+	o.tell(name)
+	return o.FS.Open(name)
+}
+
+// A namenode that is asked to end while it loads an image does so.
+func TestStopWhileAnImageLoads(t *testing.T) {
+	n := testenv.Start(t)
+	r := n.Raw(t, "r")
+	r.Create("/f")
+	if _, err := r.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.Who}); err != nil {
+		t.Fatal(err)
+	}
+	n.Stop(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := n.Config()
+	cfg.FS = opened{vfs.OS(), func(name string) {
+		if strings.HasSuffix(name, ".img") {
+			cancel()
+		}
+	}}
+	if s, err := namenode.Start(ctx, cfg); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", s, err)
 	}
 }

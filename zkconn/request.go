@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -21,15 +22,35 @@ var refusals = []error{
 // can be repeated; of a write see Unknown.
 var ErrLost = errors.New("no answer from ZooKeeper")
 
+// sayEvery is between two lines of the log about what is waited for.
+const sayEvery = 5 * time.Second
+
 // Retry calls fn, whose requests are of this session, until it ends with
-// anything but a lost answer. It ends with the last of those (ErrLost) when the
-// session is over, and with ctx's error.
+// anything but a lost answer, and says every five seconds that it waits, and for
+// what. It ends with the last of those (ErrLost) when the session is over, and
+// with ctx's error.
 func (s *Session) Retry(ctx context.Context, fn func() error) error {
+	var last atomic.Value
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		tick := time.NewTicker(sayEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				s.log.Warn("waiting for ZooKeeper", "connected", s.Connected(), "last failure", last.Load())
+			}
+		}
+	}()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		err := fn()
 		if !errors.Is(err, ErrLost) || s.Err() != nil {
 			return err
 		}
+		last.Store(err.Error())
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:

@@ -97,10 +97,21 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	if cfg.Dial == nil {
 		cfg.Dial = new(net.Dialer).DialContext
 	}
-	for {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		s, err := open(ctx, cfg)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrExpired) {
 			return s, err
+		}
+		cfg.Logger.Warn("a ZooKeeper session ended as soon as it was there; opening another", "servers", cfg.Servers, "cause", err)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(cfg.Servers, ","), context.Cause(ctx), err)
 		}
 	}
 }
@@ -110,9 +121,6 @@ func open(ctx context.Context, cfg Config) (*Session, error) {
 	s := &Session{
 		cfg: cfg, log: cfg.Logger, acl: zk.WorldACL(zk.PermAll),
 		connSet: make(chan struct{}), online: make(chan struct{}), done: make(chan struct{}), loopDone: make(chan struct{}),
-	}
-	if s.log == nil {
-		s.log = slog.Default()
 	}
 	if logins := cfg.logins(); len(logins) > 0 {
 		s.acl = nil
@@ -295,6 +303,9 @@ func (s *Session) Err() error {
 
 // ID is ZooKeeper's number of the session. It never changes.
 func (s *Session) ID() int64 { return s.id }
+
+// Server is the address of the server that it is, or last was, connected to.
+func (s *Session) Server() string { return s.conn.Server() }
 
 // Connected reports whether there is a connection now. A session without one
 // lives on at ZooKeeper for its time-out, and may be expired without knowing.

@@ -2,9 +2,7 @@ package zk_test
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -93,55 +91,6 @@ func (p *pump) one() bool {
 		return false
 	}
 	return true
-}
-
-// A server that does not have what the others have is left: the end of what it
-// has is not taken for the end of the journal.
-func TestServerThatLostBatches(t *testing.T) {
-	const last, kept = 200, 50
-	path := root()
-	a := open(t, ensemble.Addrs(), path)
-	begin(t, a, 1, 0)
-	for n := uint64(1); n <= last; n++ { // a batch each
-		add(t, a, n, n)
-		durable(t, a, n)
-	}
-	for _, begun := range []bool{false, true} {
-		t.Run(fmt.Sprintf("begins a reign: %t", begun), func(t *testing.T) {
-			good, bad := proxy(t, ensemble.Server(1).Addr()), proxy(t, ensemble.Server(2).Addr())
-			good.Down()
-			b := open(t, []string{good.Addr(), bad.Addr()}, path)
-			if begun {
-				journaltest.Check(t, b, 1, last)
-			}
-			lost := make(chan struct{})
-			var once sync.Once
-			bad.Decide(func(op int32, body []byte) zkproxy.Action {
-				if op == zkproxy.OpGetData || op == zkproxy.OpExists {
-					of := zkproxy.PathOf(body)
-					if batch, ok := strings.CutPrefix(of, path+"/batches/"); ok && batch > fmt.Sprintf("%020d", kept) {
-						once.Do(func() { good.Up(); close(lost) })
-						return zkproxy.NoNode
-					}
-				}
-				return zkproxy.Forward
-			})
-			if !begun {
-				journaltest.Check(t, b, 1, last)
-			} else {
-				add(t, a, last+1, last+9)
-				durable(t, a, last+9)
-				if h, late := takeOver(t, b, 2); h.Last != last+9 || len(late) != 9 {
-					t.Fatalf("hand-over %+v with %d records", h, len(late))
-				}
-			}
-			select {
-			case <-lost:
-			default:
-				t.Fatal("nothing was asked of the server that has lost it")
-			}
-		})
-	}
 }
 
 // Connections break at random, to all three servers, and sessions end, under

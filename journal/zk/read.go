@@ -189,27 +189,37 @@ func (j *Journal) walk(ctx context.Context, c *cursor, from, limit uint64, fn fu
 // in 3.8.0). So all of them are asked, by a transaction that looks at the batch
 // after the last, and changes nothing.
 func (j *Journal) walkToEnd(ctx context.Context, s *zkconn.Session, c *cursor, from uint64, fn func(journal.Record) error) error {
-	if err := j.walkOn(ctx, s, c, from, 0, fn); err != nil {
-		return err
-	}
-	path := j.batchPath(c.number)
-	_, err := s.Multi(ctx, &zookeeper.CheckVersionRequest{Path: path, Version: 0})
-	if err != nil {
-		if errors.Is(err, zookeeper.ErrNoNode) {
-			return nil
+	// Whoever writes meanwhile does so behind what was written before, which is
+	// there after the second time.
+	for range 3 {
+		if err := j.walkOn(ctx, s, c, from, 0, fn); err != nil {
+			return err
 		}
-		return err
+		if there, err := j.anywhere(ctx, s, c.number); err != nil || !there {
+			return err
+		}
+	}
+	return nil
+}
+
+// anywhere reports whether the ensemble has a batch, and this server with it. One
+// that has lost it is left: the session ends, and the error is ErrLost.
+func (j *Journal) anywhere(ctx context.Context, s *zkconn.Session, number uint64) (bool, error) {
+	path := j.batchPath(number)
+	_, err := s.Multi(ctx, &zookeeper.CheckVersionRequest{Path: path, Version: 0})
+	if errors.Is(err, zookeeper.ErrNoNode) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	// This server has carried out the transaction, and so all before it.
-	if there, err := s.Exists(ctx, path); err != nil || !there {
-		if err == nil {
-			j.log.Warn("journal: a ZooKeeper server has lost what the others have; reading from another (find out which one it is, stop it, remove its data, and start it again: it then copies all from the leader)", "node", path)
-			_ = s.Close()
-			err = fmt.Errorf("%w: %s is missing in this server", zkconn.ErrLost, path)
-		}
-		return err
+	if there, err := s.Exists(ctx, path); err != nil || there {
+		return there, err
 	}
-	return j.walkOn(ctx, s, c, from, 0, fn)
+	j.log.Warn("journal: a ZooKeeper server has lost what the others have; reading from another (stop it, remove its data, and start it again: it then copies all from the leader)", "server", s.Server(), "node", path)
+	_ = s.Close()
+	return false, fmt.Errorf("%w: %s is missing in server %s, and not in the others", zkconn.ErrLost, path, s.Server())
 }
 
 // found is a batch that was asked for.
@@ -288,6 +298,9 @@ func (j *Journal) atEnd(ctx context.Context, s *zkconn.Session, c *cursor, asked
 	case c.number < first.number:
 		return false, fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", journal.ErrPurged, c.txid, first.txid)
 	case later || c.number < limit:
+		if there, err = j.anywhere(ctx, s, c.number); there || err != nil {
+			return there, err
+		}
 		return false, damaged(j.batchPath(c.number), 0, c.txid, "is missing, and there are later batches")
 	}
 	return false, nil

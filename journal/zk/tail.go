@@ -85,6 +85,10 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 		}
 		err := j.walkOn(ctx, s, c, c.txid, 0, fn)
 		j.saw(c, beatVersion, beatTxID)
+		if err == nil && beatTxID >= c.txid {
+			// The writer had written that before its beat.
+			_, err = j.anywhere(ctx, s, c.number)
+		}
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,8 @@ type Handover struct {
 	// to wait for.
 	Released bool
 	// Lease is how long after a write the predecessor may answer, as it wrote
-	// itself.
+	// itself; or that of one before it, if it is longer, until a reign has ended
+	// with a release.
 	Lease time.Duration
 	// Seen is when, by Clock.Mono, its last write was first seen here: by Tail,
 	// or after its term was ended. It was sent before that. So the predecessor
