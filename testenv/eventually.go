@@ -9,7 +9,7 @@ import (
 )
 
 // eventuallyLimit is how long Eventually waits, and a page may take.
-const eventuallyLimit = 30 * time.Second
+const eventuallyLimit = 2 * time.Minute
 
 // Eventually waits until ok says so; the test fails if it never does.
 func Eventually(t testing.TB, what string, ok func() bool) {
