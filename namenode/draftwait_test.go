@@ -17,14 +17,7 @@ import (
 // longer.
 func TestWaitingForADraftEnds(t *testing.T) {
 	clk := new(clock.Fake)
-	s, err := Start(t.Context(), Config{
-		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1, Clock: clk,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
+	s := startAt(t, clk)
 	draftAt := func(name string, number namespace.InodeID) {
 		now := clk.Mono()
 		s.drafts.tell(draft{

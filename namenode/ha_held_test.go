@@ -121,15 +121,5 @@ func TestBeatAfterAHandOver(t *testing.T) {
 	if _, err := p.client(cfg.Listen, bcfg.Listen).Admin().Failover(t.Context()); err != nil {
 		t.Error(err)
 	}
-	<-a.Done()
-	if err := a.Err(); !namenode.Restartable(err) {
-		t.Errorf("the reign ended with %v", err)
-	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
-	p.becomes(b, "active")
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	p.handedOver(a, b)
 }

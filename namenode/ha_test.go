@@ -143,6 +143,23 @@ func (p *pair) becomes(s *namenode.Server, role string) {
 	p.eventually("a namenode is "+role, func() bool { return s.Role() == role })
 }
 
+// handedOver waits until the reign of one has ended so that it can be started
+// anew, and the other is active; and closes both.
+func (p *pair) handedOver(a, b *namenode.Server) {
+	p.t.Helper()
+	<-a.Done()
+	if err := a.Err(); !namenode.Restartable(err) {
+		p.t.Errorf("the reign ended with %v", err)
+	}
+	if err := a.Close(); err != nil {
+		p.t.Error(err)
+	}
+	p.becomes(b, "active")
+	if err := b.Close(); err != nil {
+		p.t.Error(err)
+	}
+}
+
 func (p *pair) eventually(what string, ok func() bool) {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -279,17 +296,7 @@ func TestOwnWorkAfterAHandOver(t *testing.T) {
 	if _, err := f.Admin().Failover(t.Context()); err != nil {
 		t.Error(err)
 	}
-	<-a.Done()
-	if err := a.Err(); !namenode.Restartable(err) {
-		t.Errorf("the reign ended with %v", err)
-	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
-	p.becomes(b, "active")
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	p.handedOver(a, b)
 }
 
 // While ZooKeeper is away a namenode that starts says that it is starting, sends

@@ -38,10 +38,9 @@ func TestDeadObjectsTakeNoMemory(t *testing.T) {
 	sink = nil
 }
 
-// While a lease is being ended its holder has not lost it yet: the record that
-// says so may not come to be.
-func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
-	clk := new(clock.Fake)
+// startAt is a namenode by a clock that the test moves.
+func startAt(t *testing.T, clk clock.Clock) *Server {
+	t.Helper()
 	s, err := Start(t.Context(), Config{
 		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
 		Groups: func(string) []string { return nil }, Reserve: 1, Clock: clk,
@@ -49,7 +48,15 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = s.Close() }()
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// While a lease is being ended its holder has not lost it yet: the record that
+// says so may not come to be.
+func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
+	clk := new(clock.Fake)
+	s := startAt(t, clk)
 	session := make([]byte, 16)
 	session[0] = 1
 	out, err := (&service{Server: s}).Create(t.Context(), &pb.CreateRequest{
