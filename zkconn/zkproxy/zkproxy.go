@@ -44,6 +44,7 @@ type Proxy struct {
 	target   string
 	listener net.Listener
 	wg       sync.WaitGroup
+	expiring sync.Mutex // held by ExpireAll
 
 	mu     sync.Mutex
 	decide func(op int32, body []byte) Action
@@ -163,6 +164,8 @@ func (p *Proxy) endSession(hello []byte) (over bool, err error) {
 
 // ExpireAll is Expire for every session that passed here and has not ended.
 func (p *Proxy) ExpireAll() error {
+	p.expiring.Lock() // another may be under way, and ends the same ones
+	defer p.expiring.Unlock()
 	p.mu.Lock()
 	var ids []uint64
 	for id := range p.greets {
