@@ -71,6 +71,9 @@ const (
 	Unknown
 	// TooOld: what was asked for is not kept any more; begin anew.
 	TooOld
+	// Truncated: the file was shortened while it was read, so that what comes
+	// next may not belong to what was read before.
+	Truncated
 
 	// Kinds is how many there are.
 	Kinds
@@ -128,6 +131,7 @@ var table = [Kinds]row{
 	Closed:          {"CLOSED", codes.FailedPrecondition, syscall.EBADF, ExitFailure},
 	Unknown:         {"UNKNOWN", codes.Unknown, syscall.EIO, ExitFailure},
 	TooOld:          {"TOO_OLD", codes.OutOfRange, syscall.ESTALE, ExitFailure},
+	Truncated:       {"TRUNCATED", codes.Aborted, syscall.ESTALE, ExitRetry},
 }
 
 // valid reports whether k is one of the list; what comes from the wire may not be.
