@@ -25,15 +25,16 @@ type run struct {
 	term     uint64   // the last term that BeginTerm acknowledged
 	batches  []uint64 // the last txid of each
 	ahead    int64    // Config.Ahead
+	spare    int64    // Config.Spare
 }
 
 func open(fsys vfs.FS, segBytes int64) (*Journal, error) {
-	return Open(Config{FS: fsys, Dir: dir, SegmentBytes: segBytes, Logger: quiet})
+	return Open(Config{FS: fsys, Dir: dir, SegmentBytes: segBytes, Spare: -1, Logger: quiet})
 }
 
 // open is a start in that life.
 func (r *run) open(fsys vfs.FS) (*Journal, error) {
-	return Open(Config{FS: fsys, Dir: dir, SegmentBytes: 3000, Ahead: r.ahead, Logger: quiet})
+	return Open(Config{FS: fsys, Dir: dir, SegmentBytes: 3000, Ahead: r.ahead, Spare: r.spare, Logger: quiet})
 }
 
 // noRoom is a disk that has room for batches, and for nothing ahead of them: of
@@ -209,7 +210,7 @@ func TestScenario46CrashAtEveryPoint(t *testing.T) {
 
 func crashEverywhere(t *testing.T, ahead int64, medium func(*crashfs.FS) vfs.FS) {
 	whole := crashfs.New()
-	r := run{ahead: ahead}
+	r := run{ahead: ahead, spare: 6000}
 	if err := script(medium(whole), &r); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func crashEverywhere(t *testing.T, ahead int64, medium func(*crashfs.FS) vfs.FS)
 			}
 			fsys := crashfs.New(seed)
 			fsys.CrashAt(n)
-			r := run{ahead: ahead}
+			r := run{ahead: ahead, spare: 6000}
 			// Of what comes last, room given back, nobody hears that it failed.
 			if err := script(medium(fsys), &r); err == nil && n < points {
 				t.Fatalf("nothing failed at point %d", n)
@@ -252,7 +253,7 @@ func crashEverywhere(t *testing.T, ahead int64, medium func(*crashfs.FS) vfs.FS)
 // recovery from a torn batch.
 func TestScenario46CrashInRecovery(t *testing.T) {
 	fsys := crashfs.New(3)
-	var r run
+	r := run{spare: 6000}
 	if err := script(fsys, &r); err != nil {
 		t.Fatal(err)
 	}
@@ -284,11 +285,18 @@ func TestScenario46CrashInRecovery(t *testing.T) {
 	}
 }
 
-// tear cuts bytes off the end of the last segment, durably.
+// tear cuts bytes off the end of the last segment, durably, as if it had been
+// torn before the journal was ever closed.
 func tear(t *testing.T, fsys vfs.FS, bytes int64) {
 	t.Helper()
 	name := lastSegment(t, fsys)
 	f, err := fsys.OpenWrite(name)
+	if err == nil {
+		err = fsys.Remove(path.Join(dir, reachedName))
+	}
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +342,7 @@ func TestScenario47Failures(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", c.name, mode), func(t *testing.T) {
 				fsys := crashfs.New(7)
 				j := begin(t, fsys, 1)
-				var r run
+				r := run{spare: 6000}
 				r.term = 1
 				step := func() error {
 					r.appended++

@@ -13,4 +13,8 @@
 // the next start, which reads the disk and not a memory of it: the last batch,
 // if it is whole, counts, and is written again where a successful sync means
 // something.
+//
+// A journal that cannot begin its next segment ends its namenode. So it holds a
+// few descriptors that it needs for nothing else, and gives them up for its own
+// files when the process has no more.
 package local

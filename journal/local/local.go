@@ -42,6 +42,10 @@ type Config struct {
 	// make a longer file durable is faster. 0 means DefaultAhead, less than 0
 	// none. docs/adr/0012-segments-allocated-ahead.md.
 	Ahead int64
+	// Spare is how many bytes of zeros are kept in a file to write a segment
+	// into when the disk is full. 0 means four times Ahead, which is enough for
+	// the last batch again and thousands of deletions; less than 0 none.
+	Spare int64
 	// First is the txid of the first record if there are no segments yet; 0
 	// means 1. For a journal that goes on from a restored image.
 	First uint64
@@ -57,9 +61,11 @@ type Journal struct {
 	segBytes int64
 	limit    int64
 	step     int64 // of zeros ahead; 0: none
-	fresh    uint64
-	log      *slog.Logger
-	lock     io.Closer
+	// spareSize is how long the spare file is; 0: there is none.
+	spareSize int64
+	fresh     uint64
+	log       *slog.Logger
+	lock      io.Closer
 
 	durable atomic.Uint64
 
@@ -88,6 +94,7 @@ type Journal struct {
 
 	// Only the writer's goroutine uses these once it runs.
 	cur  vfs.File
+	kept reserve
 	off  int64 // end of cur
 	next expectation
 	seg  segmentHeader // of cur
@@ -128,6 +135,10 @@ func Open(cfg Config) (*Journal, error) {
 		j.step = DefaultAhead
 	}
 	j.step = min(max(j.step, 0), int64(len(zeros)))
+	if j.spareSize = cfg.Spare; j.spareSize == 0 {
+		j.spareSize = 4 * j.step
+	}
+	j.spareSize = max(j.spareSize, 0)
 	if j.log == nil {
 		j.log = slog.Default()
 	}
@@ -154,6 +165,7 @@ func (j *Journal) enter() error {
 		return err
 	}
 	j.lock = lock
+	j.kept = reserve{fs: j.fs, name: filepath.Join(j.dir, lockName)}
 	j.open = newBatch(nil, false)
 	return nil
 }
@@ -207,6 +219,9 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	if !first {
 		return found.next.first - 1, nil
 	}
+	if err := w.checkReached(found); err != nil {
+		return 0, err
+	}
 	if err := j.position(found); err != nil {
 		return 0, fmt.Errorf("make journal %s ready: %w", j.dir, err)
 	}
@@ -228,6 +243,7 @@ func (j *Journal) walk(ctx context.Context, w *walk, from uint64, fn func(journa
 
 // position makes the disk and the journal ready to go on behind what was found.
 func (j *Journal) position(found walked) error {
+	j.removeLeftovers()
 	if found.torn != nil {
 		if err := j.cut(found); err != nil {
 			return err
@@ -304,7 +320,14 @@ func (j *Journal) rewriteLast(found walked) error {
 		content, h = seal(append(buf, b.payload[:len(b.payload)-1]...), segHeaderSize, h)
 		j.next = found.next.after(h)
 	}
-	return j.newSegment(hdr, content)
+	err := j.newSegment(hdr, content)
+	if noSpace(err) {
+		if err := j.giveBackRoom(found); err != nil {
+			return err
+		}
+		err = j.newSegment(hdr, content)
+	}
+	return err
 }
 
 // newSegment writes a segment under a temporary name, and under its own only
@@ -312,28 +335,20 @@ func (j *Journal) rewriteLast(found walked) error {
 // the same first txid.
 func (j *Journal) newSegment(hdr segmentHeader, content []byte) error {
 	name := filepath.Join(j.dir, segmentName(hdr.first))
-	f, err := j.fs.Create(name + tmpSuffix)
-	if err != nil {
-		return err
-	}
 	hdr.version = formatVersion
 	data := append(hdr.encode(), content...)
-	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
+	ahead, err := j.writeSegment(name+tmpSuffix, data)
 	if err == nil {
 		err = j.fs.Rename(name+tmpSuffix, name)
 	}
 	if err == nil {
-		err = j.fs.SyncDir(j.dir)
+		err = j.kept.do(func() error { return j.fs.SyncDir(j.dir) })
 	}
 	if err != nil {
 		return err
 	}
-	if f, err = j.fs.OpenWrite(name); err != nil {
+	var f vfs.File
+	if err := j.kept.do(func() (err error) { f, err = j.fs.OpenWrite(name); return err }); err != nil {
 		return err
 	}
 	if j.cur != nil {
@@ -343,7 +358,8 @@ func (j *Journal) newSegment(hdr segmentHeader, content []byte) error {
 			return err
 		}
 	}
-	j.cur, j.seg, j.off, j.ahead = f, hdr, int64(len(data)), int64(len(data))
+	j.cur, j.seg, j.off, j.ahead = f, hdr, int64(len(data)), ahead
+	j.kept.fill()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if n := len(j.segs); n > 0 && j.segs[n-1].first == hdr.first {
@@ -367,13 +383,13 @@ func (j *Journal) BeginTerm(ctx context.Context, term uint64) error {
 	if err != nil {
 		return err
 	}
-	j.removeLeftovers()
 	if err := j.writeTerm(term); err != nil {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.fail(err)
 		return j.err
 	}
+	j.makeSpare()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.begun, j.term = true, term
@@ -418,7 +434,7 @@ func (j *Journal) writeTerm(term uint64) error {
 	return j.writeBatch(make([]byte, batchHeaderSize, batchHeaderSize+1), 0)
 }
 
-// removeLeftovers removes segments that a crash left under a temporary name. A
+// removeLeftovers removes files that a crash left under a temporary name. A
 // failure costs only disk.
 func (j *Journal) removeLeftovers() {
 	names, err := j.fs.List(j.dir)
@@ -427,7 +443,7 @@ func (j *Journal) removeLeftovers() {
 	}
 	for _, name := range names {
 		if base, ok := strings.CutSuffix(name, tmpSuffix); ok {
-			if _, ok := parseSegmentName(base); ok {
+			if _, ok := parseSegmentName(base); ok || base == reachedName || base == spareName {
 				_ = j.fs.Remove(filepath.Join(j.dir, name))
 			}
 		}

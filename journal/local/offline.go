@@ -76,6 +76,9 @@ func Verify(ctx context.Context, fsys vfs.FS, dir string) (Report, error) {
 	if err != nil {
 		return rep, err
 	}
+	if err := w.checkReached(found); err != nil {
+		return rep, err
+	}
 	if n := len(segs); n > 0 && !found.hollow {
 		rep.Segments[n-1].Bytes = found.used
 	}

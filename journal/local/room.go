@@ -10,6 +10,9 @@ import (
 // zeros is what is written ahead. Nothing writes to it.
 var zeros [1 << 20]byte
 
+// noSpace reports whether the disk, or the user's part of it, is full.
+func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
 // writeAhead writes zeros behind a batch of so many bytes that ends beyond those
 // there are, and that the same sync makes durable. Behind a large batch, for
 // which writing twice costs more than a longer file, there are none; nor are
@@ -29,7 +32,7 @@ func (j *Journal) writeAhead(end, size int64) error {
 	}
 	_, err := j.cur.WriteAt(zeros[:to-end], end)
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case noSpace(err):
 		j.ahead = math.MaxInt64
 		return nil
 	case err != nil:

@@ -20,6 +20,8 @@ const (
 	remedyRestore = "restore the segment from a copy; without one, the records from here on are lost (docs/design/journal.md, \"Remedies\")"
 	remedyMissing = "put the missing segment back; without it, the records from there on are lost (docs/design/journal.md, \"Remedies\")"
 	remedyNewer   = "start the version of leasefs that wrote it"
+	remedyEnd     = "put the last segments back as they were; without a copy, remove " + reachedName + " to start without the records that are missing (docs/design/journal.md, \"Remedies\")"
+	remedyReached = "remove it: it only says how far the journal had come"
 	remedyTorn    = "none needed: it was never acknowledged; the next start cuts it"
 )
 
@@ -111,6 +113,11 @@ func (w *walk) run(ctx context.Context, start int, visit func(*storedBatch) erro
 		return res, nil
 	}
 	hdr, err := w.header(start)
+	if errors.Is(err, errHollow) && start > 0 {
+		start-- // whether it continues the one before shows from there
+		res.start = start
+		hdr, err = w.header(start)
+	}
 	if err != nil {
 		return w.hollowOnly(res, start, err)
 	}

@@ -182,12 +182,16 @@ func (j *Journal) prepare(b *batch) error {
 	if j.seg.first == j.next.first {
 		return nil // it holds no record yet
 	}
-	return j.newSegment(segmentHeader{
+	err := j.newSegment(segmentHeader{
 		first:     j.next.first,
 		prevFirst: j.seg.first,
 		prevEnd:   uint64(j.off), //nolint:gosec // an offset is not negative
 		chain:     j.next.chain,
 	}, nil)
+	if err == nil {
+		j.makeSpare()
+	}
+	return err
 }
 
 // writeBatch completes a batch in buf, writes and syncs it.
@@ -340,15 +344,27 @@ func (j *Journal) close() error {
 	defer j.replayMu.Unlock()
 	j.mu.Lock()
 	err := j.err
+	known, end := j.positioned && err == nil, reached{j.appended, j.term}
 	close(j.open.done)
 	j.open = newBatch(nil, false)
 	j.mu.Unlock()
 	if j.cur != nil {
-		if err == nil {
+		if err == nil && !j.needsRoom() {
 			j.trimCurrent()
 		}
 		if cerr := j.cur.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close journal: %w", cerr)
+		}
+	}
+	j.kept.close()
+	if known && err == nil && j.cur != nil {
+		err = writeReached(j.fs, j.dir, end)
+		if noSpace(err) { // it costs only what the note would have told
+			j.log.Warn("journal: the disk is full, so its end is not noted: a last segment that goes missing would not be noticed", "dir", j.dir)
+			err = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("close journal: %w", err)
 		}
 	}
 	if cerr := j.lock.Close(); err == nil && cerr != nil {
