@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -38,17 +39,28 @@ func (n *Namenode) Raw(t testing.TB, name string) *Raw {
 	return RawAt(t, n.cfg.Listen, name)
 }
 
-// RawAt is Raw for a namenode anywhere.
-func RawAt(t testing.TB, addr, name string) *Raw {
+// RawFrom is Raw for a user at an address of this machine.
+func (n *Namenode) RawFrom(t testing.TB, user, from string) *Raw {
 	t.Helper()
-	cc, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	r := RawAt(t, n.cfg.Listen, user, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		return d.DialContext(ctx, "tcp", addr)
+	}))
+	r.Who.User = user
+	return r
+}
+
+// RawAt is Raw for a namenode anywhere.
+func RawAt(t testing.TB, addr, name string, more ...grpc.DialOption) *Raw {
+	t.Helper()
+	cc, err := grpc.NewClient("passthrough:///"+addr, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, Multiplier: 2}, MinConnectTimeout: time.Second}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 			defer cancel()
 			return wire.FromStatus(invoke(ctx, method, req, reply, cc, opts...))
-		}))
+		}))...)
 	if err != nil {
 		t.Fatal(err)
 	}

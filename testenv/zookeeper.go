@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/leasefs/leasefs/sim/zkmodel"
 	"github.com/leasefs/leasefs/testenv/spawn"
 )
 
@@ -44,6 +45,7 @@ const patience = 90 * time.Second
 type ZooKeeper struct {
 	dir     string
 	servers []*ZooKeeperServer
+	model   *zkmodel.Ensemble // instead of processes: see modelVariable
 }
 
 // ZooKeeperServer is one server of an ensemble.
@@ -60,6 +62,7 @@ type ZooKeeperServer struct {
 	exited     <-chan struct{} // closed when proc has ended
 	standalone bool
 	cfg        *ZooKeeperConfig
+	model      *modelServer // instead of proc
 }
 
 // ZooKeeperConfig is what may be unusual about an ensemble.
@@ -132,6 +135,9 @@ func (a aroundTests) Run() int {
 }
 
 func runZooKeeper(cfg ZooKeeperConfig) (*ZooKeeper, error) {
+	if wantsModel() {
+		return modelZooKeeper(cfg)
+	}
 	if _, err := os.Stat(zkServer); err != nil {
 		return nil, fmt.Errorf("testenv: ZooKeeper is not installed (%w); run `make setup`, or as root: apt-get install zookeeper", err)
 	}
@@ -328,6 +334,10 @@ func (s *ZooKeeperServer) Stop(t testing.TB) { t.Helper(); s.end(t, syscall.SIGT
 
 func (s *ZooKeeperServer) end(t testing.TB, sig syscall.Signal) {
 	t.Helper()
+	if s.model != nil {
+		s.model.end()
+		return
+	}
 	s.signal(t, sig)
 	<-s.exited
 	s.proc = nil
@@ -335,10 +345,24 @@ func (s *ZooKeeperServer) end(t testing.TB, sig syscall.Signal) {
 
 // Pause stops the server's process (SIGSTOP): its ports take connections, and
 // nothing answers.
-func (s *ZooKeeperServer) Pause(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGSTOP) }
+func (s *ZooKeeperServer) Pause(t testing.TB) {
+	t.Helper()
+	if s.model != nil {
+		s.model.server.Freeze()
+		return
+	}
+	s.signal(t, syscall.SIGSTOP)
+}
 
 // Continue ends a Pause.
-func (s *ZooKeeperServer) Continue(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGCONT) }
+func (s *ZooKeeperServer) Continue(t testing.TB) {
+	t.Helper()
+	if s.model != nil {
+		s.model.server.Thaw()
+		return
+	}
+	s.signal(t, syscall.SIGCONT)
+}
 
 func (s *ZooKeeperServer) signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
@@ -354,6 +378,10 @@ func (s *ZooKeeperServer) signal(t testing.TB, sig syscall.Signal) {
 // for it: see WaitReady.
 func (s *ZooKeeperServer) Start(t testing.TB) {
 	t.Helper()
+	if s.model != nil {
+		s.model.start(t)
+		return
+	}
 	if err := s.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -413,10 +441,16 @@ func (z *ZooKeeper) Leader(t testing.TB) (leader *ZooKeeperServer, others []*Zoo
 // Close ends all servers and removes their data.
 func (z *ZooKeeper) Close() error {
 	for _, s := range z.servers {
+		if s.model != nil {
+			s.model.end()
+		}
 		if s.proc != nil {
 			_ = s.proc.Signal(syscall.SIGKILL) // gone already is as good
 			<-s.exited
 		}
 	}
-	return os.RemoveAll(z.dir)
+	if z.model != nil {
+		z.model.Close()
+	}
+	return os.RemoveAll(z.dir) // a model has none, which is no error
 }

@@ -39,6 +39,9 @@ func (s *ZooKeeperServer) command(word string) (string, error) {
 // Mode is "leader", "follower", "standalone", or empty while the server is not
 // part of a quorum.
 func (s *ZooKeeperServer) Mode() string {
+	if s.model != nil {
+		return s.model.mode()
+	}
 	answer, err := s.command("srvr")
 	if err != nil {
 		return ""
@@ -55,6 +58,9 @@ func (s *ZooKeeperServer) Mode() string {
 // that is busy is asked again.
 func (s *ZooKeeperServer) Stat(t testing.TB, name string) int64 {
 	t.Helper()
+	if s.model != nil {
+		return s.model.stat(t, name)
+	}
 	answer, err := s.command("mntr")
 	for began := time.Now(); err != nil && time.Since(began) < patience; {
 		answer, err = s.command("mntr")

@@ -258,11 +258,7 @@ func (s *Session) EnsureShared(ctx context.Context, path string) error {
 	if err != nil || there {
 		return err
 	}
-	acl := s.acl
-	if s.cfg.User != "" {
-		acl = append(zk.WorldACL(zk.PermRead|zk.PermCreate), acl...)
-	}
-	_, err = do(ctx, s, func() (string, error) { return s.conn.Create(path, nil, 0, acl) })
+	_, err = do(ctx, s, func() (string, error) { return s.conn.Create(path, nil, 0, s.sharedACL()) })
 	if errors.Is(err, zk.ErrNodeExists) {
 		return nil
 	}

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	zookeeper "github.com/go-zookeeper/zk"
-
 	"github.com/leasefs/leasefs/journal"
 	"github.com/leasefs/leasefs/journal/journaltest"
 	"github.com/leasefs/leasefs/journal/local"
@@ -94,8 +92,7 @@ func report(b *testing.B, records float64) {
 // benchBare has so many transactions under way, of so many records each.
 func benchBare(b *testing.B, under, records int) {
 	b.Helper()
-	path := root()
-	j := open(b, ensemble.Addrs(), path) // for the nodes
+	j := open(b, ensemble.Addrs(), root()) // for the nodes
 	s, err := zkconn.Dial(b.Context(), zkconn.Config{Servers: ensemble.Addrs(), SessionTimeout: 10 * time.Second, Logger: quiet})
 	if err != nil {
 		b.Fatal(err)
@@ -117,10 +114,7 @@ func benchBare(b *testing.B, under, records int) {
 			settle()
 		}
 		n++
-		calls = append(calls, s.Start(
-			&zookeeper.CheckVersionRequest{Path: path + "/term", Version: 0},
-			&zookeeper.CheckVersionRequest{Path: j.BatchPath(n - 1), Version: 0},
-			&zookeeper.CreateRequest{Path: j.BatchPath(n), Data: data, Acl: s.ACL()}))
+		calls = append(calls, s.Start(j.BatchOps(s, n, data)...))
 	}
 	for len(calls) > 0 {
 		settle()

@@ -27,6 +27,9 @@ type cursor struct {
 	parts    uint16 // of the record that is being put together; 0: none is
 	part     uint16 // that comes next
 	partial  []byte // the parts so far
+	// made is when the last batch was, by ZooKeeper's clock (Unix milliseconds).
+	// 0: none was read.
+	made int64
 }
 
 // take checks node, which was read from path, and calls fn for its records from

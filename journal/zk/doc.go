@@ -6,15 +6,18 @@
 //
 //	PATH/term                  who may write; its version is the epoch
 //	PATH/first                 which batch is the oldest that counts
-//	PATH/beat                  written by each reign at its start and by Beat
-//	PATH/batches/N             batch N, 20 decimal digits, from 0 on
+//	PATH/beat                  written by each reign at its start, by Beat, and with each batch
+//	PATH/batches/F/N           a batch, from 0 on: N is the last 3 decimal digits of its
+//	                           number, F the 17 before them
 //
 // Batch 0 has no records and is made with the journal. A batch is created once
-// and never changed; it is addressed by its number, and the folder is never
-// listed, since a list of some ten thousand names is over ZooKeeper's limit.
+// and never changed; it is addressed by its number. A folder F comes with the
+// first of its 1,000 batches and goes with the last: any number of batches can be
+// listed, in answers below ZooKeeper's limit.
 //
-// A batch is written by one transaction of three operations: check the version
-// of PATH/term, check that batch N−1 exists, create batch N. So a writer whose
+// A batch is written by one transaction: check the version of PATH/term, check
+// that the batch before exists, create the folder if this batch is the first in it,
+// create the batch, write PATH/beat, which standbys watch. So a writer whose
 // term is over changes nothing, wherever it was held up; and there is no hole,
 // whatever was lost. Several are under way at a time, in order, on one session.
 // The first that fails makes all behind it fail, because of the second check.
@@ -78,14 +81,15 @@
 //	       (random, of the attempt that wrote it), released, holder (URL-escaped)
 //	first  number, txid and offset of the oldest batch that counts; low: the
 //	       oldest that may still be there, while a Purge is under way
-//	beat   term, txid (the last durable one then)
+//	beat   term, txid (the last that is durable with it)
 //
 // # Limits
 //
 // A node is at most 960 KiB, below ZooKeeper's default jute.maxbuffer of
 // 1,048,575 bytes, with room for paths, ACLs and what servers add among
 // themselves. ZooKeeper holds all batches in memory and sends them whole to a
-// server that joins: see Kept.
+// server that joins. A node takes some 400 bytes of that besides its own, and most
+// are smaller: see Kept.
 //
 // # Damage
 //

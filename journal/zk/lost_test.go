@@ -1,8 +1,6 @@
 package zk_test
 
 import (
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -16,13 +14,12 @@ import (
 type losing struct {
 	*zk.Journal
 	bad, good *zkproxy.Proxy
-	path      string
 	asked     chan struct{}
 }
 
 func openLosing(t *testing.T, path string) *losing {
 	t.Helper()
-	l := &losing{path: path, asked: make(chan struct{})}
+	l := &losing{asked: make(chan struct{})}
 	l.good, l.bad = proxy(t, ensemble.Server(1).Addr()), proxy(t, ensemble.Server(2).Addr())
 	l.good.Down()
 	l.Journal = open(t, []string{l.good.Addr(), l.bad.Addr()}, path)
@@ -31,14 +28,15 @@ func openLosing(t *testing.T, path string) *losing {
 
 func (l *losing) lose(from, n int) {
 	var once sync.Once
-	lost := func(batch string) bool {
-		return batch >= fmt.Sprintf("%020d", from) && batch < fmt.Sprintf("%020d", from+n)
+	lost := map[string]bool{}
+	for number := from; number < from+n; number++ {
+		lost[l.BatchPath(uint64(number))] = true //nolint:gosec // small
 	}
 	l.bad.Decide(func(op int32, body []byte) zkproxy.Action {
 		if op != zkproxy.OpGetData && op != zkproxy.OpExists {
 			return zkproxy.Forward
 		}
-		if batch, ok := strings.CutPrefix(zkproxy.PathOf(body), l.path+"/batches/"); !ok || !lost(batch) {
+		if !lost[zkproxy.PathOf(body)] {
 			return zkproxy.Forward
 		}
 		once.Do(func() { l.good.Up(); close(l.asked) })

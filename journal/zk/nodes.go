@@ -19,8 +19,17 @@ const (
 
 func (j *Journal) path(node string) string { return j.cfg.Path + "/" + node }
 
+// folderSize is how many batches share a folder. A list of their names has to stay
+// far below ZooKeeper's limit for one answer.
+const folderSize = 1000
+
 func (j *Journal) batchPath(number uint64) string {
-	return fmt.Sprintf("%s/%s/%020d", j.cfg.Path, batchesNode, number)
+	return fmt.Sprintf("%s/%03d", j.folderPath(number), number%folderSize)
+}
+
+// folderPath is the folder of a batch: it comes with the first that is in it.
+func (j *Journal) folderPath(number uint64) string {
+	return fmt.Sprintf("%s/%s/%017d", j.cfg.Path, batchesNode, number/folderSize)
 }
 
 const remedy = "no other start changes this; read the node on each ZooKeeper server (zkCli.sh -server HOST get PATH): " +
@@ -98,6 +107,12 @@ func decodeTerm(path string, data []byte) (termInfo, error) {
 		term: f.uint("term"), lease: f.uint("lease_ms"), token: f["token"],
 		released: f["released"] == "true", holder: string(holder),
 	}, nil
+}
+
+// encodeBeat makes the content of the beat node: the last record that was durable,
+// or became so with it.
+func encodeBeat(term, txid uint64) []byte {
+	return encodeLine(beatNode, "term", utoa(term), "txid", utoa(txid))
 }
 
 // firstInfo is the content of the first node.

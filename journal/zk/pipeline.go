@@ -37,12 +37,8 @@ type writer struct {
 	inSegment int64 // bytes written to the current segment
 }
 
-// The operations of a batch's transaction.
-const (
-	opCheckTerm = iota
-	opCheckPrevious
-	opCreate
-)
+// opCheckTerm is the first operation of each transaction that a writer sends.
+const opCheckTerm = 0
 
 // run ends when the journal closes and all is written, or with its failure.
 func (w *writer) run() {
@@ -169,10 +165,21 @@ func (w *writer) send(b *batch) {
 		b.call = zkconn.LostCall()
 		return
 	}
-	b.call = s.Start(
-		&zookeeper.CheckVersionRequest{Path: w.j.path(termNode), Version: int32(b.header.epoch)}, //nolint:gosec // it was one
-		&zookeeper.CheckVersionRequest{Path: w.j.batchPath(b.header.number - 1), Version: 0},
-		&zookeeper.CreateRequest{Path: b.path, Data: b.node, Acl: s.ACL()})
+	b.call = s.Start(w.j.batchOps(s, &b.header, b.node)...)
+}
+
+// batchOps is the transaction that writes a batch.
+func (j *Journal) batchOps(s *zkconn.Session, h *header, node []byte) []any {
+	ops := []any{
+		&zookeeper.CheckVersionRequest{Path: j.path(termNode), Version: int32(h.epoch)}, //nolint:gosec // it was one
+		&zookeeper.CheckVersionRequest{Path: j.batchPath(h.number - 1), Version: 0},
+	}
+	if h.number%folderSize == 0 {
+		ops = append(ops, &zookeeper.CreateRequest{Path: j.folderPath(h.number), Acl: s.ACL()})
+	}
+	return append(ops,
+		&zookeeper.CreateRequest{Path: j.batchPath(h.number), Data: node, Acl: s.ACL()},
+		&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeBeat(h.term, h.first+uint64(h.count)-1), Version: -1})
 }
 
 // writes is called before a transaction that checks the term is sent; what it

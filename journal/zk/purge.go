@@ -18,8 +18,8 @@ const (
 // Purge implements journal.Journal. The last segment is always kept. All that it
 // writes checks the term: a namenode that was deposed deletes nothing. First the
 // first node says what counts from now on; then the batches before are deleted,
-// oldest first, some hundreds a transaction, each of which also says in the first
-// node how far it came. So a Purge that was cut short is finished by the next
+// oldest first, some hundreds a transaction, and each folder with its last batch.
+// Each transaction also says in the first node how far it came. So a Purge that was cut short is finished by the next
 // one, and never leaves a node behind.
 func (j *Journal) Purge(ctx context.Context, before uint64) error {
 	ctx, cancel := j.bounded(ctx)
@@ -75,7 +75,7 @@ func (p *purge) move(ctx context.Context, s *zkconn.Session, first firstInfo, ve
 	if err != nil {
 		return first, version, p.explain(res, err)
 	}
-	p.j.kept.Store(int64(first.offset)) //nolint:gosec // bytes
+	p.j.purgedTo(first)
 	return first, res[1].Stat.Version, nil
 }
 
@@ -98,6 +98,9 @@ func (p *purge) deleteTo(ctx context.Context, s *zkconn.Session, first firstInfo
 			ops := []any{p.check(), nil}
 			for n := first.low; n < end; n++ {
 				ops = append(ops, &zookeeper.DeleteRequest{Path: p.j.batchPath(n), Version: -1})
+				if n%folderSize == folderSize-1 {
+					ops = append(ops, &zookeeper.DeleteRequest{Path: p.j.folderPath(n), Version: -1})
+				}
 			}
 			first.low = end
 			ops[1] = p.set(first, version)

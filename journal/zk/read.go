@@ -166,9 +166,15 @@ func (j *Journal) readFirst(ctx context.Context, s *zkconn.Session) (firstInfo, 
 	}
 	f, err := decodeFirst(j.path(firstNode), data)
 	if err == nil {
-		j.kept.Store(int64(f.offset)) //nolint:gosec // bytes
+		j.purgedTo(f)
 	}
 	return f, stat.Version, err
+}
+
+// purgedTo keeps what no longer counts.
+func (j *Journal) purgedTo(f firstInfo) {
+	j.kept.Store(int64(f.offset))       //nolint:gosec // bytes
+	j.keptBefore.Store(int64(f.number)) //nolint:gosec // batches
 }
 
 // walk reads to the end of the journal, or to batch number limit if that is not
@@ -225,6 +231,7 @@ func (j *Journal) anywhere(ctx context.Context, s *zkconn.Session, number uint64
 // found is a batch that was asked for.
 type found struct {
 	data []byte
+	made int64 // by ZooKeeper's clock, Unix milliseconds
 	err  error
 }
 
@@ -247,8 +254,12 @@ func (j *Journal) walkOn(ctx context.Context, s *zkconn.Session, c *cursor, from
 		for len(asked) < ahead && (limit == 0 || next < limit) {
 			ch, path := make(chan found, 1), j.batchPath(next)
 			go func() {
-				data, _, err := s.Get(ctx, path)
-				ch <- found{data, err}
+				data, stat, err := s.Get(ctx, path)
+				f := found{data: data, err: err}
+				if err == nil {
+					f.made = stat.Ctime
+				}
+				ch <- f
 			}()
 			asked = append(asked, ch)
 			next++
@@ -272,6 +283,7 @@ func (j *Journal) walkOn(ctx context.Context, s *zkconn.Session, c *cursor, from
 		if err := c.take(j.batchPath(c.number), f.data, from, fn); err != nil {
 			return err
 		}
+		c.made = f.made
 		j.taken.Add(1)
 		ahead = min(2*ahead, readAhead)
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	zookeeper "github.com/go-zookeeper/zk"
-
 	"github.com/leasefs/leasefs/journal"
 	"github.com/leasefs/leasefs/zkconn"
 )
@@ -26,8 +24,8 @@ type sighting struct {
 // behind that records are gone: start from an image. TakeOver goes on where Tail
 // has stopped.
 //
-// It watches two nodes: the next batch, and the beat node, which the writer
-// writes at least every third of its lease, and with it a look at the next batch.
+// It watches the beat node alone, which the writer writes with each batch and at
+// least every third of its lease.
 func (j *Journal) Tail(ctx context.Context, fn func(journal.Record) error) error {
 	outer := ctx
 	ctx, cancel := j.bounded(ctx)
@@ -56,50 +54,33 @@ func (j *Journal) Tail(ctx context.Context, fn func(journal.Record) error) error
 	return err
 }
 
-// follow is Tail on one session.
+// follow is Tail on one session. It has one watch, on a node that is always there:
+// one on a batch that comes before the server has heard of the watch would stay
+// until that batch is purged.
 func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn func(journal.Record) error) error {
-	var next, beat <-chan zookeeper.Event
-	var nextOf uint64
-	var beatVersion int32
-	var beatTxID uint64
+	path := j.path(beatNode)
 	for {
-		if beat == nil {
-			data, stat, ch, err := s.GetW(ctx, j.path(beatNode))
-			if err != nil {
-				return err
-			}
-			beat, beatVersion = ch, stat.Version
-			if f, err := decodeLine(j.path(beatNode), beatNode, data); err == nil {
-				beatTxID = f.uint("txid")
-			}
-		}
 		// In this order: a batch that comes after the look sets off the watch.
-		if next == nil || nextOf != c.number {
-			there, ch, err := s.ExistsW(ctx, j.batchPath(c.number))
-			if err != nil {
-				return err
-			}
-			if !there {
-				next, nextOf = ch, c.number
-			}
-		}
-		err := j.walkOn(ctx, s, c, c.txid, 0, fn)
-		j.saw(c, beatVersion, beatTxID)
-		if err == nil && beatTxID >= c.txid {
-			// The writer had written that before its beat.
-			_, err = j.anywhere(ctx, s, c.number)
-		}
+		data, stat, written, err := s.GetW(ctx, path)
 		if err != nil {
 			return err
 		}
-		if nextOf != c.number {
-			continue
+		beat, _ := decodeLine(path, beatNode, data) // what it says is no more than a hint
+		txid := beat.uint("txid")
+		for again := true; again; {
+			err := j.walkOn(ctx, s, c, c.txid, 0, fn)
+			j.saw(c, stat.Version, txid)
+			again = false
+			if err == nil && txid >= c.txid {
+				// What the beat says was written with it, or before.
+				again, err = j.anywhere(ctx, s, c.number)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		select {
-		case <-next:
-			next = nil
-		case <-beat:
-			beat = nil
+		case <-written:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.Done():

@@ -17,10 +17,14 @@ import (
 // Handover says what a new reign finds of the one before.
 type Handover struct {
 	Last     uint64 // txid of the last record
+	Token    string // of this reign, also in the term's node: 16 random bytes, hexadecimal
 	PrevTerm uint64 // 0: there was none
 	// Released: the predecessor has ended and answers nothing; there is nothing
 	// to wait for.
 	Released bool
+	// Idle is how long before this reign began the last batch was made, both by
+	// ZooKeeper's clock; below 0 if that is not known.
+	Idle time.Duration
 	// Lease is how long after a write the predecessor may answer, as it wrote
 	// itself; or that of one before it, if it is longer, until a reign has ended
 	// with a release.
@@ -87,8 +91,12 @@ func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Rec
 		return Handover{}, err
 	}
 	h := Handover{
-		Last: c.txid - 1, PrevTerm: b.before.term, Released: b.before.released || b.before.term == 0,
+		Last: c.txid - 1, Token: mine.token, PrevTerm: b.before.term, Released: b.before.released || b.before.term == 0,
 		Lease: time.Duration(b.before.lease) * time.Millisecond, Seen: b.at, //nolint:gosec // as it was written
+	}
+	h.Idle = -1
+	if c.made > 0 {
+		h.Idle = max(0, time.Duration(b.made-c.made)*time.Millisecond)
 	}
 	if sight.known && sight.number == c.number && sight.beat == b.beatBefore {
 		h.Seen = sight.at
@@ -143,6 +151,7 @@ type bump struct {
 	known      bool     // before is
 	beatBefore int32    // version of the beat node before the first of ours
 	version    int32    // of the term node, after
+	made       int64    // when, by ZooKeeper's clock (Unix milliseconds)
 	at         time.Duration
 }
 
@@ -169,7 +178,7 @@ func (b *bump) write(ctx context.Context, s *zkconn.Session) error {
 		confirm := j.writes()
 		res, err := s.Multi(ctx,
 			&zookeeper.SetDataRequest{Path: j.path(termNode), Data: b.mine.encode(), Version: version},
-			&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeLine(beatNode, "term", utoa(b.mine.term)), Version: -1})
+			&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeBeat(b.mine.term, 0), Version: -1})
 		if errors.Is(err, zookeeper.ErrBadVersion) {
 			continue // somebody was faster: look who
 		}
@@ -184,7 +193,7 @@ func (b *bump) write(ctx context.Context, s *zkconn.Session) error {
 				b.beatBefore-- // the lost one wrote it too
 			}
 		}
-		b.version = res[0].Stat.Version
+		b.version, b.made = res[0].Stat.Version, res[0].Stat.Mtime
 		return nil
 	}
 }
@@ -241,7 +250,7 @@ func (j *Journal) Beat(ctx context.Context) error {
 	confirm := j.writes()
 	call := s.Start(
 		&zookeeper.CheckVersionRequest{Path: j.path(termNode), Version: int32(epoch)}, //nolint:gosec // it was one
-		&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeLine(beatNode, "term", utoa(term), "txid", utoa(j.Durable())), Version: -1})
+		&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeBeat(term, j.Durable()), Version: -1})
 	select {
 	case <-call.Done():
 		<-j.beating

@@ -83,9 +83,11 @@ type Journal struct {
 	endLife context.CancelCauseFunc
 	workers sync.WaitGroup
 
-	durable atomic.Uint64
-	size    atomic.Int64 // bytes ever written, those purged included
-	kept    atomic.Int64 // of these, how many were purged
+	durable    atomic.Uint64
+	size       atomic.Int64 // bytes ever written, those purged included
+	kept       atomic.Int64 // of these, how many were purged
+	batches    atomic.Int64 // batches ever written, those purged included
+	keptBefore atomic.Int64 // of these, how many were purged
 
 	taken   atomic.Uint64 // batches read
 	reading chan struct{} // holds one token: Replay, Tail, TakeOver and Purge take it
@@ -205,8 +207,9 @@ func (j *Journal) format(ctx context.Context, s *zkconn.Session) error {
 	_, err = s.Multi(ctx,
 		create(j.path(termNode), termInfo{released: true}.encode()),
 		create(j.path(firstNode), first.encode()),
-		create(j.path(beatNode), encodeLine(beatNode)),
+		create(j.path(beatNode), encodeBeat(0, 0)),
 		create(j.path(batchesNode), nil),
+		create(j.folderPath(0), nil),
 		create(j.batchPath(0), node))
 	if errors.Is(err, zookeeper.ErrNodeExists) {
 		return nil // another namenode was faster, or this one before it lost the connection
@@ -302,7 +305,8 @@ func (j *Journal) moveTo(c *cursor) {
 	j.appended = c.txid - 1
 	j.durableNumber, j.durableOffset = c.number-1, c.offset
 	j.durable.Store(j.appended)
-	j.size.Store(int64(c.offset)) //nolint:gosec // bytes
+	j.size.Store(int64(c.offset))    //nolint:gosec // bytes
+	j.batches.Store(int64(c.number)) //nolint:gosec // batches
 }
 
 func wait(ctx context.Context, d time.Duration) error {
