@@ -246,8 +246,8 @@ func (m *Manager) LastAges() iter.Seq[[]Age] {
 // lastAges is one portion of LastAges: what is in looks from an entry on, up to
 // the number last. The next portion begins with next, if there is more.
 func (m *Manager) lastAges(from look, last uint64) (out []Age, next look, more bool) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.safeMode {
 		return nil, next, false
 	}
@@ -273,7 +273,7 @@ func (m *Manager) lastAge(k look, now time.Duration) (a Age, journal bool) {
 		return a, false
 	}
 	age := m.age(l, t, now)
-	if m.silent(l) || age > m.grace(l).whole {
+	if (m.silent(l) || age > m.grace(l).whole) && m.owe(k.key, l, t, now, age) {
 		return Age{k.key, age}, true
 	}
 	return Age{AgeKey: k.key}, t != nil
@@ -288,6 +288,7 @@ func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
 	}
 	if l != nil {
 		l.look = k.n
+		m.reckon(l, k.key, t)
 	}
 	_, grow := m.pace(l)
 	a.AgeKey = k.key
@@ -304,7 +305,7 @@ func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
 		journal = true
 	default:
 		a.Age = m.age(l, t, now)
-		journal = now >= m.ageDue(l, t)
+		journal = now >= m.ageDue(l, t) && m.owe(k.key, l, t, now, a.Age)
 		k.due = max(m.nextLook(l, t, now), now+1)
 	}
 	if journal { // if it is not done then, it comes again
@@ -323,7 +324,7 @@ func (m *Manager) AgesJournalled(ages []Age) {
 	defer m.mu.Unlock()
 	for _, a := range ages {
 		if a.Age <= 0 {
-			delete(m.told, a.AgeKey)
+			delete(m.told, a.AgeKey) // from owed when it is durable
 			continue
 		}
 		l := m.named(a.AgeKey)
@@ -335,6 +336,7 @@ func (m *Manager) AgesJournalled(ages []Age) {
 			t = new(told)
 			m.told[a.AgeKey] = t
 		}
+		m.owed[a.AgeKey] = a.Age
 		// If the lease's stamp is later now, it was renewed meanwhile.
 		t.age, t.stamp, t.at = a.Age, now-(a.Age-t.beyond), now
 		if l != nil {
@@ -342,6 +344,81 @@ func (m *Manager) AgesJournalled(ages []Age) {
 		}
 		m.lookSoon(a.AgeKey, now)
 	}
+}
+
+// AgesDurable notes that the record of these ages is durable: a renewal of those
+// with age 0 promises the whole limits again.
+func (m *Manager) AgesDurable(ages []Age) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := make(map[*lease]bool)
+	for _, a := range ages {
+		if a.Age > 0 || m.told[a.AgeKey] != nil {
+			continue
+		}
+		delete(m.owed, a.AgeKey)
+		if l := m.named(a.AgeKey); l != nil {
+			changed[l] = true
+		} else if f := m.inodes[a.Inode]; f != nil { // it came back to its session
+			changed[f.l] = true
+		}
+	}
+	for l := range changed {
+		m.lower(l)
+	}
+}
+
+// owe notes that the age of the lease is about to be journalled, before anybody
+// can find it in the journal. False if the lease was renewed meanwhile: who sets
+// the stamp looks at owes after it, and here it is the other way round, so one of
+// the two sees the other.
+func (m *Manager) owe(key AgeKey, l *lease, t *told, now, age time.Duration) bool {
+	m.owed[key] = age
+	l.owes.Store(max(l.owes.Load(), int64(age)))
+	if m.age(l, t, now) == age {
+		return true
+	}
+	m.reckon(l, key, t)
+	return false
+}
+
+// reckon brings what the lease owes up to date with the age that is journalled.
+func (m *Manager) reckon(l *lease, key AgeKey, t *told) {
+	if l.owes.Load() == 0 {
+		return
+	}
+	if t != nil {
+		m.owed[key] = t.age
+	} else {
+		delete(m.owed, key)
+	}
+	m.lower(l)
+}
+
+// lower sets what the lease owes to the largest age of itself and its files.
+func (m *Manager) lower(l *lease) {
+	var most time.Duration
+	switch l.kind {
+	case KindGranted:
+		most = m.owed[AgeKey{Granted: l.id}]
+	case KindSession:
+		most = m.owed[AgeKey{Session: l.session}]
+	}
+	if len(m.owed) > 0 {
+		for _, f := range l.files {
+			most = max(most, m.owed[AgeKey{Inode: f.inode}])
+		}
+	}
+	l.owes.Store(int64(most))
+}
+
+// inherit adds to what the lease owes what its session and a file that it gets do.
+func (m *Manager) inherit(l *lease, f *file) {
+	most := max(time.Duration(l.owes.Load()), m.owed[AgeKey{Inode: f.inode}])
+	if l == l.s.main {
+		most = max(most, m.owed[AgeKey{Session: l.session}])
+	}
+	l.owes.Store(int64(most))
 }
 
 // lookSoon sees to it that a journalled age has an entry in looks.

@@ -102,6 +102,7 @@ func (r *reigns) journal(ages []Age) {
 		r.records++
 	}
 	r.m.AgesJournalled(ages)
+	r.m.AgesDurable(ages)
 }
 
 // A lease idle for up to 90 % of its life, three activations in a row: it ends at

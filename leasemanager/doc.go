@@ -121,6 +121,12 @@
 // quarter of the limit). One that comes back in each reign within the tenth is
 // never ended by them. TestRestartsEveryFewSeconds shows both.
 //
+// A renewal is not journalled, so a crash forgets it while the journal has an age:
+// the answer then promises no more than a successor that finds that age would
+// give (Soft, Hard and KeepAlive's answer are lowered to it), and asks for an early renewal. The
+// limits are whole again when a record without the age is durable
+// ([Manager.AgesDurable]).
+//
 // An age of a file or of a granted lease goes with it, here and in the tree. Of
 // a session that is gone CheckAges gives 0, so that the tree forgets it.
 //
@@ -134,7 +140,7 @@
 //
 // All methods are safe for concurrent use. The caller must call Open, Close,
 // Grant, Revoke and AgesJournalled in the order in which the records were
-// applied; with no lock of its own held it may call the rest at any time. The
+// applied, and CheckAges again only when AgesDurable was, or the record failed; with no lock of its own held it may call the rest at any time. The
 // Manager calls nobody but its clock, its jitter, and what is given to Rebuild
 // (which must not call back).
 //

@@ -33,6 +33,7 @@ func (m *Manager) grant(h Holder, id uint64, ttl, now, stamp time.Duration) {
 	l := &lease{session: key, owner: &h, id: id, born: now, kind: KindGranted}
 	l.limit.Store(int64(ttl))
 	l.renew(stamp, 0)
+	l.owes.Store(int64(m.owed[AgeKey{Granted: id}]))
 	l.key = m.deadline(l)
 	m.deadlines.ReplaceOrInsert(item{l.key, id, l})
 	m.ids.ReplaceOrInsert(item{l.key, id, l})
@@ -45,10 +46,11 @@ func (m *Manager) deadline(l *lease) time.Duration {
 	return m.stamp(l) + time.Duration(l.limit.Load())
 }
 
-// KeepAlive renews a granted lease, whose TTL it returns. It returns false, and
-// renews nothing, if the lease is not known or its end has begun. Constant time,
+// KeepAlive renews a granted lease, and returns how long it lives on from now
+// whatever becomes of the namenode: its TTL, or less while the journal has an age
+// of it (see "Ages"). It returns false, and renews nothing, if the lease is not known or its end has begun. Constant time,
 // no allocation, no lock but a shard's, and that only to read.
-func (m *Manager) KeepAlive(id uint64) (ttl time.Duration, ok bool) {
+func (m *Manager) KeepAlive(id uint64) (lives time.Duration, ok bool) {
 	now := m.now()
 	key := grantKey(id)
 	sh, hash := m.grants.hash(key)
@@ -57,7 +59,11 @@ func (m *Manager) KeepAlive(id uint64) (ttl time.Duration, ok bool) {
 	if l == nil || !l.renew(now, flagEnding) {
 		return 0, false
 	}
-	return time.Duration(l.limit.Load()), true
+	lives = time.Duration(l.limit.Load())
+	if owed := time.Duration(l.owes.Load()); owed > 0 { // read after the stamp was set
+		lives = m.graceOf(KindGranted, 0, lives).left(owed, lives)
+	}
+	return lives, true
 }
 
 // TimeToLive returns how long a granted lease lives on if it is not kept alive,
@@ -147,6 +153,7 @@ func (m *Manager) Revoke(id uint64) {
 	m.grants.remove(key)
 	m.ids.Delete(item{id: id})
 	delete(m.told, AgeKey{Granted: id}) // the tree forgets it by itself
+	delete(m.owed, AgeKey{Granted: id})
 	if l.out {
 		m.over.Delete(item{stamp: l.key, id: id})
 		m.grantedExpired++

@@ -35,6 +35,8 @@ type Manager struct {
 	looks    *btree.BTreeG[look] // when to look at the age of which lease
 	told     map[AgeKey]*told    // the ages that are journalled
 	lookedAt uint64              // the number of the last entry of looks
+	// owed are the ages that a successor may find in the journal.
+	owed map[AgeKey]time.Duration
 
 	sessions, connected, lapsing int
 	expired, notEnded            uint64
@@ -80,6 +82,7 @@ func (m *Manager) clear() {
 	m.lapsing = 0
 	m.looks = btree.NewG(32, byDue)
 	m.told = make(map[AgeKey]*told)
+	m.owed = make(map[AgeKey]time.Duration)
 }
 
 // Limits returns the soft and the hard limit, and the longest time between two
@@ -220,6 +223,7 @@ func (m *Manager) Close(inode, epoch uint64, reason string, by *Holder) {
 	}
 	delete(m.inodes, inode)
 	delete(m.told, AgeKey{Inode: inode}) // the tree forgets it by itself
+	delete(m.owed, AgeKey{Inode: inode})
 	m.detach(f)
 	m.settle(s)
 }
@@ -337,6 +341,7 @@ func (m *Manager) recall(key AgeKey, age func(AgeKey) time.Duration, now, limit 
 	counts := limit - grace.left(a, limit)
 	stamp := max(now-counts, 0)
 	m.told[key] = &told{age: a, stamp: stamp, beyond: a - counts}
+	m.owed[key] = a
 	return stamp
 }
 

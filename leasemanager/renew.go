@@ -15,7 +15,9 @@ func (m *Manager) Renew(r Renewal) RenewResult {
 	sh.renewals.Add(1)
 	l := sh.find(&r.Session, hash)
 	if l != nil && !r.HasSet && r.Version == l.version.Load() && l.renew(now, flagEnding|flagNews|flagIdle) {
-		return m.result(time.Duration(l.limit.Load()))
+		res := m.result(time.Duration(l.limit.Load()))
+		m.promise(l, &res)
+		return res
 	}
 	return m.renewSlow(now, r)
 }
@@ -28,6 +30,21 @@ func (m *Manager) result(soft time.Duration) RenewResult {
 		next -= time.Duration(m.cfg.Jitter() * float64(next/5))
 	}
 	return RenewResult{Next: next, Soft: soft, Hard: m.cfg.Hard}
+}
+
+// promise lowers the limits in the answer to a renewal of the lease while the
+// journal has an age of it: to what a successor that finds that age would give.
+// It asks for an early renewal, which finds them whole again. The lease's stamp
+// is to be set before.
+func (m *Manager) promise(l *lease, res *RenewResult) {
+	owed := time.Duration(l.owes.Load())
+	if owed == 0 {
+		return
+	}
+	period := m.period(res.Soft)
+	res.Next = min(res.Next, period/10)
+	res.Hard = m.graceOf(KindSession, res.Soft, 0).left(owed, res.Hard)
+	res.Soft = max(res.Soft-owed, period)
 }
 
 // hurry is for an answer that leaves more to be told.
@@ -53,6 +70,7 @@ func (m *Manager) renewSlow(now time.Duration, r Renewal) RenewResult {
 	if res.Ending || res.WantSet || !whole {
 		m.hurry(&res)
 	}
+	m.promise(s.main, &res)
 	return res
 }
 

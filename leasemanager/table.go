@@ -25,13 +25,14 @@ const (
 // lease is a set of files that are renewed and end together, or a granted
 // lease.
 //
-// Everything but the first four is guarded by Manager.mu; these are what a
+// Everything but the first five is guarded by Manager.mu; these are what a
 // renewal needs, in one cache line.
 type lease struct {
 	word    atomic.Uint64 // stamp << stampShift | flags
 	version atomic.Uint64 // of the session's set that was taken last
 	session SessionID     // immutable; of a granted lease its id, see grantKey
 	limit   atomic.Int64  // a session's own lease: its soft limit; a granted one: its TTL
+	owes    atomic.Int64  // the largest age in Manager.owed of it or of its files
 
 	s     *session      // nil of a granted lease
 	owner *Holder       // of a granted lease; immutable
@@ -157,6 +158,9 @@ func (m *Manager) attach(f *file, l *lease) {
 	f.l, f.pos = l, len(l.files)
 	l.files = append(l.files, f)
 	l.s.files++
+	if len(m.owed) > 0 {
+		m.inherit(l, f)
+	}
 	if len(l.files) == 1 {
 		m.nextID++
 		l.id = m.nextID

@@ -110,10 +110,11 @@ type RenewResult struct {
 	// Answer it as something to be retried soon.
 	Ending bool
 	// Next is when to renew next: half the soft limit, less up to a fifth of
-	// that by jitter; sooner if there is more to tell.
+	// that by jitter; sooner if there is more to tell, or if limits are lowered.
 	Next time.Duration
-	// Soft and Hard are the session's limits; of a session that is not known,
-	// the manager's.
+	// Soft and Hard are the session's limits from this renewal on; less than
+	// those configured while the journal has an age of the session or of one of
+	// its files (see "Ages"). Of a session that is not known, the manager's.
 	Soft, Hard time.Duration
 }
 
