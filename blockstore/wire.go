@@ -36,6 +36,11 @@ const (
 	ServerMaxHeaderBytes = 16 << 10         // http.Server.MaxHeaderBytes
 	// PutStall is how long a PUT may bring no bytes before it is broken off.
 	PutStall = 30 * time.Second
+	// PutFirst is within what time the first byte of a PUT has to come.
+	PutFirst = 10 * time.Second
+	// PutRate is how many bytes a second a PUT has to bring while others wait
+	// for its place.
+	PutRate = 64 << 10
 )
 
 // EncodeChecksum is the value of HeaderChecksum: base64 of the big-endian CRC32C.

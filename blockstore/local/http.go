@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -134,24 +135,40 @@ func (s *Store) servePut(w http.ResponseWriter, r *http.Request) *refusal {
 	if err := s.checkLength(key, g.length); err != nil {
 		return refusalOf(err)
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		return refuse(http.StatusServiceUnavailable, ReasonBusy, fserror.Retry, "block %s: %d PUTs are under way, try again", key, cap(s.slots))
-	}
 	rc := http.NewResponseController(w)
-	err := s.put(r.Context(), key, source{
-		body: r.Body, length: g.length, crc: g.crc, expires: g.expires,
-		// Without a deadline (not a connection: a probe) there is nobody to stall.
-		waiting: func() { _ = rc.SetReadDeadline(time.Now().Add(blockstore.PutStall)) },
+	// Without a deadline (not a connection: a probe) there is nobody to stall.
+	by := func(d time.Duration) { _ = rc.SetReadDeadline(time.Now().Add(d)) }
+	// Who sends headers only takes none of the places.
+	var first [1]byte
+	by(blockstore.PutFirst)
+	if _, err := io.ReadFull(r.Body, first[:]); err != nil {
+		return refusalOf(brokenOff(key, 0, g.length, err))
+	}
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	place, ok := s.slots.take(key, from, func() { by(0) })
+	if !ok {
+		return busy(key, s.slots.most)
+	}
+	err = s.put(r.Context(), key, source{
+		body: counted{io.MultiReader(bytes.NewReader(first[:]), r.Body), place}, length: g.length, crc: g.crc, expires: g.expires,
+		waiting: func() { s.slots.stay(place, func() { by(blockstore.PutStall) }) },
 	})
+	if cut := s.slots.give(place); cut && err != nil {
+		return busy(key, s.slots.most)
+	}
 	if err != nil {
 		return refusalOf(err)
 	}
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 	return nil
+}
+
+func busy(key blockstore.Key, most int) *refusal {
+	return refuse(http.StatusServiceUnavailable, ReasonBusy, fserror.Retry, "block %s: %d PUTs are under way, try again", key, most)
 }
 
 // checkPutHeaders holds the request's headers against what was signed.

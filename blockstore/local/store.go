@@ -67,7 +67,7 @@ type Store struct {
 	lock  io.Closer
 	owner io.Closer // of an exclusive store, else nil
 	mac   *signer
-	slots chan struct{} // one for each HTTP PUT under way
+	slots *slots // the HTTP PUTs under way
 
 	nextTmp atomic.Uint64
 	pending atomic.Int64 // bytes that PUTs under way may still write
@@ -112,7 +112,7 @@ func Open(cfg Config) (*Store, error) {
 		cfg:   cfg,
 		root:  filepath.Join(cfg.Dir, hex.EncodeToString(cfg.NamespaceID[:])),
 		mac:   newSigner(cfg.Secret),
-		slots: make(chan struct{}, cfg.MaxPuts),
+		slots: newSlots(cfg.MaxPuts, cfg.Clock.Mono),
 	}
 	s.tmp = filepath.Join(s.root, tmpFolder)
 	s.folders.fs = cfg.FS
@@ -334,7 +334,7 @@ func (s *Store) Stats() Stats {
 		Puts: s.stats.puts.Load(), PutBytes: s.stats.putBytes.Load(),
 		Gets: s.stats.gets.Load(), GetBytes: s.stats.getBytes.Load(),
 		Heads: s.stats.heads.Load(), Deletes: s.stats.deletes.Load(),
-		PutsInFlight: len(s.slots), MaxPuts: cap(s.slots),
+		PutsInFlight: s.slots.len(), MaxPuts: s.slots.most,
 		Rejected: make(map[Reason]uint64, len(reasons)),
 	}
 	s.stats.mu.Lock()
