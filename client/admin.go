@@ -70,11 +70,12 @@ func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller, limit time.
 	out.Listen, out.Role, out.Version, out.NamespaceID = r.GetAddress(), r.GetRole(), r.GetVersion(), r.GetNamespaceId()
 	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
 	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
-	out.Blocks, out.GarbageBlocks = r.GetBlocks(), r.GetGarbageBlocks()
+	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
 	out.Leases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
-	out.SafeMode, out.SafeModeWhy = r.GetSafeMode(), r.GetSafeModeWhy()
+	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
 	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()
+	out.ZooKeeperBytes, out.ZooKeeperNodes = r.GetZookeeperBytes(), r.GetZookeeperNodes()
 	out.DiskFree, out.DiskTotal, out.HeapBytes = r.GetDiskFree(), r.GetDiskTotal(), r.GetHeapBytes()
 	return out
 }
@@ -192,4 +193,14 @@ func (a *Admin) Collect(ctx context.Context) (CollectResult, error) {
 		return CollectResult{}, err
 	}
 	return CollectResult{Garbage: r.GetGarbage(), Deleted: r.GetDeleted(), Waiting: r.GetWaiting(), Orphans: r.GetOrphans()}, nil
+}
+
+// ResolveStore gives a block store that copies of the namespace have used, too, to
+// the one that the active namenode serves; the others end. It reports whether there
+// was such a conflict.
+func (a *Admin) ResolveStore(ctx context.Context) (bool, error) {
+	r := new(pb.ResolveStoreResponse)
+	c := call{op: "resolve", attempt: noLimit}
+	err := a.fs.call(ctx, &c, pb.Admin_ResolveStore_FullMethodName, &pb.ResolveStoreRequest{Caller: a.fs.caller}, r)
+	return r.GetResolved(), err
 }

@@ -50,7 +50,7 @@ func (b *backup) fetch(ctx context.Context, m *pb.BackupResponse) error {
 		}
 	}
 	for n := range fetchTries {
-		if err = b.blobs.download(ctx, m.GetUrl(), m.GetHeaders(), 0, m.GetLength(), buf.b); err == nil && blockstore.CRC(buf.b) != m.GetCrc32C() {
+		if err = b.blobs.download(ctx, stallTime, m.GetUrl(), m.GetHeaders(), 0, m.GetLength(), buf.b); err == nil && blockstore.CRC(buf.b) != m.GetCrc32C() {
 			err = fserror.New(fserror.Damaged, "", "", "%s is damaged in the block store; leasefs admin fsck --blocks names its file", name)
 		}
 		status := statusOf(err)

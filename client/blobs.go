@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/blockstore"
@@ -21,8 +22,8 @@ const (
 	defaultBlockSize = blockstore.DefaultBlockSize
 	// blobBuffer is the read and write buffer of an HTTP connection.
 	blobBuffer = 256 << 10
-	// stallTime is how long a transfer may move nothing before it is broken
-	// off and tried again.
+	// stallTime is in how long a transfer has to move bodyPiece bytes: one that
+	// moves less is broken off and tried again.
 	stallTime = 30 * time.Second
 )
 
@@ -30,6 +31,7 @@ const (
 type blobs struct {
 	client *http.Client
 	own    *http.Transport // nil if the client was given
+	stall  time.Duration   // at most stallTime; less moves as many bytes less
 
 	pools sync.Map // capacity → *sync.Pool of *buffer
 }
@@ -38,8 +40,9 @@ type blobs struct {
 type buffer struct{ b []byte }
 
 func newBlobs(cfg *Config) *blobs {
+	stall := min(stallTime, cfg.Timeout)
 	if cfg.HTTPClient != nil {
-		return &blobs{client: cfg.HTTPClient}
+		return &blobs{client: cfg.HTTPClient, stall: stall}
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	t := &http.Transport{
@@ -60,7 +63,7 @@ func newBlobs(cfg *Config) *blobs {
 		WriteBufferSize:       blobBuffer,
 		DisableCompression:    true,
 	}
-	return &blobs{client: &http.Client{Transport: t}, own: t}
+	return &blobs{client: &http.Client{Transport: t}, own: t, stall: stall}
 }
 
 // blobConn writes a body that is in memory with few system calls, where net/http
@@ -79,24 +82,25 @@ func (c blobConn) ReadFrom(r io.Reader) (int64, error) {
 	return c.TCPConn.ReadFrom(r)
 }
 
-// bodyPiece is how much of a body is written at once: on a slow link each piece
-// has to be through before the transfer counts as stalled.
+// bodyPiece is how much of a body is written at once, and has to be through
+// before the transfer counts as stalled.
 const bodyPiece = 256 << 10
 
 // blobBody is a request body of bytes in memory. It tells when some have moved.
 type blobBody struct {
 	left  []byte
-	moved func()
+	stall *stall
 }
 
 // Read implements io.Reader.
 func (b *blobBody) Read(p []byte) (int, error) {
-	b.moved() // what was read before is on its way
 	if len(b.left) == 0 {
+		b.stall.restart() // all is on its way: the store has as long to answer
 		return 0, io.EOF
 	}
 	n := copy(p, b.left)
 	b.left = b.left[n:]
+	b.stall.moved(n)
 	return n, nil
 }
 
@@ -109,8 +113,9 @@ func (b *blobBody) WriteTo(w io.Writer) (n int64, err error) {
 		if err != nil {
 			return n, err
 		}
-		b.moved()
+		b.stall.moved(k)
 	}
+	b.stall.restart()
 	return n, nil
 }
 
@@ -123,9 +128,10 @@ func (b *blobs) close() {
 	}
 }
 
-// get takes a buffer of at least capacity bytes; put gives it back. The
-// content of a buffer that was given back is gone.
-func (b *blobs) get(capacity int64) *buffer {
+// get takes a buffer for n bytes; put gives it back. The content of a buffer
+// that was given back is gone.
+func (b *blobs) get(n int64) *buffer {
+	capacity := roundCapacity(n)
 	p, ok := b.pools.Load(capacity)
 	if !ok {
 		p, _ = b.pools.LoadOrStore(capacity, new(sync.Pool))
@@ -135,6 +141,19 @@ func (b *blobs) get(capacity int64) *buffer {
 		return buf
 	}
 	return &buffer{b: make([]byte, 0, capacity)}
+}
+
+// roundCapacity rounds up to one of few sizes, so that few are pooled: to the
+// stored length of a block of 128 KiB, or of the next one of twice or one and a
+// half times as much.
+func roundCapacity(n int64) int64 {
+	for data := int64(2 * blockstore.ChunkSize); ; data *= 2 {
+		for _, c := range []int64{blockstore.StoredLength(data), blockstore.StoredLength(data + data/2)} {
+			if n <= c {
+				return c
+			}
+		}
+	}
 }
 
 func (b *blobs) put(buf *buffer) {
@@ -173,19 +192,23 @@ func full(err error) bool {
 	return errors.As(err, &e) && (e.status == http.StatusInsufficientStorage || e.kind == fserror.NoSpace.String())
 }
 
-// errShort is a body shorter than it has to be.
-var errShort = errors.New("the block store has fewer bytes than the file's block list says")
+// A body shorter or longer than it has to be.
+var (
+	errShort = errors.New("the block store has fewer bytes than the file's block list says")
+	errLong  = errors.New("the block store has more bytes than the file's block list says")
+)
 
-// upload PUTs a whole object.
-func (b *blobs) upload(ctx context.Context, url string, headers map[string]string, object []byte) error {
-	ctx, w := watchStall(ctx, stallTime+time.Duration(len(object)/(1<<20))*time.Second)
+// upload PUTs a whole object. patience is how long the store may take nothing
+// of it, or give no answer, if that is less than usual.
+func (b *blobs) upload(ctx context.Context, patience time.Duration, target string, headers map[string]string, object []byte) error {
+	ctx, w := b.watchStall(ctx, min(patience, b.stall+time.Duration(len(object)/(1<<20))*time.Second))
 	defer w.stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, target, nil)
 	if err != nil {
-		return err
+		return blockstore.WithoutURL(err)
 	}
 	body := func() (io.ReadCloser, error) {
-		return &blobBody{left: object, moved: w.moved}, nil
+		return &blobBody{left: object, stall: w}, nil
 	}
 	req.Body, _ = body()
 	req.GetBody = body
@@ -203,13 +226,14 @@ func (b *blobs) upload(ctx context.Context, url string, headers map[string]strin
 }
 
 // download GETs len(dst) bytes of an object from off on. whole is the length
-// of the object: reading all of it needs no range.
-func (b *blobs) download(ctx context.Context, url string, headers map[string]string, off, whole int64, dst []byte) error {
-	ctx, w := watchStall(ctx, stallTime)
+// of the object: reading all of it needs no range. patience is how long the
+// first of them may take, if that is less than usual.
+func (b *blobs) download(ctx context.Context, patience time.Duration, target string, headers map[string]string, off, whole int64, dst []byte) error {
+	ctx, w := b.watchStall(ctx, min(patience, b.stall))
 	defer w.stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return err
+		return blockstore.WithoutURL(err)
 	}
 	setHeaders(req, headers)
 	ranged := off != 0 || int64(len(dst)) != whole
@@ -228,13 +252,15 @@ func (b *blobs) download(ctx context.Context, url string, headers map[string]str
 		return &storeError{status: resp.StatusCode, message: "it ignores ranges"}
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent:
 		return storeErrorOf(resp)
-	case !ranged && resp.ContentLength >= 0 && resp.ContentLength != int64(len(dst)):
+	case !ranged && resp.ContentLength >= 0 && resp.ContentLength < int64(len(dst)):
 		return errShort
+	case !ranged && resp.ContentLength > int64(len(dst)):
+		return errLong
 	}
 	for n := 0; n < len(dst); {
 		k, err := resp.Body.Read(dst[n:])
 		n += k
-		w.moved()
+		w.moved(k)
 		if n < len(dst) && err != nil {
 			if errors.Is(err, io.EOF) {
 				return errShort
@@ -289,22 +315,42 @@ func cut(s, from, to string) string {
 	return s
 }
 
-// stall ends a transfer that moves nothing.
+// stall ends a transfer that moves too little.
 type stall struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer
 	limit  time.Duration
+	need   int64        // bytes to be moved within limit
+	got    atomic.Int64 // bytes since the time began
+	time   atomic.Int64 // until the transfer is broken off
 }
 
-func watchStall(ctx context.Context, limit time.Duration) (context.Context, *stall) {
+// watchStall ends the transfer unless its first bytes move within first, and
+// more of them all the time.
+func (b *blobs) watchStall(ctx context.Context, first time.Duration) (context.Context, *stall) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &stall{ctx: ctx, limit: limit, cancel: func() { cancel(nil) }}
-	w.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("the block store moved nothing for %s", limit)) })
+	limit := max(first, b.stall)
+	w := &stall{ctx: ctx, limit: limit, need: int64(bodyPiece * limit / stallTime), cancel: func() { cancel(nil) }}
+	w.time.Store(int64(first))
+	w.timer = time.AfterFunc(first, func() {
+		cancel(fmt.Errorf("the block store moved %d bytes in %s, which is too slow", w.got.Load(), fserror.Round(time.Duration(w.time.Load()))))
+	})
 	return ctx, w
 }
 
-func (w *stall) moved() { w.timer.Reset(w.limit) }
+// moved counts what has moved; when it is enough, the time begins again.
+func (w *stall) moved(n int) {
+	if w.got.Add(int64(n)) >= w.need {
+		w.restart()
+	}
+}
+
+func (w *stall) restart() {
+	w.got.Store(0)
+	w.time.Store(int64(w.limit))
+	w.timer.Reset(w.limit)
+}
 
 func (w *stall) stop() {
 	w.timer.Stop()
@@ -316,5 +362,5 @@ func (w *stall) explain(err error) error {
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
 	}
-	return err
+	return blockstore.WithoutURL(err)
 }

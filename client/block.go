@@ -168,7 +168,7 @@ func (w *Writer) store(b *pendingBlock) error {
 			return fserror.New(fserror.Internal, "write", w.path, "the namenode allocated %d blocks for 1", len(resp.GetTargets()))
 		}
 		t := resp.GetTargets()[0]
-		err := w.fs.blobs.upload(w.work, t.GetUrl(), t.GetHeaders(), b.object)
+		err := w.fs.blobs.upload(w.work, max(time.Until(deadline), minPatience), t.GetUrl(), t.GetHeaders(), b.object)
 		if err == nil {
 			b.target = t
 			return nil

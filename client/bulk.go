@@ -107,7 +107,7 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 			continue
 		}
 		o := gather(file.Options)
-		r := b.fs.createRequest(path, &o)
+		r := b.fs.createRequest(b.fs.callerIn(ctx), path, &o)
 		r.Data, r.DataCrc32C, r.Close = file.Data, blockstore.CRC(file.Data), true
 		req.Files = append(req.Files, r)
 		which = append(which, i)

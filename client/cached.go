@@ -114,24 +114,25 @@ func cacheKeys(keys []*pb.CacheKey) []leasecache.Key {
 }
 
 // keptStat is stat through the cache. held tells whether the answer, that there
-// is nothing included, is kept.
-func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb.Attr, held bool, err error) {
-	if v, ok := f.kept(k); ok {
+// is nothing included, is kept; txid is FileInfo.TxID.
+func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb.Attr, txid uint64, held bool, err error) {
+	straight := k.inode == 0 && !followsLinks(ctx) // what is kept may have been found through links
+	if v, ok := f.kept(k); ok && !straight {
 		if v.missing != nil {
 			e := *v.missing
 			e.Op, e.Path = op, path
-			return nil, true, &e
+			return nil, 0, true, &e
 		}
-		return v.attr, true, nil
+		return v.attr, 0, true, nil
 	}
-	if k.inode == 0 && f.absent(k.path) {
-		return nil, true, errAbsent(op, path)
+	if k.inode == 0 && !straight && f.absent(k.path) {
+		return nil, 0, true, errAbsent(op, path)
 	}
-	req := &pb.StatRequest{Caller: f.caller, Path: k.path, Inode: k.inode, Follow: k.kind == readStat, Cache: f.cache != nil}
+	req := &pb.StatRequest{Caller: f.callerIn(ctx), Path: k.path, Inode: k.inode, Follow: k.kind == readStat, Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
 	if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
-		return nil, false, err
+		return nil, 0, false, err
 	}
 	if d := resp.GetMissing(); d != nil {
 		e := wire.FromDetail(d)
@@ -141,17 +142,17 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 		}
 		c := *e
 		c.Op, c.Path = op, path
-		return nil, held, &c
+		return nil, 0, held, &c
 	}
 	held = f.keep(ticket, k, kept{attr: resp.GetAttr()}, resp.GetKeys())
-	return resp.GetAttr(), held, nil
+	return resp.GetAttr(), resp.GetTxid(), held, nil
 }
 
 // keptFile is getFile of a path through the cache. Only whole answers are kept:
 // a reader of a long block list asks for the rest.
 func (f *FS) keptFile(ctx context.Context, op, path string) (*pb.GetFileResponse, time.Time, error) {
 	k := readKey{kind: readFile, path: path}
-	if v, ok := f.kept(k); ok {
+	if v, ok := f.kept(k); ok && followsLinks(ctx) {
 		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), nil
 	}
 	ticket := f.beginRead()

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -84,6 +85,10 @@ type Config struct {
 	// soon, and it must not call the FS. That a call waits no more is not told. Nil:
 	// nobody is told.
 	OnWait func(Waiting)
+	// Umask are bits that the modes of what this client makes do not have: of a file
+	// made without WithMode, 0666 less these, of missing parents 0777. Nil: 022,
+	// whatever the process's own is, which Go programs do not know.
+	Umask *fs.FileMode
 	// TLS is nil for plain text.
 	TLS *tls.Config
 	// Timeout is how long a call is retried while no namenode answers; 0:

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -59,7 +60,7 @@ type Draft struct {
 
 // Draft begins a new file without a call, if this client holds the right to
 // (Config.Drafts), and knows that there is nothing at the path; else, and with any
-// other option than WithMode, false: Create it.
+// other option than WithMode and WithOwner, false: Create it.
 func (f *FS) Draft(path string, opts ...OpenOption) (*Draft, bool) {
 	path, err := fspath.Clean(path)
 	if err != nil || f.cache == nil || !f.cfg.Drafts {
@@ -71,7 +72,7 @@ func (f *FS) Draft(path string, opts ...OpenOption) (*Draft, bool) {
 	if !ok || at.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || f.mayOpen("create", path) != nil {
 		return nil, false
 	}
-	d := &Draft{fs: f, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode}}
+	d := &Draft{fs: f, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
 	return d, f.drafts.begin(f, d)
 }
 
@@ -230,7 +231,8 @@ func (d *Draft) Info() *FileInfo {
 		mode = 0o644
 	}
 	return fileInfo(d.path, &pb.Attr{
-		Inode: d.inode, Type: pb.FileType_FILE_TYPE_FILE, Mode: mode, User: d.fs.User(), Group: d.group,
+		Inode: d.inode, Type: pb.FileType_FILE_TYPE_FILE, Mode: mode,
+		User: cmp.Or(d.opts.owner.User, d.fs.User()), Group: cmp.Or(d.opts.owner.Group, d.group),
 		MtimeUnixMs: d.begun.UnixMilli(), Length: d.Length(),
 	})
 }
@@ -353,7 +355,7 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 }
 
 func (d *Draft) request() *pb.CreateRequest {
-	req := d.fs.createRequest(d.path, &d.opts)
+	req := d.fs.createRequest(d.fs.caller, d.path, &d.opts)
 	req.As, req.Dir = d.inode, d.dir
 	req.Cache = d.fs.cache != nil // the same at each try: the call is known by it
 	req.Call = d.fs.ids.begin()

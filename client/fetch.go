@@ -145,7 +145,7 @@ func (r *Reader) recycle(c *cached) {
 // fetchBlock reads and verifies a whole object. What does not match is read
 // once more: the fault may be on the way.
 func (r *Reader) fetchBlock(ctx context.Context, s *span) (*buffer, error) {
-	buf := r.fs.blobs.get(max(s.stored, blockstore.StoredLength(r.fs.BlockSize())))
+	buf := r.fs.blobs.get(s.stored)
 	buf.b = buf.b[:s.stored]
 	var err error
 	for range 2 {
@@ -176,7 +176,7 @@ func (r *Reader) fetchRange(ctx context.Context, s *span, p []byte, off int64) (
 	start, length := blockstore.AlignRange(s.data, off, int64(len(p)))
 	chunks := p
 	if start != off || length != int64(len(p)) {
-		buf := r.fs.blobs.get(rangeCapacity(length))
+		buf := r.fs.blobs.get(length)
 		defer r.fs.blobs.put(buf)
 		chunks = buf.b[:length]
 	}
@@ -196,15 +196,6 @@ func (r *Reader) fetchRange(ctx context.Context, s *span, p []byte, off int64) (
 	}
 	clear(p) // nothing unverified gets out
 	return 0, err
-}
-
-// rangeCapacity rounds up, so that few sizes of buffers are pooled.
-func rangeCapacity(n int64) int64 {
-	c := int64(2 * blockstore.ChunkSize)
-	for c < n {
-		c *= 2
-	}
-	return c
 }
 
 // table returns a block's checksum table, itself verified against the file's

@@ -30,6 +30,7 @@ type FS struct {
 	eps         *endpoints
 	search      search     // for the active namenode
 	caller      *pb.Caller // shared by all requests, never changed
+	straight    *pb.Caller // the same, following no links
 	ids         *callIDs
 	blobs       *blobs
 	attemptTime time.Duration // of one attempt of a call
@@ -52,6 +53,7 @@ type FS struct {
 	wg         sync.WaitGroup // goroutines of the FS itself
 	background sync.WaitGroup // the renewer and the watchdog
 	wake       chan struct{}  // the renewer: now
+	left       atomic.Bool    // no stream is opened any more
 
 	mu        sync.Mutex
 	closed    bool
@@ -113,6 +115,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
 		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
 	}
+	f.straight = withoutLinks(f.caller)
 	f.keeper = newKeeper(f)
 	f.cache = newReadCache(&cfg)
 	f.closes = &closes{f: f, slow: slowClose}
@@ -159,6 +162,8 @@ func (f *FS) awaitWelcome(ctx context.Context) error {
 	}
 	if e := f.told.Load(); e != nil { // by one of them
 		why = fmt.Errorf("%w; last: %s", why, plain(e))
+	} else if s := f.noSession.Load(); s != nil {
+		why = fmt.Errorf("%w; last: %s", why, plainly(s.err))
 	}
 	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one with leasefs namenode, or name it with --namenode or LEASEFS_NAMENODE", f.eps, why)
 }
@@ -205,11 +210,23 @@ func (f *FS) Close() error {
 	f.scratch.end()
 	f.stopRenew()
 	f.background.Wait()
+	f.leave()
+	f.shutdown()
+	return errors.Join(errs...)
+}
+
+// leave ends the session's stream in order, which says that nothing is kept any
+// more: so nobody waits for this client. Only a client that ends otherwise is
+// waited for.
+func (f *FS) leave() {
+	if f.cache != nil {
+		f.cache.Close()
+		f.revoked(Revocation{All: true})
+	}
+	f.left.Store(true)
 	if l := f.line.Load(); l != nil {
 		l.end()
 	}
-	f.shutdown()
-	return errors.Join(errs...)
 }
 
 // shutdown ends what New began, once nobody needs it.
@@ -222,9 +239,6 @@ func (f *FS) shutdown() {
 	f.wg.Wait()
 	f.background.Wait()
 	f.blobs.close()
-	if f.cache != nil {
-		f.cache.Close()
-	}
 }
 
 // closedErr refuses calls after the last one of Close.

@@ -239,32 +239,41 @@ func TestSlowUploadIsNoStall(t *testing.T) {
 				}
 			}
 		}
-		b := &blobs{client: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
+		b := &blobs{stall: stallTime, client: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
 			_ = slow(r.Body)
 			if err := r.Context().Err(); err != nil {
 				return nil, err
 			}
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		})}}
-		if err := b.upload(t.Context(), "http://store/", nil, object); err != nil || !bytes.Equal(got.Bytes(), object) {
+		if err := b.upload(t.Context(), 2*stallTime, "http://store/", nil, object); err != nil || !bytes.Equal(got.Bytes(), object) {
 			t.Fatalf("%d bytes, %v", got.Len(), err)
 		}
 		// As a connection of ours takes it.
-		moved := 0
-		body := &blobBody{left: object, moved: func() { moved++ }}
+		ctx, w := b.watchStall(t.Context(), b.stall)
+		defer w.stop()
+		body := &blobBody{left: object, stall: w}
 		got.Reset()
-		if n, err := body.WriteTo(got); err != nil || n != int64(len(object)) || !bytes.Equal(got.Bytes(), object) || moved < len(object)/bodyPiece {
-			t.Fatalf("%d bytes, moved %d times, %v", n, moved, err)
+		if n, err := body.WriteTo(slowPieces{got}); err != nil || n != int64(len(object)) || !bytes.Equal(got.Bytes(), object) || ctx.Err() != nil {
+			t.Fatalf("%d bytes, %v, %v", n, err, context.Cause(ctx))
 		}
 		// What moves nothing is broken off.
 		b.client.Transport = trip(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
-		if err := b.upload(t.Context(), "http://store/", nil, object); err == nil {
+		if err := b.upload(t.Context(), 2*stallTime, "http://store/", nil, object); err == nil {
 			t.Fatal("a dead store took it")
 		}
 	})
+}
+
+// slowPieces takes each piece only just in time.
+type slowPieces struct{ w io.Writer }
+
+func (s slowPieces) Write(p []byte) (int, error) {
+	<-time.After(stallTime * 9 / 10)
+	return s.w.Write(p)
 }
 
 type trip func(*http.Request) (*http.Response, error)

@@ -22,7 +22,7 @@ func (f *FS) LstatKept(ctx context.Context, path string) (i *FileInfo, kept bool
 	if path, err = clean(op, path); err != nil {
 		return nil, false, err
 	}
-	attr, kept, err := f.keptStat(ctx, op, path, readKey{kind: readLstat, path: path})
+	attr, _, kept, err := f.keptStat(ctx, op, path, readKey{kind: readLstat, path: path})
 	if err != nil {
 		return nil, kept, err
 	}
@@ -32,7 +32,7 @@ func (f *FS) LstatKept(ctx context.Context, path string) (i *FileInfo, kept bool
 // StatInode is LstatKept for an inode, wherever it is now. The FileInfo has no
 // path. NotFound if it is not in the tree any more.
 func (f *FS) StatInode(ctx context.Context, inode uint64) (i *FileInfo, kept bool, err error) {
-	attr, kept, err := f.keptStat(ctx, "stat", "", readKey{kind: readLstat, inode: inode})
+	attr, _, kept, err := f.keptStat(ctx, "stat", "", readKey{kind: readLstat, inode: inode})
 	if err != nil {
 		return nil, kept, err
 	}
@@ -103,7 +103,7 @@ func (f *FS) CreateClosed(ctx context.Context, path string, opts ...OpenOption) 
 		return 0, err
 	}
 	o := gather(opts)
-	req := f.createRequest(path, &o)
+	req := f.createRequest(f.callerIn(ctx), path, &o)
 	req.Close = true
 	req.Call = f.ids.begin()
 	defer f.ids.end(req.Call)
@@ -156,7 +156,7 @@ func (f *FS) SetAttrInode(ctx context.Context, inode uint64, path string, c Attr
 func (f *FS) changeAttr(ctx context.Context, path string, inode uint64, c AttrChange) error {
 	const op = "setattr"
 	req := &pb.SetAttrRequest{
-		Call: f.ids.begin(), Caller: f.caller, Inode: inode,
+		Call: f.ids.begin(), Caller: f.callerIn(ctx), Inode: inode,
 		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
 	}
 	if inode == 0 {
@@ -181,7 +181,7 @@ func (f *FS) AppendInode(ctx context.Context, inode uint64, path string, opts ..
 func (f *FS) TruncateInode(ctx context.Context, inode uint64, path string, length int64) error {
 	id := f.ids.begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
-		&pb.TruncateRequest{Call: id, Caller: f.caller, Inode: inode, Length: length})
+		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), Inode: inode, Length: length})
 }
 
 // Hidden says how RenameOver and RemoveHiding keep a file that loses its name.
@@ -203,7 +203,7 @@ func (f *FS) RenameOver(ctx context.Context, from, to string, h Hidden) (hidden 
 	}
 	id := f.ids.begin()
 	return f.hiding(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.caller, From: from, To: to, Overwrite: true, Hide: h.wire()})
+		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: from, To: to, Overwrite: true, Hide: h.wire()})
 }
 
 // RemoveHiding is RemoveFile, but if the file is the one that h says it is
@@ -214,7 +214,7 @@ func (f *FS) RemoveHiding(ctx context.Context, path string, h Hidden) (hidden bo
 	}
 	id := f.ids.begin()
 	return f.hiding(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.caller, Path: path, Only: pb.FileType_FILE_TYPE_FILE, Hide: h.wire()})
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: pb.FileType_FILE_TYPE_FILE, Hide: h.wire()})
 }
 
 func (h Hidden) wire() *pb.Hide {
@@ -245,5 +245,5 @@ func (f *FS) removeOnly(ctx context.Context, path string, only pb.FileType) erro
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.caller, Path: path, Only: only})
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: only})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/fserror"
@@ -17,13 +18,16 @@ const keepAliveBatch = 10_000
 // KeptLease is a granted lease that this FS keeps alive. It is safe for
 // concurrent use.
 type KeptLease struct {
-	id   LeaseID
-	ttl  time.Duration
-	ctx  context.Context
-	end  context.CancelCauseFunc
-	good leaseStamp // when it was certainly alive last
-	k    *keeper
-	live bool // the namenode has said so; guarded by keeper.mu
+	id  LeaseID
+	ttl time.Duration
+	// lives is for how long the last answer said that it lives on: ttl, or less
+	// just after a long silence.
+	lives atomic.Int64
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	good  leaseStamp // when it was certainly alive last
+	k     *keeper
+	live  bool // the namenode has said so; guarded by keeper.mu
 }
 
 // ID is the lease's.
@@ -40,8 +44,20 @@ func (l *KeptLease) Stop() {
 }
 
 // limit is for how long the lease is certainly alive since it was kept alive: a
-// little less than its time to live, as for files that are open.
-func (l *KeptLease) limit() time.Duration { return l.ttl - min(l.ttl/20, time.Second) }
+// little less than the namenode said, as for files that are open.
+func (l *KeptLease) limit() time.Duration {
+	lives := time.Duration(l.lives.Load())
+	return lives - min(lives/20, time.Second)
+}
+
+// alive takes in that the namenode has kept the lease alive, asked at sent.
+func (l *KeptLease) alive(sent reading, lives time.Duration) {
+	if lives < l.ttl { // before the stamp: it must not count for more
+		l.lives.Store(int64(lives))
+	}
+	l.good.renewed(sent)
+	l.lives.Store(int64(min(lives, l.ttl)))
+}
 
 // keeper keeps granted leases alive: all of them over one stream, on which the
 // namenode also tells at once when one ends.
@@ -76,6 +92,7 @@ func (f *FS) KeepAlive(ctx context.Context, id LeaseID) (*KeptLease, error) {
 		return nil, fserror.With(err, keepAliveOp, "")
 	}
 	l := &KeptLease{id: id, ttl: t.TTL, k: f.keeper}
+	l.lives.Store(int64(t.TTL))
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := f.keeper.begin(ctx, l); err != nil {
 		f.keeper.drop(l, err)
@@ -101,7 +118,7 @@ func (k *keeper) begin(ctx context.Context, l *KeptLease) error {
 			if err := wantAlive(l.id, alive[l.id]); err != nil {
 				return err
 			}
-			l.good.renewed(sent)
+			l.alive(sent, ms(alive[l.id].GetTtlMs()))
 			break
 		}
 		pause := backoffFor(n)
@@ -166,7 +183,9 @@ func (k *keeper) due() (all []*KeptLease, period time.Duration) {
 	period = time.Hour
 	for l := range k.kept {
 		all = append(all, l)
-		period = min(period, l.ttl/3)
+		if period = min(period, l.ttl/3); time.Duration(l.lives.Load()) < l.ttl {
+			period = min(period, l.ttl/30) // so that it is told the whole again
+		}
 	}
 	return all, max(period, 10*time.Millisecond)
 }
@@ -221,7 +240,7 @@ func (k *keeper) round(all []*KeptLease, period time.Duration) error {
 		a, answered := alive[l.id]
 		switch {
 		case a.GetTtlMs() > 0:
-			l.good.renewed(sent)
+			l.alive(sent, ms(a.GetTtlMs()))
 		case answered:
 			k.drop(l, hasEnded(l.id, ""))
 		case l.good.age(now) >= l.limit():

@@ -337,3 +337,32 @@ func TestCancelledCall(t *testing.T) {
 	wantKind(t, <-done, fserror.Canceled)
 	close(held)
 }
+
+// A namenode comes back with a lower hard limit: a writer that has been silent
+// for longer than that, but not for the old limit, renews before it counts.
+func TestLowerLimitsEndNoLiveWriter(t *testing.T) {
+	f := newFake()
+	f.soft, f.hard = time.Hour, time.Hour
+	clk := new(clock.Fake)
+	fs := start(t, f, func(c *Config) { c.Clock = clk })
+	w := mustCreate(t, fs, "/a")
+	f.set(func() {
+		f.renew = func(*pb.RenewLeaseRequest, *pb.RenewLeaseResponse) bool { return false }
+	})
+	clk.Advance(10 * time.Minute)
+	fs.greet(&pb.Welcome{SoftLimitMs: 30_000, HardLimitMs: 60_000})
+	fs.watch()
+	if w.Context().Err() != nil {
+		t.Fatal(context.Cause(w.Context()))
+	}
+	f.set(func() {
+		f.renew = func(_ *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse) bool {
+			resp.SoftLimitMs, resp.HardLimitMs = 30_000, 60_000
+			return true
+		}
+	})
+	fs.renewNow()
+	await(t, "the new limit counts", func() bool { _, hard := fs.Limits(); return hard == time.Minute })
+	fs.watch()
+	check(t, w.Close())
+}

@@ -98,6 +98,8 @@ func (l *Lock) Jeopardy() <-chan struct{} { return l.jeopardy }
 // Remaining is for how long the lock is certainly not another's, by the clock
 // of this machine that ran further; below 0 once it can be.
 func (l *Lock) Remaining() time.Duration {
+	l.f.mu.Lock() // a renewal moves the stamp and the limits together
+	defer l.f.mu.Unlock()
 	soft := time.Duration(l.f.soft.Load())
 	return soft - min(soft/20, time.Second) - l.w.lease.age(l.f.read())
 }

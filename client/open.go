@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fspath"
@@ -14,7 +16,7 @@ import (
 // waitSlice is how long one call waits at the namenode for a holder.
 const waitSlice = 20 * time.Second
 
-// Create makes a new file and opens it for write. Options: WithMode,
+// Create makes a new file and opens it for write. Options: WithMode, WithOwner,
 // WithOverwrite, WithSteal, WithParents, WithMTime, WithLease. Exists if the path is
 // taken, Held if another has the file to be overwritten. The context governs
 // the call, not the Writer.
@@ -27,7 +29,7 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 		return nil, err
 	}
 	o := gather(opts)
-	req := f.createRequest(path, &o)
+	req := f.createRequest(f.callerIn(ctx), path, &o)
 	req.Call = f.ids.begin()
 	defer f.ids.end(req.Call)
 	c := call{op: "create", path: path, mutates: true}
@@ -64,10 +66,19 @@ func (f *FS) createCall(ctx context.Context, c *call, req *pb.CreateRequest, res
 	return err
 }
 
-func (f *FS) createRequest(path string, o *openOptions) *pb.CreateRequest {
+// umask is Config.Umask on the wire.
+func (f *FS) umask() *uint32 {
+	if f.cfg.Umask == nil {
+		return nil
+	}
+	return proto.Uint32(modeToWire(*f.cfg.Umask))
+}
+
+func (f *FS) createRequest(caller *pb.Caller, path string, o *openOptions) *pb.CreateRequest {
 	req := &pb.CreateRequest{
-		Caller: f.caller, Path: path, Mode: modeToWire(o.mode), HasMode: o.hasMode,
+		Caller: caller, Path: path, Mode: modeToWire(o.mode), HasMode: o.hasMode,
 		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
+		Owner: o.owner.wire(), Umask: f.umask(),
 	}
 	if !o.mtime.IsZero() {
 		req.MtimeUnixMs = o.mtime.UnixMilli()
@@ -115,9 +126,9 @@ func (f *FS) append(ctx context.Context, path string, o *openOptions) (*Writer, 
 
 func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
-		Call: f.ids.begin(), Caller: f.caller, Path: path, HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
+		Call: f.ids.begin(), Caller: f.callerIn(ctx), Path: path, HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
-		Inode: o.inode, Cut: o.cut, CutLength: o.length, Writer: o.writer,
+		Inode: o.inode, Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: f.umask(),
 	}
 	if o.inode != 0 {
 		req.Path = ""
@@ -157,7 +168,7 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 		return err
 	}
 	o := gather(opts)
-	req := f.createRequest(path, &o)
+	req := f.createRequest(f.callerIn(ctx), path, &o)
 	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
 	req.Call = f.ids.begin()
 	defer f.ids.end(req.Call)
@@ -185,7 +196,7 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	req := &pb.CloseAbandonedRequest{Call: f.ids.begin(), Caller: f.caller, Path: path}
+	req := &pb.CloseAbandonedRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), Path: path}
 	defer f.ids.end(req.Call)
 	resp := new(pb.CloseResponse)
 	err = f.call(ctx, &call{op: "close", path: path, mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
@@ -205,7 +216,7 @@ func (f *FS) recoverEpoch(ctx context.Context, path string, force bool, epoch ui
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.caller, Path: path, Force: force, Epoch: epoch}
+	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), Path: path, Force: force, Epoch: epoch}
 	defer f.ids.end(req.Call)
 	resp := new(pb.RecoverResponse)
 	if err := f.call(ctx, &call{op: "recover", path: path, mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {

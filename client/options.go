@@ -1,9 +1,11 @@
 package client
 
 import (
+	"errors"
 	"io/fs"
 	"time"
 
+	"github.com/leasefs/leasefs/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -29,6 +31,7 @@ type openOptions struct {
 	inode     uint64       // instead of the path
 	writer    *pb.WriterId // that the new one replaces
 	xattrs    []Xattr
+	owner     Owner
 }
 
 func gather(opts []OpenOption) openOptions {
@@ -40,10 +43,37 @@ func gather(opts []OpenOption) openOptions {
 }
 
 // WithMode sets the permission bits (and the sticky bit) of a file that is
-// made; the default is 0644. An existing file keeps its own.
+// made, or that Create replaces. Without it they are 0644 (see Config.Umask), and
+// a file that is replaced hands its own on. Append changes them of no file that
+// exists.
 func WithMode(mode fs.FileMode) OpenOption {
 	return func(o *openOptions) { o.mode, o.hasMode = mode, true }
 }
+
+// Owner is a user and a group. An empty one is not said.
+type Owner struct{ User, Group string }
+
+func (o Owner) wire() *pb.Owner {
+	if o == (Owner{}) {
+		return nil
+	}
+	return &pb.Owner{User: o.User, Group: o.Group}
+}
+
+// notSuper is the reason of the Permission error for who gives away and may not.
+const notSuper = "no superuser"
+
+// IsNotSuperuser tells whether an error says that the caller cannot make
+// something for another (WithOwner), whatever it is. It is of kind Permission.
+func IsNotSuperuser(err error) bool {
+	var e *fserror.Error
+	return errors.As(err, &e) && e.Kind == fserror.Permission && e.Reason == notSuper
+}
+
+// WithOwner gives a file that Create, WriteFile or WriteFiles makes, and missing
+// parents of it, to another in the same step. What is not said is as without it:
+// the user who asks, the group of the directory. Only a superuser may: IsNotSuperuser.
+func WithOwner(owner Owner) OpenOption { return func(o *openOptions) { o.owner = owner } }
 
 // WithOverwrite lets Create replace an existing file. One that another holds
 // for write is still refused (kind Held).

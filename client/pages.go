@@ -20,6 +20,9 @@ const (
 	maxPages = 32
 	// urlMargin is how long before its end a URL is not begun with any more.
 	urlMargin = 5 * time.Second
+	// minPatience is how long a block's first bytes may take though the time of
+	// the call is nearly over.
+	minPatience = 100 * time.Millisecond
 	// maxMoves is how often the place of a byte is looked up anew because the
 	// file's blocks changed under the Reader.
 	maxMoves = 4
@@ -46,6 +49,7 @@ type span struct {
 	crc     uint32
 	url     string
 	headers map[string]string
+	cut     uint64 // of the file when it had this block here
 }
 
 // newPage checks an answer and makes a page of it.
@@ -61,7 +65,7 @@ func (r *Reader) newPage(resp *pb.GetFileResponse, at time.Time, asked int64) (*
 		}
 		s := span{
 			key: keyOf(b.GetTerm(), b.GetSeq()), off: off, used: b.GetUsedLength(), stored: b.GetStoredLength(),
-			crc: b.GetCrc32C(), url: b.GetUrl(), headers: b.GetHeaders(),
+			crc: b.GetCrc32C(), url: b.GetUrl(), headers: b.GetHeaders(), cut: resp.GetCut(),
 		}
 		var err error
 		if s.data, err = blockstore.DataLength(s.stored); err != nil || s.used <= 0 || s.used > s.data {
@@ -108,12 +112,17 @@ func (p *page) find(off int64) *span {
 }
 
 // page returns a page that holds the byte, fetching it if need be. newer asks
-// for one that is not as old as that time.
-func (r *Reader) page(ctx context.Context, off int64, newer time.Time) (*page, error) {
+// for one that is not as old as that time. Of a file that was shortened since
+// cut it is an error of kind Truncated.
+func (r *Reader) page(ctx context.Context, cut uint64, off int64, newer time.Time) (*page, error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
 		return nil, r.closedErr("read")
+	}
+	if r.cut != cut {
+		r.mu.Unlock()
+		return nil, r.truncated("read")
 	}
 	if off >= r.length {
 		r.mu.Unlock()
@@ -140,11 +149,17 @@ func (r *Reader) page(ctx context.Context, off int64, newer time.Time) (*page, e
 	if err != nil {
 		return nil, err
 	}
+	if resp.GetCut() != cut {
+		return nil, r.truncated("read")
+	}
 	if off < p.from || off >= p.to {
-		return nil, fserror.New(fserror.NotFound, "read", r.path, "the file was cut to %d bytes while it was read at %d", resp.GetAttr().GetLength(), off)
+		return nil, fserror.New(fserror.Internal, "read", r.path, "the namenode's block list makes no sense: it has nothing at offset %d of a file of %d bytes", off, resp.GetAttr().GetLength())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.cut != cut {
+		return nil, r.truncated("read")
+	}
 	if len(r.pages) >= maxPages {
 		r.pages = append(r.pages[:0], r.pages[1:]...)
 	}
@@ -153,22 +168,22 @@ func (r *Reader) page(ctx context.Context, off int64, newer time.Time) (*page, e
 }
 
 // readSome reads bytes from one block, or from the tail; io.EOF at the end.
-func (r *Reader) readSome(ctx context.Context, p []byte, off int64, sequential bool) (int, error) {
+func (r *Reader) readSome(ctx context.Context, cut uint64, p []byte, off int64, sequential bool) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	if !sequential {
-		return r.readChunks(ctx, p, off)
+		return r.readChunks(ctx, cut, p, off)
 	}
-	return r.withBytes(ctx, off, func(data []byte) (int, error) { return copy(p, data), nil })
+	return r.withBytes(ctx, cut, off, func(data []byte) (int, error) { return copy(p, data), nil })
 }
 
 // withBytes hands fn the bytes from off to the end of their block, or of the
 // file as the Reader sees it. They are fn's only until it returns.
-func (r *Reader) withBytes(ctx context.Context, off int64, fn func([]byte) (int, error)) (int, error) {
+func (r *Reader) withBytes(ctx context.Context, cut uint64, off int64, fn func([]byte) (int, error)) (int, error) {
 	var newer time.Time
 	for range maxMoves {
-		pg, err := r.page(ctx, off, newer)
+		pg, err := r.page(ctx, cut, off, newer)
 		if err != nil {
 			return 0, err
 		}
@@ -208,14 +223,17 @@ func (r *Reader) readErr(err error) error {
 }
 
 // readChunks reads from one block no more than the chunks that are needed.
-func (r *Reader) readChunks(ctx context.Context, p []byte, off int64) (int, error) {
+func (r *Reader) readChunks(ctx context.Context, cut uint64, p []byte, off int64) (int, error) {
 	var newer time.Time
 	for range maxMoves {
-		pg, err := r.page(ctx, off, newer)
+		pg, err := r.page(ctx, cut, off, newer)
 		if err != nil {
 			return 0, err
 		}
 		p := p[:r.clip(len(p), off)]
+		if len(p) == 0 {
+			continue // the Reader was refreshed meanwhile
+		}
 		s := pg.find(off)
 		if s == nil {
 			return copy(p, pg.tail[off-pg.tailOff:]), nil
@@ -258,7 +276,7 @@ func (r *Reader) get(ctx context.Context, s *span, off int64, dst []byte) error 
 	url, headers := s.url, s.headers
 	for n, short, refused := 0, 0, 0; ; n++ {
 		began := time.Now()
-		err := r.fs.blobs.download(ctx, url, headers, off, s.stored, dst)
+		err := r.fs.blobs.download(ctx, max(time.Until(deadline), minPatience), url, headers, off, s.stored, dst)
 		if err == nil {
 			return nil
 		}
@@ -271,8 +289,13 @@ func (r *Reader) get(ctx context.Context, s *span, off int64, dst []byte) error 
 			if short++; short > 1 {
 				return r.damaged(s, s.data, "the stored object is truncated")
 			}
+		case errors.Is(err, errLong):
+			return r.damaged(s, s.data, "the stored object is longer than the block")
 		case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusForbidden || status == http.StatusUnauthorized:
-			fresh, ferr := r.page(ctx, s.off, began)
+			fresh, ferr := r.page(ctx, s.cut, s.off, began)
+			if errors.Is(ferr, fserror.Truncated) {
+				return errMoved // whether for who reads too, he finds out
+			}
 			if ferr != nil {
 				return ferr
 			}

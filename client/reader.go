@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -12,7 +13,9 @@ import (
 )
 
 // Reader reads a file as it was when it was opened, or refreshed last: later
-// appends do not show, and a rename does not disturb it. Each byte was checked
+// appends do not show, and a rename does not disturb it. When the file is
+// truncated meanwhile, also if it is written again, what the Reader cannot get of
+// the file it opened is an error of kind Truncated. Each byte was checked
 // against the checksums of its block before it is returned; what does not
 // match is an error of kind Damaged that names file, block and offset.
 //
@@ -34,6 +37,7 @@ type Reader struct {
 	mu      sync.Mutex
 	info    *FileInfo
 	length  int64
+	cut     uint64 // of the file when the view was taken: what of another is not mixed with it
 	pages   []*page
 	blocks  []*cached // whole blocks, the one used last at the end
 	tables  map[blockstore.Key]blockstore.Table
@@ -69,8 +73,18 @@ func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
 	return r, nil
 }
 
-// ReadFile returns the whole content of a file. One call if it has no blocks.
-func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
+// ReadFile returns the whole content of a file, of one moment. One call if it
+// has no blocks. Truncated, if the file is truncated again and again.
+func (f *FS) ReadFile(ctx context.Context, path string) (data []byte, err error) {
+	for range maxMoves {
+		if data, err = f.readFile(ctx, path); !errors.Is(err, fserror.Truncated) {
+			break
+		}
+	}
+	return data, err
+}
+
+func (f *FS) readFile(ctx context.Context, path string) ([]byte, error) {
 	r, err := f.Open(ctx, path)
 	if err != nil {
 		return nil, err
@@ -86,7 +100,7 @@ func (f *FS) ReadFile(ctx context.Context, path string) ([]byte, error) {
 
 // getFile asks for a file. at is when, for the life of the URLs.
 func (f *FS) getFile(ctx context.Context, op, path string, req *pb.GetFileRequest) (*pb.GetFileResponse, time.Time, error) {
-	req.Caller = f.caller
+	req.Caller = f.callerIn(ctx)
 	c := call{op: op, path: path}
 	if req.WaitMs > 0 {
 		c.attempt = f.attemptTime + ms(req.WaitMs)
@@ -113,8 +127,23 @@ func (r *Reader) take(resp *pb.GetFileResponse, at time.Time, asked int64) error
 	defer r.mu.Unlock()
 	r.info = fileInfo(r.path, resp.GetAttr())
 	r.length = resp.GetAttr().GetLength()
+	r.cut = resp.GetCut()
 	r.pages = append(r.pages[:0], pg)
 	return nil
+}
+
+// Cut is the transaction that had shortened the file last when the Reader took
+// its view of it, 0 if none had. Bytes read before and after a Refresh belong
+// together if it is the same.
+func (r *Reader) Cut() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cut
+}
+
+// truncated is the error of a read that what the Reader opened is gone for.
+func (r *Reader) truncated(op string) error {
+	return fserror.New(fserror.Truncated, op, r.path, "the file was truncated while it was read; read it again from the beginning")
 }
 
 // clip cuts n bytes from off on at the end of the file as the Reader sees it.
@@ -164,9 +193,9 @@ func (r *Reader) Refresh(ctx context.Context) error {
 const minPoll = 200 * time.Millisecond
 
 // WaitBeyond waits until the file is longer than n bytes, or nobody has it
-// open for write any more, or the context ends; also until it is shorter than n
-// if the Reader has seen that many: it was truncated. It refreshes the Reader;
-// open tells whether more may come.
+// open for write any more, or the context ends; also until it was truncated,
+// which shows by another Cut. It refreshes the Reader; open tells whether more
+// may come.
 func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -180,7 +209,7 @@ func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bo
 			return 0, false, err
 		}
 		length, open = resp.GetAttr().GetLength(), resp.GetAttr().GetOpen() != nil
-		if length > n || !open || seen && length < n {
+		if length > n || !open || seen && length < n || resp.GetCut() != r.Cut() {
 			return length, open, r.take(resp, at, n)
 		}
 		if time.Since(began) < minPoll && !sleep(ctx, ctx, minPoll) {
@@ -190,12 +219,12 @@ func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bo
 }
 
 // Read reads the next bytes; io.EOF at the end. Damaged, Unavailable, NotFound
-// (deleted, and the URLs of its blocks are over), Closed.
+// (deleted, and the URLs of its blocks are over), Truncated, Closed.
 func (r *Reader) Read(p []byte) (int, error) {
 	r.posMu.Lock()
 	defer r.posMu.Unlock()
 	// One block at most, so that what is there comes without waiting for more.
-	n, err := r.readSome(r.ctx, p, r.pos, true)
+	n, err := r.readSome(r.ctx, r.Cut(), p, r.pos, true)
 	r.pos += int64(n)
 	r.mu.Lock()
 	r.lastEnd = r.pos
@@ -225,8 +254,8 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (r *Reader) readAt(ctx context.Context, p []byte, off int64, sequential bool) (n int, err error) {
-	for n < len(p) {
-		k, err := r.readSome(ctx, p[n:], off+int64(n), sequential)
+	for cut := r.Cut(); n < len(p); {
+		k, err := r.readSome(ctx, cut, p[n:], off+int64(n), sequential)
 		n += k
 		if err != nil {
 			return n, err
@@ -259,8 +288,8 @@ func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	r.posMu.Lock()
 	defer r.posMu.Unlock()
-	for {
-		k, err := r.withBytes(r.ctx, r.pos, func(data []byte) (int, error) { return w.Write(data) })
+	for cut := r.Cut(); ; {
+		k, err := r.withBytes(r.ctx, cut, r.pos, func(data []byte) (int, error) { return w.Write(data) })
 		n += int64(k)
 		r.pos += int64(k)
 		if err == io.EOF { //nolint:errorlint // withBytes returns io.EOF itself

@@ -156,7 +156,6 @@ func (f *FS) exchange(req *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error)
 
 // answered takes the answer to a renewal in.
 func (f *FS) answered(req *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse, covered []*Writer, sent reading) {
-	f.setLimits(resp.GetSoftLimitMs(), resp.GetHardLimitMs())
 	unknown := resp.GetUnknownSession()
 	f.mu.Lock()
 	if req.HasSet {
@@ -180,10 +179,11 @@ func (f *FS) answered(req *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse, co
 		}
 		return
 	}
+	f.mu.Lock()
 	for _, w := range covered {
 		w.renewed(sent)
 	}
-	f.mu.Lock()
+	f.setLimits(resp.GetSoftLimitMs(), resp.GetHardLimitMs()) // not before: they may be lower
 	calm := f.jeopardy
 	f.jeopardy = false
 	f.mu.Unlock()

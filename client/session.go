@@ -49,7 +49,7 @@ func (f *FS) keepSession() {
 		ep := f.eps.current.Load()
 		number++
 		welcomed, err := f.runSession(ep, number)
-		if f.ctx.Err() != nil {
+		if f.ctx.Err() != nil || f.left.Load() {
 			return
 		}
 		if welcomed {
@@ -161,11 +161,13 @@ func (f *FS) runSession(ep *endpoint, number uint64) (welcomed bool, err error) 
 // before, so it gets the whole set of open files at once.
 func (f *FS) greet(w *pb.Welcome) {
 	f.welcome.Store(w)
-	f.setLimits(w.GetSoftLimitMs(), w.GetHardLimitMs())
 	f.mu.Lock()
 	f.resend = true
 	first := f.stats.sessions.Add(1) == 1
 	open := len(f.writers)
+	if open == 0 {
+		f.setLimits(w.GetSoftLimitMs(), w.GetHardLimitMs())
+	} // else with the renewal: lower limits must not end who could not yet renew
 	f.mu.Unlock()
 	if first {
 		close(f.ready)
@@ -251,8 +253,8 @@ func (l *line) exchange(ctx context.Context, req *pb.RenewLeaseRequest) (*pb.Ren
 	}
 }
 
-// end tells the namenode that the session is over, and waits a moment for it
-// to take notice.
+// end tells the namenode that the session is over and keeps nothing, and waits a
+// moment for it to take notice.
 func (l *line) end() {
 	l.sendMu.Lock()
 	err := l.stream.CloseSend()

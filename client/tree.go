@@ -20,23 +20,39 @@ func (f *FS) mutate(ctx context.Context, op, path, method string, id *pb.CallId,
 // Mkdir makes a directory; its parent must exist. Exists, NotFound,
 // NotDirectory.
 func (f *FS) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
-	return f.mkdir(ctx, path, mode, false)
+	_, err := f.mkdir(ctx, path, mode, false, Owner{})
+	return err
+}
+
+// MkdirFor is Mkdir for another, see WithOwner.
+func (f *FS) MkdirFor(ctx context.Context, path string, mode fs.FileMode, owner Owner) error {
+	_, err := f.mkdir(ctx, path, mode, false, owner)
+	return err
+}
+
+// MkdirInode is Mkdir that returns the inode of the new directory.
+func (f *FS) MkdirInode(ctx context.Context, path string, mode fs.FileMode) (inode uint64, err error) {
+	return f.mkdir(ctx, path, mode, false, Owner{})
 }
 
 // MkdirAll makes a directory and the parents that are missing, all with that
 // mode. One that exists is no error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
-	return f.mkdir(ctx, path, mode, true)
+	_, err := f.mkdir(ctx, path, mode, true, Owner{})
+	return err
 }
 
-func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents bool) error {
-	path, err := clean("mkdir", path)
+func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents bool, owner Owner) (inode uint64, err error) {
+	path, err = clean("mkdir", path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	id := f.ids.begin()
-	return f.mutate(ctx, "mkdir", path, pb.Namenode_Mkdir_FullMethodName, id,
-		&pb.MkdirRequest{Call: id, Caller: f.caller, Path: path, Mode: modeToWire(mode), HasMode: true, Parents: parents})
+	defer f.ids.end(id)
+	resp := new(pb.MutateResponse)
+	err = f.call(ctx, &call{op: "mkdir", path: path, mutates: true}, pb.Namenode_Mkdir_FullMethodName,
+		&pb.MkdirRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()}, resp)
+	return resp.GetAttr().GetInode(), err
 }
 
 // Rename gives a file or directory another path. With overwrite, a file or an
@@ -65,7 +81,7 @@ func (f *FS) rename(ctx context.Context, from, to string, overwrite, detach bool
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.caller, From: from, To: to, Overwrite: overwrite, Detach: detach})
+		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: from, To: to, Overwrite: overwrite, Detach: detach})
 }
 
 // Remove removes a file, a symbolic link or an empty directory. NotFound,
@@ -91,11 +107,16 @@ func (f *FS) remove(ctx context.Context, path string, recursive bool) error {
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.caller, Path: path, Recursive: recursive})
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Recursive: recursive})
 }
 
 // Symlink makes path a symbolic link to target, which need not exist.
 func (f *FS) Symlink(ctx context.Context, target, path string) error {
+	return f.SymlinkFor(ctx, target, path, Owner{})
+}
+
+// SymlinkFor is Symlink for another, see WithOwner.
+func (f *FS) SymlinkFor(ctx context.Context, target, path string, owner Owner) error {
 	path, err := clean("symlink", path)
 	if err != nil {
 		return err
@@ -105,7 +126,7 @@ func (f *FS) Symlink(ctx context.Context, target, path string) error {
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "symlink", path, pb.Namenode_Symlink_FullMethodName, id,
-		&pb.SymlinkRequest{Call: id, Caller: f.caller, Path: path, Target: target})
+		&pb.SymlinkRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Target: target, Owner: owner.wire()})
 }
 
 // Readlink returns what a symbolic link points to. InvalidArgument if it is
@@ -146,7 +167,7 @@ func (f *FS) setAttr(ctx context.Context, op string, req *pb.SetAttrRequest) err
 	if err != nil {
 		return err
 	}
-	req.Call, req.Caller, req.Path, req.Follow = f.ids.begin(), f.caller, path, true
+	req.Call, req.Caller, req.Path, req.Follow = f.ids.begin(), f.callerIn(ctx), path, true
 	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
 }
 
@@ -159,7 +180,7 @@ func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
-		&pb.TruncateRequest{Call: id, Caller: f.caller, Path: path, Length: length})
+		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Length: length})
 }
 
 // Concat appends the sources, closed files, to the target in that order, and
@@ -177,7 +198,7 @@ func (f *FS) Concat(ctx context.Context, target string, sources ...string) error
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "concat", target, pb.Namenode_Concat_FullMethodName, id,
-		&pb.ConcatRequest{Call: id, Caller: f.caller, Target: target, Sources: list})
+		&pb.ConcatRequest{Call: id, Caller: f.callerIn(ctx), Target: target, Sources: list})
 }
 
 // Stat describes what is at a path, following a symbolic link at its end.
@@ -200,9 +221,11 @@ func (f *FS) stat(ctx context.Context, op, path string, follow bool) (*FileInfo,
 	if follow {
 		k.kind = readStat
 	}
-	attr, _, err := f.keptStat(ctx, op, path, k)
+	attr, txid, _, err := f.keptStat(ctx, op, path, k)
 	if err != nil {
 		return nil, err
 	}
-	return fileInfo(path, attr), nil
+	i := fileInfo(path, attr)
+	i.TxID = txid
+	return i, nil
 }

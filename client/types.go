@@ -25,6 +25,10 @@ type FileInfo struct {
 	TailLength int64     // of a file: bytes after its last block
 	Lease      LeaseID   // the granted lease that a file is attached to; 0: none
 	Xattrs     int       // how many extended attributes it has
+	// TxID is a change up to which all are in this answer, and in all that comes
+	// later: a watch from TxID+1 on misses none. 0 if it is not known: of what was
+	// not asked for just now.
+	TxID uint64
 
 	mode  fs.FileMode
 	mtime time.Time
@@ -213,14 +217,19 @@ type NamenodeStatus struct {
 	OldestOverdue time.Duration // how long the lease longest past its hard limit has waited
 	SafeMode      bool
 	SafeModeWhy   string
+	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
 	NamespaceID   string
 	Version       string
 	TailBytes     int64
 	StoredBytes   int64 // of blocks in files
+	GarbageBytes  int64 // of blocks that wait to be deleted
 	JournalBytes  int64 // since the last image
 	DiskFree      int64
 	DiskTotal     int64
 	HeapBytes     int64
+	// What the journal takes of each ZooKeeper server's memory, and in how many
+	// nodes; 0 of a namenode alone.
+	ZooKeeperBytes, ZooKeeperNodes int64
 }
 
 // SafeModeAction is what Admin.SafeMode does.

@@ -83,7 +83,7 @@ type Watcher struct {
 // Watch begins to watch a path; it need not exist, but its directory must. It
 // returns when the watch has begun: whatever changes after that is told. The
 // context governs the Watcher, until Close. TooOld if From is not kept any more:
-// look at the files anew, and watch from now.
+// list the files again, and watch from the change after FileInfo.TxID of the first.
 func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watcher, error) {
 	if o.Inode == 0 {
 		var err error

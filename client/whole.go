@@ -30,20 +30,7 @@ const (
 // minutes later. Options as of Create, and WithXattrs; an existing file needs
 // WithOverwrite, and is there until the new one is. Errors of r come back as they are.
 func (f *FS) WriteFrom(ctx context.Context, path string, r io.Reader, opts ...OpenOption) (n int64, err error) {
-	o := gather(opts)
-	shut := len(o.xattrs) > 0 && o.hasMode && o.mode&0o200 == 0
-	if shut { // who may not write a file may not set them
-		opts = append(opts[:len(opts):len(opts)], WithMode(o.mode|0o200))
-	}
 	err = f.whole(ctx, path, opts, func(w *Writer) (err error) {
-		if err := f.setXattrs(ctx, w, o.xattrs); err != nil {
-			return err
-		}
-		if shut {
-			if err := f.SetAttrInode(ctx, w.key.inode, w.path, AttrChange{SetMode: true, Mode: o.mode}); err != nil {
-				return err
-			}
-		}
 		n, err = w.readFrom(ctx, r)
 		return err
 	})
@@ -78,18 +65,33 @@ func (f *FS) whole(ctx context.Context, path string, opts []OpenOption, fill fun
 	if err != nil {
 		return err
 	}
+	shut := len(o.xattrs) > 0 && o.hasMode && o.mode&0o200 == 0
+	if opts = opts[:len(opts):len(opts)]; shut { // who may not write a file may not set them
+		opts = append(opts, WithMode(o.mode|0o200))
+	} else if o.hasMode {
+		opts = append(opts, WithMode(o.mode))
+	}
 	publish := f.Rename // one that is attached to the caller's own lease stays so
 	if o.lease == 0 {
 		l, err := f.scratch.lease(ctx)
 		if err != nil {
 			return errAt(err, path)
 		}
-		opts = append(opts[:len(opts):len(opts)], WithLease(l.id))
+		opts = append(opts, WithLease(l.id))
 		publish = f.Publish
 	}
 	dir, name := fspath.Split(place)
 	temp := fspath.Join(dir, fspath.TempName(name))
-	err = f.makeTemp(ctx, temp, opts, fill)
+	err = f.makeTemp(ctx, temp, opts, func(w *Writer) error {
+		err := f.setXattrs(ctx, w, o.xattrs)
+		if err == nil && shut {
+			err = f.SetAttrInode(ctx, w.key.inode, w.path, AttrChange{SetMode: true, Mode: o.mode})
+		}
+		if err != nil {
+			return err
+		}
+		return fill(w)
+	})
 	if err == nil && o.replaces() { // it may have been opened meanwhile
 		_, err = f.mayPlace(ctx, place, &o)
 	}
@@ -142,7 +144,8 @@ func (o *openOptions) replaces() bool { return o.overwrite || o.steal }
 
 // mayPlace refuses what Create would refuse for what is there already, and
 // returns where the file goes: what a link points to is replaced, not the link,
-// unless it points to nothing (or nothing that the caller may read).
+// unless it points to nothing (or nothing that the caller may read). The mode of
+// what is replaced becomes the option's, if that says none.
 func (f *FS) mayPlace(ctx context.Context, path string, o *openOptions) (string, error) {
 	const op = "create"
 	info, err := f.stat(ctx, op, path, false)
@@ -172,6 +175,9 @@ func (f *FS) mayPlace(ctx context.Context, path string, o *openOptions) (string,
 		return "", fserror.New(fserror.Exists, op, path, "it exists already")
 	case info.IsDir():
 		return "", fserror.New(fserror.IsDirectory, op, path, "it is a directory")
+	}
+	if !o.hasMode && info.Mode().IsRegular() {
+		o.mode, o.hasMode = info.Mode(), true
 	}
 	return place, nil
 }

@@ -89,7 +89,7 @@ func (f *FS) xattrs(ctx context.Context, path string, inode uint64) ([]Xattr, er
 	if !ok {
 		v.xattrs = new(pb.XattrsResponse)
 		ticket := f.beginRead()
-		req := &pb.XattrsRequest{Caller: f.caller, Path: path, Inode: inode, Follow: true, Cache: f.cache != nil}
+		req := &pb.XattrsRequest{Caller: f.callerIn(ctx), Path: path, Inode: inode, Follow: true, Cache: f.cache != nil}
 		if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Xattrs_FullMethodName, req, v.xattrs); err != nil {
 			return nil, err
 		}
@@ -146,6 +146,6 @@ func (f *FS) setXattr(ctx context.Context, req *pb.SetXattrRequest) error {
 	if !utf8.ValidString(req.Name) {
 		return fserror.New(fserror.InvalidArgument, op, req.Path, "the name %q is not valid UTF-8; names here are", req.Name)
 	}
-	req.Call, req.Caller, req.Follow = f.ids.begin(), f.caller, true
+	req.Call, req.Caller, req.Follow = f.ids.begin(), f.callerIn(ctx), true
 	return f.mutate(ctx, op, req.Path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)
 }

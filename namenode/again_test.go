@@ -132,31 +132,18 @@ func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 // to.
 func keeps(t *testing.T, r *testenv.Raw) {
 	t.Helper()
-	s, err := r.NN.Session(t.Context())
-	if err == nil {
-		err = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: r.Who, Cache: true, Stream: 1}}})
-	}
-	if err == nil {
-		err = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheRenew{CacheRenew: &pb.CacheRenew{Seq: 1}}})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	term := make(chan struct{})
+	s := cache(t, r, 1)
 	go func() {
 		for {
-			resp, err := s.Recv()
-			switch {
-			case err != nil:
+			select {
+			case <-s.ended:
 				return // the test is over
-			case resp.GetCacheTerm() != nil:
-				close(term)
-			case resp.GetCacheRevocation() != nil:
-				_ = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: &pb.CacheAck{Seq: resp.GetCacheRevocation().GetSeq()}}})
+			case rev := <-s.revoked:
+				_ = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: &pb.CacheAck{Seq: rev.GetSeq()}}})
 			}
 		}
 	}()
-	<-term
+	s.renew()
 }
 
 // What CreateMany tells of a file is to be kept, so it tells nothing of one that

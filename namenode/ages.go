@@ -51,6 +51,9 @@ func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error
 		s.leases.AgesJournalled(ages)
 		return op, nil
 	})
+	if err == nil {
+		s.leases.AgesDurable(ages)
+	}
 	return err
 }
 

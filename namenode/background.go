@@ -68,7 +68,10 @@ func (s *Server) startBackground() {
 	})
 	// All is durable; a watch that begins now must not be told of what was before.
 	s.events.Publish(min(s.applied.Load(), s.journal.Durable()))
-	s.run("lease monitor", s.monitor)
+	if !s.private() {
+		s.run("word to the block store", s.tellStore)
+	}
+	s.run("lease monitor", s.watchLeases)
 	s.run("events", s.publishLoop)
 	// Oftener than the ages are journalled, or one just below the step is late by
 	// nearly a whole one more.
@@ -81,7 +84,9 @@ func (s *Server) startBackground() {
 	s.every("collect", s.cfg.CollectEvery, s.collector.wake, func(ctx context.Context) error {
 		// Also when there is nothing to collect. A store that is away is told of
 		// by what needs it.
-		if err := s.checkStore(ctx); err != nil && !errors.Is(err, fserror.Unavailable) {
+		if err := s.checkStore(ctx); errors.Is(err, fserror.Unavailable) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 		_, _, err := s.collectGarbage(ctx)
@@ -153,7 +158,10 @@ func (s *Server) measurePressure(ctx context.Context) error {
 		return err
 	}
 	bfree, btotal, err := s.store.Usage(ctx)
-	if err == nil && btotal > 0 && bfree < shortBlocks*s.cfg.BlockSize {
+	s.mu.RLock()
+	excess := s.garbageExcess(s.tree.Counts())
+	s.mu.RUnlock()
+	if excess > 0 || err == nil && btotal > 0 && bfree < shortBlocks*s.cfg.BlockSize {
 		s.wake(&s.collector.wake) // it asks again
 	}
 	switch {

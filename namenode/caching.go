@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/netip"
 	"slices"
+	"time"
+
+	"google.golang.org/grpc/peer"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -56,6 +61,19 @@ func withoutWaiting(ctx context.Context) context.Context {
 	return context.WithValue(ctx, noWaitKey{}, true)
 }
 
+// apply applies a record when sessions have given up what they have cached of what
+// it changes, and returns errCached before that. No record is applied otherwise.
+// The caller holds the namespace lock.
+func (r *recall) apply(id namespace.CallID, op namespace.Op) (namespace.Result, error) {
+	if err := r.caches(op); err != nil {
+		return namespace.Result{}, err
+	}
+	if err := r.s.heldByDraft(id.Session, op); err != nil {
+		return namespace.Result{}, err
+	}
+	return r.s.apply(id, op)
+}
+
 // caches returns errCached if sessions have to give something up before the
 // record may be applied. What they have is marked, so that no session can cache
 // it anew meanwhile. The caller holds the namespace lock.
@@ -98,15 +116,25 @@ func (r *recall) wait(ctx context.Context) error {
 	if ctx.Value(noWaitKey{}) != nil {
 		return fserror.New(fserror.Retry, "", "", "sessions that have cached what this changes are being asked for it; ask for this change alone, which waits for them")
 	}
-	back, err := r.s.park()
+	back, err := r.s.park(taker(ctx, nil))
 	if err != nil {
 		return err
 	}
 	defer back()
-	if err := r.change.Wait(ctx); err != nil {
+	// Who waits with a deadline is told in time what for, and asks again: no answer
+	// would look like no namenode.
+	patient, cancel := ctx, context.CancelFunc(func() {})
+	if end, ok := ctx.Deadline(); ok {
+		patient, cancel = context.WithDeadline(ctx, end.Add(-time.Until(end)/4))
+	}
+	defer cancel()
+	switch err := r.change.Wait(patient); {
+	case err == nil:
+		return r.s.checkActive()
+	case ctx.Err() != nil:
 		return err
 	}
-	return r.s.checkActive()
+	return fserror.New(fserror.Retry, "", "", "sessions that have cached what this changes are being asked for it, and have not answered yet; one that does not answer is waited for until its term of %s is over", r.s.cfg.CacheTerm)
 }
 
 // done is called when the record is applied, or will not be. Until the record
@@ -124,14 +152,31 @@ func cacheKeys(changes []namespace.Change) []cachelease.Key {
 // maxLooks is how much an answer that may be cached can depend on.
 const maxLooks = 1024
 
-// mayCache lends the caller's session what its answer was seen from, and
-// returns it; nil if the answer may not be kept. It runs under the read lock
-// under which the answer was made, so no change comes in between.
-func (s *Server) mayCache(c *namespace.Call, session []byte) []*pb.CacheKey {
-	if !c.Collect || len(c.Looks) > maxLooks || c.AsOf() > s.journal.Durable() || len(session) != len(cachelease.SessionID{}) {
-		return nil
+// lend lends a session what an answer was seen from; false if it may not keep the
+// answer. Nothing but the right to creations is lent otherwise. Files open for
+// write are not lent, since each flush would have to wait for their readers; but
+// to their holder with the answer to its own call, if own. The namespace is locked
+// for reading, as it was when the answer was made, so no change comes in between.
+func (s *Server) lend(session []byte, looks []namespace.Change, own bool) bool {
+	if len(session) != len(cachelease.SessionID{}) {
+		return false
 	}
-	if !s.caches.Grant(cachelease.SessionID(session), cacheKeys(c.Looks)) {
+	id := cachelease.SessionID(session)
+	for _, l := range looks {
+		if l.Kind != namespace.ChangeAttr {
+			continue
+		}
+		if f, open := s.tree.OpenFile(l.Inode); open && !(own && f.Holder.Session == id) {
+			return false
+		}
+	}
+	return s.caches.Grant(id, cacheKeys(looks))
+}
+
+// mayCache lends the caller's session what its answer was seen from, see lend, and
+// returns it; nil if the answer may not be kept.
+func (s *Server) mayCache(c *namespace.Call, session []byte, own bool) []*pb.CacheKey {
+	if !c.Collect || len(c.Looks) > maxLooks || c.AsOf() > s.journal.Durable() || !s.lend(session, c.Looks, own) {
 		return nil
 	}
 	return wireKeys(c.Looks)
@@ -157,14 +202,12 @@ func (s *Server) mayCacheEntries(c *namespace.Call, session []byte, dir namespac
 	}
 	// Which other entries there are does not matter to one of them.
 	c.Looks = slices.DeleteFunc(c.Looks[:min(c.DirLooks, len(c.Looks))], func(l namespace.Change) bool { return l.Kind == namespace.ChangeEntries })
-	if keys = s.mayCache(c, session); keys == nil {
+	if keys = s.mayCache(c, session, false); keys == nil {
 		return nil, nil
 	}
 	keep = make([]bool, min(len(entries), maxKeptEntries))
 	for i := range keep {
-		if a := entries[i]; a.Open == nil {
-			keep[i] = s.caches.Grant(cachelease.SessionID(session), cacheKeys(entryLooks(dir.ID, a)))
-		}
+		keep[i] = s.lend(session, entryLooks(dir.ID, entries[i]), false)
 	}
 	return keys, keep
 }
@@ -181,13 +224,14 @@ func entryLooks(dir namespace.InodeID, a namespace.Attr) []namespace.Change {
 // beginCaching makes a session that says Hello one that caches: that is
 // journalled, so that a namenode that takes over knows whom to wait for. It
 // returns nil if there are too many, or the Hello comes late.
-func (s *Server) beginCaching(ctx context.Context, id namespace.SessionID, number uint64, line *sessionLine) (*cachelease.Stream, error) {
+func (s *Server) beginCaching(ctx context.Context, h namespace.Holder, number uint64, line *sessionLine) (*cachelease.Stream, error) {
+	id := h.Session
 	var stream *cachelease.Stream
 	_, err := s.own(ctx, func() (namespace.Op, error) {
 		if err := s.checkActive(); err != nil {
 			return nil, err
 		}
-		stream = s.caches.Connect(cachelease.SessionID(id), number, line.revoke)
+		stream = s.caches.Connect(cachelease.SessionID(id), ownerOf(ctx, h.User), number, line.revoke)
 		term := s.cfg.CacheTerm.Milliseconds()
 		if stream == nil || s.tree.Caching(id) >= term {
 			return nil, nil
@@ -195,6 +239,22 @@ func (s *Server) beginCaching(ctx context.Context, id namespace.SessionID, numbe
 		return &namespace.OpCaching{Session: id, Term: term}, nil
 	})
 	return stream, err
+}
+
+// ownerOf names whose sessions are taken for one when a reader does not answer: a
+// user's, from one machine (of IPv6, from one network). A client's name and its
+// session's id can be anything; another user of the machine, and other machines
+// of the user, are not to suffer.
+func ownerOf(ctx context.Context, user string) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return user
+	}
+	from := p.Addr.String()
+	if at, err := netip.ParseAddrPort(from); err == nil {
+		from = conns.AddressName(at.Addr())
+	}
+	return user + "\x00" + from
 }
 
 // endCaching takes the journalled mark off sessions that have gone and whose

@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -34,10 +35,35 @@ func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, err
 	if err := s.checkCertificate(ctx, user); err != nil {
 		return nil, err
 	}
-	call := &namespace.Call{User: user, Groups: s.cfg.Groups(user)}
+	call := &namespace.Call{User: user, Groups: s.cfg.Groups(user), NoLinks: c.GetNoLinks()}
 	su, sg := s.superuser()
 	call.Super = user == su || slices.Contains(call.Groups, sg)
 	return call, nil
+}
+
+// notSuper is the Reason of an error that says that the caller cannot give away
+// what it makes.
+const notSuper = "no superuser"
+
+// callerFor is caller for a call whose request says whose is what it makes.
+func (s *Server) callerFor(ctx context.Context, who *pb.Caller, o *pb.Owner) (*namespace.Call, error) {
+	c, err := s.caller(ctx, who)
+	if err != nil || o.GetUser() == "" && o.GetGroup() == "" {
+		return c, err
+	}
+	if !c.Super {
+		return nil, &fserror.Error{Kind: fserror.Permission, Reason: notSuper, Message: fmt.Sprintf("only a superuser can make something for another, and user %s is none", c.User)}
+	}
+	c.ForUser, c.ForGroup = o.GetUser(), o.GetGroup()
+	return c, checkOwner(c.ForUser, c.ForGroup)
+}
+
+// checkOwner refuses names of users and groups that are too long to be kept.
+func checkOwner(user, group string) error {
+	if len(user) > maxCallerName || len(group) > maxCallerName {
+		return fserror.New(fserror.InvalidArgument, "", "", "user or group name is over %d bytes", maxCallerName)
+	}
+	return nil
 }
 
 // superuser is set by a namespace's first record and does not change.
@@ -81,7 +107,7 @@ func (s *Server) admin(ctx context.Context, c *pb.Caller) error {
 	}
 	if !call.Super {
 		su, sg := s.superuser()
-		return fserror.New(fserror.Permission, "", "", "user %s is not an administrator (user %s or group %s)", call.User, su, sg)
+		return fserror.New(fserror.Permission, "", "", "user %s is no superuser; only user %s and members of group %s may do this (--user says who asks)", call.User, su, sg)
 	}
 	return nil
 }

@@ -90,13 +90,7 @@ func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, grows bool
 			return applied{}, err
 		}
 	}
-	if err := recall.caches(op); err != nil {
-		return applied{}, err
-	}
-	if err := s.heldByDraft(op); err != nil {
-		return applied{}, err
-	}
-	r, err := s.apply(id, op)
+	r, err := recall.apply(id, op)
 	return applied{CallResult: callResult(r, op)}, err
 }
 
@@ -123,36 +117,22 @@ func (s *Server) admit(c *namespace.Call, grows bool) error {
 // own carries out a change of the namenode's own. It is allowed in safe mode:
 // whoever plans it says whether it should be. If there was nothing to do, what
 // says so is durable when it returns.
-func (s *Server) own(ctx context.Context, plan planFunc) (namespace.Result, error) {
-	r, wait, err := s.ownBegun(ctx, plan, nil)
-	if werr := s.waitDurable(ctx, wait); err == nil {
-		err = werr
-	}
-	return r, err
-}
-
-// ownBegun is own without the wait for the disk: for many changes that are
-// waited for together. For how long it held the namespace lock is added to held,
-// if that is not nil.
-func (s *Server) ownBegun(ctx context.Context, plan planFunc, held *time.Duration) (r namespace.Result, wait uint64, err error) {
+func (s *Server) own(ctx context.Context, plan planFunc) (r namespace.Result, err error) {
+	var wait uint64
 	err = s.exclusive(ctx, func(recall *recall) error {
-		if held != nil {
-			begin := s.cfg.Clock.Mono()
-			defer func() { *held += s.cfg.Clock.Mono() - begin }()
-		}
 		op, err := plan()
 		if err != nil || op == nil {
 			wait, _ = s.tree.Last()
 			return err
 		}
-		if err := recall.caches(op); err != nil {
-			return err
-		}
-		r, err = s.apply(namespace.CallID{}, op)
+		r, err = recall.apply(namespace.CallID{}, op)
 		wait = r.TxID
 		return err
 	})
-	return r, wait, err
+	if werr := s.waitDurable(ctx, wait); err == nil {
+		err = werr
+	}
+	return r, err
 }
 
 // exclusive runs fn under the namespace lock. If fn has to wait until sessions
@@ -188,7 +168,7 @@ func (s *Server) locked(fn func() error) error {
 	return err
 }
 
-// apply gives a planned op the next txid, applies and journals it, and tells
+// apply is for recall.apply. It gives a planned op the next txid, applies and journals it, and tells
 // the lease table and those who wait. The caller holds mu.
 func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, error) {
 	if s.over.Load() { // also the namenode's own work
@@ -209,8 +189,11 @@ func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, 
 		s.stepDown(fmt.Errorf("the journal cannot be written: %w", err))
 		return r, s.checkActive()
 	}
-	if op, ok := op.(*namespace.OpCreateAs); ok {
-		s.drafts.made(op)
+	switch op := op.(type) {
+	case *namespace.OpCreateAs:
+		s.drafts.made(id.Session, &op.OpCreate)
+	case *namespace.OpCreate:
+		s.drafts.made(id.Session, op)
 	}
 	s.follow(r)
 	s.keepEvents(e, r.Events)
@@ -240,9 +223,11 @@ func (s *Server) follow(r namespace.Result) {
 		s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
 	}
 	if l := r.Granted; l != nil {
+		s.granted.Hold(1, owns(l.Owner.User))
 		s.leases.Grant(leaseOwner(*l), uint64(l.ID), time.Duration(l.TTL)*time.Millisecond)
 	}
 	if r.LeaseEnded {
+		s.granted.Give(1, owns(r.LeaseOwner))
 		s.leases.Revoke(uint64(r.Lease))
 		s.keepers.ended(uint64(r.Lease), r.Reason, r.TxID)
 	}

@@ -2,12 +2,13 @@ package namenode
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -18,15 +19,16 @@ const (
 	urlMargin   = time.Minute
 	shortPage   = 64 // keys deleted at once while room is short
 	shortBlocks = 16 // room is short below so many full blocks
+	spareBlocks = 64 // garbage may take as much as so many full blocks, and as files
 )
 
 // collector is what the deletion of blocks goes by.
 type collector struct {
-	wake chan struct{} // room is short
+	wake chan struct{} // room is short, or garbage takes too much
 	turn chan struct{} // holds one: who has it may delete, or change safe mode
 
 	mu    sync.Mutex
-	holds map[int]int64 // journal times (Unix milliseconds): what became garbage then or later stays
+	holds map[int]int64 // times of reigns: what became garbage then or later stays
 	next  int
 }
 
@@ -58,7 +60,7 @@ func (c *collector) before(ms int64) int64 {
 func (s *Server) holdGarbage() (release func()) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, now := s.tree.Last()
+	now := s.tree.Reigned()
 	c := &s.collector
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +79,9 @@ func (s *Server) holdGarbage() (release func()) {
 // the store is touched.
 //
 // A block goes once every URL that was signed for it is over, so that who reads
-// a deleted file can end it. When room is short blocks go at once, the oldest
-// garbage first and only until there is room. A reader who misses one asks for
+// a deleted file can end it. When room is short, or garbage takes more than the
+// blocks of files and some spare, blocks go at once, the oldest garbage first
+// and only until that is mended. A reader who misses one asks for
 // the file anew, and gets its present blocks or NotFound; a PUT that comes late
 // makes an orphan, since no commit takes a key that was committed or given up.
 func (s *Server) collectGarbage(ctx context.Context) (deleted, waiting int, err error) {
@@ -101,17 +104,19 @@ func (s *Server) collectSome(ctx context.Context) (deleted, waiting int, err err
 	if err != nil {
 		return 0, 0, err
 	}
-	// By the journal's time, as garbage is stamped; and that may run fast.
-	before, limit := s.time.now()-(s.cfg.URLLife+s.cfg.URLLife/slew).Milliseconds(), collectPage
-	if short {
-		before, limit = math.MaxInt64, shortPage
-	}
 	var keys []blockstore.Key
 	s.mu.RLock()
-	if !s.tree.SafeMode() {
-		keys = s.tree.Garbage(s.collector.before(before), limit)
+	// By the time of reigns, as garbage is stamped; and that may run fast.
+	last, lastMS := s.tree.Last()
+	before, limit, enough := s.tree.Reigned()+max(0, s.time.now()-lastMS)-(s.cfg.URLLife+s.cfg.URLLife/slew).Milliseconds(), collectPage, int64(math.MaxInt64)
+	if short {
+		before, limit = math.MaxInt64, shortPage
+	} else if excess := s.garbageExcess(s.tree.Counts()); excess > 0 {
+		before, enough = math.MaxInt64, excess
 	}
-	last, _ := s.tree.Last()
+	if !s.tree.SafeMode() {
+		keys = s.tree.Garbage(s.collector.before(before), limit, enough)
+	}
 	waiting = s.tree.Counts().Garbage - len(keys)
 	s.mu.RUnlock()
 	if len(keys) == 0 {
@@ -120,11 +125,21 @@ func (s *Server) collectSome(ctx context.Context) (deleted, waiting int, err err
 	if err := s.waitDurable(ctx, last); err != nil {
 		return 0, waiting, err
 	}
-	if err := s.whileOurs(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, keys...) }); err != nil {
+	err = s.whileOurs(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, keys...) })
+	if errors.Is(err, errHeldBack) {
+		return 0, waiting + len(keys), nil
+	}
+	if err != nil {
 		return 0, waiting, err
 	}
 	_, err = s.own(ctx, func() (namespace.Op, error) { return &namespace.OpCollected{Keys: keys}, nil })
 	return len(keys), waiting, err
+}
+
+// garbageExcess is how many bytes of garbage are too many to wait for the end
+// of their URLs.
+func (s *Server) garbageExcess(n namespace.Counts) int64 {
+	return n.GarbageBytes - n.StoredBytes - spareBlocks*s.cfg.BlockSize
 }
 
 // roomShort reports whether the block store has room for a few blocks only.
@@ -133,13 +148,21 @@ func (s *Server) roomShort(ctx context.Context) (bool, error) {
 	return total > 0 && free < shortBlocks*s.cfg.BlockSize, err
 }
 
-// sweepPass is the sweep that happens by itself: not where orphans may be
-// another namenode's blocks, which only an operator can know. It also removes
-// the parts of images that a crash left.
+// sweepPass is the sweep that happens by itself: of blocks that surely are of this
+// history. It also removes the parts of images that a crash left, and objects of
+// reigns long ago.
 func (s *Server) sweepPass(ctx context.Context) error {
-	if err := s.checkStore(ctx); err != nil {
-		return err
+	err := s.whileOurs(ctx, s.removeLeftovers)
+	if errors.Is(err, errHeldBack) {
+		return nil
 	}
+	if err == nil {
+		_, err = s.sweep(ctx, false)
+	}
+	return err
+}
+
+func (s *Server) removeLeftovers(ctx context.Context) error {
 	if u, ok := s.objects.(interface {
 		RemoveUnfinished(context.Context) (int, error)
 	}); ok {
@@ -151,33 +174,41 @@ func (s *Server) sweepPass(ctx context.Context) error {
 			s.log.Info("images that were not finished were removed from the block store", "number", n)
 		}
 	}
-	if s.dir.foreignBlocks() {
+	if s.private() {
 		return nil
 	}
-	_, err := s.sweep(ctx)
-	return err
+	return s.forgetReigns(ctx)
 }
 
 // sweep searches the store for orphans: blocks that were put and never
-// committed. They become garbage by a record, and are collected as such.
-func (s *Server) sweep(ctx context.Context) (orphans int, err error) {
+// committed. They become garbage by a record, and are collected as such. Those for
+// which no record vouches are left unless all are asked for: they can be another
+// history's, which only an operator can know.
+func (s *Server) sweep(ctx context.Context, all bool) (orphans int, err error) {
 	s.mu.RLock()
 	safe := s.tree.SafeMode()
 	s.mu.RUnlock()
 	if safe {
 		return 0, nil
 	}
-	if s.shared.unchecked.Load() {
-		return 0, fserror.New(fserror.Unavailable, "", "", "the block store has not answered since this namenode took over; try again when it does")
-	}
 	var after blockstore.Key
+	left := 0
 	for ctx.Err() == nil {
 		page, err := s.listStore(ctx, after)
+		if err == nil && len(page) == 0 && !all {
+			s.noteUnswept(left)
+		}
 		if err != nil || len(page) == 0 {
 			return orphans, err
 		}
-		after = page[len(page)-1]
-		n, err := s.sweepKeys(ctx, s.notPending(page))
+		after = page[len(page)-1].Key
+		blocks := s.notPending(page)
+		if !all {
+			n := len(blocks)
+			blocks = s.keepVouched(blocks)
+			left += n - len(blocks)
+		}
+		n, err := s.sweepBlocks(ctx, blocks)
 		orphans += n
 		if err != nil {
 			return orphans, err
@@ -186,52 +217,70 @@ func (s *Server) sweep(ctx context.Context) (orphans int, err error) {
 	return orphans, ctx.Err()
 }
 
-func (s *Server) listStore(ctx context.Context, after blockstore.Key) ([]blockstore.Key, error) {
-	var keys []blockstore.Key
-	for len(keys) < sweepPage {
+// keepVouched keeps the blocks that are in the tree or may be swept without asking.
+func (s *Server) keepVouched(blocks []namespace.StoredBlock) []namespace.StoredBlock {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	reigns := s.tree.Reigns()
+	return slices.DeleteFunc(blocks, func(b namespace.StoredBlock) bool {
+		k := b.Key
+		return k.Term != s.term && !s.vouched(reigns, k) && !s.tree.HasBlock(k) && !s.tree.IsGarbage(k)
+	})
+}
+
+// noteUnswept says how many blocks wait for an operator.
+func (s *Server) noteUnswept(left int) {
+	if was := s.owner.unswept.Swap(int64(left)); int64(left) > was {
+		s.log.Warn("the block store has blocks that no file has and for which no record vouches: put shortly before a reign ended, or another copy's; leasefs admin gc deletes them", "blocks", left)
+	}
+}
+
+func (s *Server) listStore(ctx context.Context, after blockstore.Key) ([]namespace.StoredBlock, error) {
+	var blocks []namespace.StoredBlock
+	for len(blocks) < sweepPage {
 		infos, err := s.store.List(ctx, after, collectPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, in := range infos {
-			keys = append(keys, in.Key)
+			blocks = append(blocks, namespace.StoredBlock{Key: in.Key, Stored: uint32(min(in.Length, math.MaxUint32))}) //nolint:gosec // a length
 		}
 		if len(infos) < collectPage {
 			break
 		}
 		after = infos[len(infos)-1].Key
 	}
-	return keys, nil
+	return blocks, nil
 }
 
-// notPending keeps the keys that may not be committed any more. What it lets
+// notPending keeps the blocks that may not be committed any more. What it lets
 // through can be in the tree already, but cannot come into it: so the tree is
 // looked at after this.
-func (s *Server) notPending(keys []blockstore.Key) []blockstore.Key {
+func (s *Server) notPending(blocks []namespace.StoredBlock) []namespace.StoredBlock {
 	now := s.cfg.Clock.Mono()
 	oldTermsOver := now > s.activated+s.cfg.URLLife+urlMargin
-	out := keys[:0]
-	for _, k := range keys {
-		switch {
+	out := blocks[:0]
+	for _, b := range blocks {
+		switch k := b.Key; {
 		case k.Term > s.term: // a later reign's: never ours to touch
 		case k.Term < s.term && oldTermsOver:
-			out = append(out, k)
+			out = append(out, b)
 		case k.Term == s.term && s.allocs.dropExpired(k, now-urlMargin):
-			out = append(out, k)
+			out = append(out, b)
 		}
 	}
 	return out
 }
 
-// sweepKeys makes garbage of those keys that no file has. The plan looks at the
+// sweepBlocks makes garbage of those blocks that no file has. The plan looks at the
 // tree under the lock.
-func (s *Server) sweepKeys(ctx context.Context, keys []blockstore.Key) (int, error) {
-	if len(keys) == 0 {
+func (s *Server) sweepBlocks(ctx context.Context, blocks []namespace.StoredBlock) (int, error) {
+	if len(blocks) == 0 {
 		return 0, nil
 	}
-	unowned := make(map[blockstore.Key]struct{}, len(keys))
-	for _, k := range keys {
-		unowned[k] = struct{}{}
+	unowned := make(map[blockstore.Key]struct{}, len(blocks))
+	for _, b := range blocks {
+		unowned[b.Key] = struct{}{}
 	}
 	t, err := s.snapshot(ctx)
 	if err != nil {
@@ -244,7 +293,7 @@ func (s *Server) sweepKeys(ctx context.Context, keys []blockstore.Key) (int, err
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	page := make([]blockstore.Key, 0, collectPage)
+	page := make([]namespace.StoredBlock, 0, collectPage)
 	n := 0
 	flush := func() error {
 		found := 0
@@ -254,18 +303,18 @@ func (s *Server) sweepKeys(ctx context.Context, keys []blockstore.Key) (int, err
 			if op == nil || s.tree.SafeMode() {
 				return nil, nil
 			}
-			found = len(op.Keys)
+			found = len(op.Blocks)
 			return op, nil
 		})
 		n += found
 		page = page[:0]
 		return err
 	}
-	for _, k := range keys {
-		if _, ok := unowned[k]; !ok || t.IsGarbage(k) {
+	for _, b := range blocks {
+		if _, ok := unowned[b.Key]; !ok || t.IsGarbage(b.Key) {
 			continue
 		}
-		if page = append(page, k); len(page) == collectPage {
+		if page = append(page, b); len(page) == collectPage {
 			if err := flush(); err != nil {
 				return n, err
 			}
@@ -283,7 +332,10 @@ func (s *Server) collectAll(ctx context.Context) (*pb.CollectResponse, error) {
 	if err := s.checkStore(ctx); err != nil {
 		return nil, err
 	}
-	orphans, err := s.sweep(ctx)
+	if s.owner.conflict.Load() != nil {
+		return nil, s.heldBack()
+	}
+	orphans, err := s.sweep(ctx, true)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os/user"
 	"path/filepath"
 	"runtime"
@@ -26,6 +27,7 @@ const (
 	DefaultSoftLimit   = 60 * time.Second
 	DefaultHardLimit   = 20 * time.Minute
 	DefaultURLLife     = 15 * time.Minute
+	minURLLife         = 5 * time.Second // stores sign whole seconds, and it has begun by then
 	DefaultMaxTail     = 1 << 20
 	DefaultTailBudget  = 256 << 20
 	DefaultReserve     = 128 << 20
@@ -46,7 +48,9 @@ const (
 type Config struct {
 	Data   string // folder of VERSION, journal, images and blocks; made when missing
 	Listen string // gRPC; port 0 takes a free one
-	HTTP   string // blocks, /metrics, /healthz, /readyz
+	HTTP   string // blocks, /metrics, /healthz, /readyz, /activez
+	// OpenPort opens Listen and HTTP; nil: net.Listen.
+	OpenPort func(network, address string) (net.Listener, error)
 	// AdvertiseHTTP is the HOST:PORT by which clients reach HTTP; needed when
 	// HTTP listens on all addresses and the host's name does not resolve.
 	AdvertiseHTTP string
@@ -77,6 +81,9 @@ type Config struct {
 	SealAfter         time.Duration // a closed file's large tail is sealed after so long
 	CollectEvery      time.Duration // how often garbage blocks are deleted
 	SweepEvery        time.Duration // how often the store is searched for orphans
+	// DeleteAfter is how long a namenode that has become active removes nothing
+	// from a store that others may have, so that they can object.
+	DeleteAfter time.Duration
 
 	// MinLeaseTTL is the shortest time to live of a granted lease; shorter ones
 	// are raised to it.
@@ -96,9 +103,15 @@ type Config struct {
 	WatchEvents int
 	WatchBytes  int64
 
-	MaxInFlight int  // calls served at once; more are told to retry
-	MaxStreams  int  // concurrent streams of one connection
-	Pprof       bool // serve /debug/pprof
+	MaxInFlight int // calls served at once; more are told to retry
+	MaxStreams  int // concurrent streams of one connection
+	// MaxConnections is how many connections there may be on both addresses
+	// together. 0: what the limit of open files has room for.
+	MaxConnections int
+	// MaxUnfinished is how many bytes of messages that are not complete may be
+	// in memory. 0: a sixteenth of MemoryLimit, 64 MiB to 1 GiB.
+	MaxUnfinished int64
+	Pprof         bool // serve /debug/pprof
 
 	TLS         *tls.Config // serves gRPC and HTTP with it
 	RequireCert bool        // a caller's user must be its certificate's common name
@@ -133,6 +146,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.SealAfter, time.Minute)
 	setDefault(&c.CollectEvery, 30*time.Second)
 	setDefault(&c.SweepEvery, time.Hour)
+	setDefault(&c.DeleteAfter, DefaultDeleteAfter)
 	setDefault(&c.MinLeaseTTL, DefaultMinLeaseTTL)
 	setDefault(&c.ReapRate, DefaultReapRate)
 	setDefault(&c.AgesEvery, DefaultAgesEvery)
@@ -142,6 +156,9 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MaxInFlight, 8192)
 	setDefault(&c.MaxStreams, 4096)
 	setDefault(&c.Version, "dev")
+	if c.OpenPort == nil {
+		c.OpenPort = net.Listen
+	}
 	if c.Clock == nil {
 		c.Clock = clock.System{}
 	}
@@ -157,6 +174,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MemoryLimit == 0 {
 		c.MemoryLimit = machineMemory() / 4 * 3
 	}
+	setDefault(&c.MaxUnfinished, min(max(c.MemoryLimit/16, 64<<20), 1<<30))
+	setDefault(&c.MaxConnections, connectionsFor(maxOpenFiles()))
 	if err := c.defaultSuperuser(); err != nil {
 		return c, err
 	}
@@ -235,10 +254,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("a rate of %d leases and files a second ends none; at least 1", c.ReapRate)
 	case c.CacheTerm > 0 && c.CacheTerm < 100*time.Millisecond:
 		return fmt.Errorf("cache term %s is too short; at least 100ms, or below 0 for no caching", c.CacheTerm)
+	case c.MaxConnections < 8:
+		return fmt.Errorf("there is room for %d connections, and at least 8 are needed: raise the limit of open files (ulimit -n)", c.MaxConnections)
 	case c.TakeOver != "" && !isID(c.TakeOver):
 		return fmt.Errorf("%q is no incarnation to take over (32 hexadecimal digits, as the refusal has them)", c.TakeOver)
-	case c.URLLife < time.Second:
-		return fmt.Errorf("URL life %s is too short; at least 1s", c.URLLife)
+	case c.URLLife < minURLLife:
+		return fmt.Errorf("URL life %s is too short; at least %s", c.URLLife, minURLLife)
 	}
 	return nil
 }
@@ -250,4 +271,20 @@ func machineMemory() int64 {
 		return 4 << 30
 	}
 	return int64(si.Totalram) * int64(si.Unit) //nolint:gosec // fits
+}
+
+// maxOpenFiles is how many descriptors this process may have.
+func maxOpenFiles() uint64 {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 1024
+	}
+	return limit.Cur
+}
+
+// connectionsFor is how many connections fit a limit of open files: a quarter,
+// but not more than 256, is for the namenode's own, and a request may need a
+// descriptor besides its connection's.
+func connectionsFor(files uint64) int {
+	return int(min((files-min(files/4, 256))/2, 1<<20)) //nolint:gosec // bounded
 }

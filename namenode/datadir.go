@@ -44,9 +44,6 @@ type versionInfo struct {
 	// Incarnation is the token by which the namespace knows a block store that
 	// is elsewhere for its own.
 	Incarnation string `toml:"incarnation,omitempty" comment:"the block store has an object that says so, too"`
-	// ForeignBlocks is set when the block folder was found to have blocks that
-	// another namenode put.
-	ForeignBlocks bool `toml:"foreign_blocks,omitempty" comment:"the block folder has another namenode's blocks: only leasefs admin gc searches it for orphans"`
 }
 
 // dataDir is an opened, locked data folder.
@@ -181,15 +178,6 @@ func (d *dataDir) writeVersion() error {
 		return err
 	}
 	return writeFileAtomic(d.fs, d.file(versionFile), raw)
-}
-
-// foreignBlocks reports whether the block folder may have blocks that another
-// namenode's files are made of: what looks like an orphan need not be one.
-func (d *dataDir) foreignBlocks() bool { return d.backup != 0 || d.info.ForeignBlocks }
-
-func (d *dataDir) noteForeign() error {
-	d.info.ForeignBlocks = true
-	return d.writeVersion()
 }
 
 // dropMarker removes what an unfinished format left.

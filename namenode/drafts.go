@@ -107,15 +107,29 @@ func (t *draftTable) drop(d *draft) {
 	t.told.Add(-1)
 }
 
-// made is called when a draft has become a file.
-func (t *draftTable) made(op *namespace.OpCreateAs) {
+// made is called when a session has made a file: its draft of that name is no more.
+func (t *draftTable) made(by namespace.SessionID, op *namespace.OpCreate) {
 	if t.told.Load() == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := t.byDir[op.Parent][op.Name]; d != nil && d.holder.Session == op.Session {
+	if d := t.byDir[op.Parent][op.Name]; d != nil && d.holder.Session == by {
 		t.drop(d)
+	}
+}
+
+// leave drops the drafts of a session that makes none of them into a file any more.
+func (t *draftTable) leave(id namespace.SessionID) {
+	if t.told.Load() == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, d := range t.byNumber {
+		if d.holder.Session == id {
+			t.drop(d)
+		}
 	}
 }
 
@@ -194,18 +208,20 @@ func (t *draftTable) find(at draftName, by namespace.SessionID, now time.Duratio
 }
 
 // heldByDraft refuses a change that would make a name, or remove a directory, in
-// which a file is made just now, unless it is that file. The caller holds mu, and
-// all sessions have acknowledged the change.
-func (s *Server) heldByDraft(op namespace.Op) error {
+// which a file is made just now, unless it is a session's making of that file:
+// with the number of the draft, or without it if that is not set aside any more.
+// The caller holds mu, and all sessions have acknowledged the change.
+func (s *Server) heldByDraft(caller namespace.SessionID, op namespace.Op) error {
 	if s.drafts.told.Load() == 0 {
 		return nil
 	}
 	now := s.cfg.Clock.Mono()
 	var removes namespace.InodeID
 	var by namespace.SessionID
+	_, creates := op.(*namespace.OpCreate)
 	switch op := op.(type) {
 	case *namespace.OpCreateAs:
-		by = op.Session
+		by = caller
 	case *namespace.OpDelete:
 		removes = op.Inode
 	case *namespace.OpRename:
@@ -215,7 +231,7 @@ func (s *Server) heldByDraft(op namespace.Op) error {
 		if c.Kind != namespace.ChangeName && (c.Kind != namespace.ChangeAttr || c.Inode != removes) {
 			continue
 		}
-		if d, ok := s.drafts.find(draftName{c.Inode, c.Name}, by, now); ok {
+		if d, ok := s.drafts.find(draftName{c.Inode, c.Name}, by, now); ok && (!creates || d.holder.Session != caller || s.tree.Reserved(caller, d.inode)) {
 			return &fserror.Error{
 				Kind: fserror.Held, TakeableIn: d.until - now, Reason: reasonDraft,
 				Message: fmt.Sprintf("a file %q is being made there just now; try again in a moment", d.name),

@@ -6,6 +6,9 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
+// SpareBlocks is how many full blocks garbage may take besides as much as files.
+const SpareBlocks = spareBlocks
+
 // CollectGarbage is one round of the collector.
 func (s *Server) CollectGarbage(ctx context.Context) (deleted, waiting int, err error) {
 	return s.collectGarbage(ctx)
@@ -19,6 +22,9 @@ func (s *Server) Reclaim(ctx context.Context) error { return s.reclaim(ctx) }
 
 // SealAll is one round of sealing under pressure: all tails that nobody writes.
 func (s *Server) SealAll(ctx context.Context) error { return s.sealCold(ctx, true, 1<<40) }
+
+// SealPasses is the sealing that happens by itself each second.
+func (s *Server) SealPasses() func(context.Context) error { return s.sealPass() }
 
 // Detached is how many deleted directories wait to be freed.
 func (s *Server) Detached() int {

@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // MaxManyKeys is about how many cache keys an answer to CreateMany has.
@@ -24,6 +27,16 @@ func (s *Server) RepairLeases() {
 // SetPatience sets how long a client may take nothing of a long answer.
 func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 
+// ShareLittle leaves that many watches, waiting calls, granted leases and caching
+// sessions to all callers together.
+func (s *Server) ShareLittle(most int64) {
+	s.watchers, s.parked = share.New(most), share.New(most)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted = share.New(most)
+	s.caches = cachelease.New(cachelease.Config{Clock: s.cfg.Clock, Term: s.cfg.CacheTerm, FirstSeq: s.term << 32, MaxSessions: int(most)})
+}
+
 // LockWait is how long a caller waits for the namespace's lock now: what others
 // hold it for.
 func (s *Server) LockWait() time.Duration {
@@ -39,4 +52,16 @@ func SettleAtOnce(t interface{ Cleanup(func()) }) {
 	was := settle
 	settle = 0
 	t.Cleanup(func() { settle = was })
+}
+
+// ApplyAtOnce applies records one after the other, with nothing between them.
+func (s *Server) ApplyAtOnce(ops ...namespace.Op) error {
+	return s.locked(func() error {
+		for _, op := range ops {
+			if _, err := s.apply(namespace.CallID{}, op); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -3,6 +3,7 @@ package namenode_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -177,6 +178,99 @@ func TestRoomComesBackAtOnce(t *testing.T) {
 	}
 }
 
+// Garbage takes no more in the store than the blocks of files and some spare,
+// however many files are replaced within the life of a URL; the oldest goes
+// first. Who reads a file that lives reads on when its block was merged and
+// deleted meanwhile.
+func TestChurnTakesBoundedRoom(t *testing.T) {
+	const block, files = 1 << 20, 8
+	clk, fake := testenv.FakeClock()
+	n := testenv.Start(t, fake, func(c *namenode.Config) { c.BlockSize, c.CollectEvery, c.SealAfter = block, time.Hour, time.Hour })
+	r := n.Raw(t, "a")
+	first := strings.Repeat("block ", 1000)
+	old := withBlock(t, r, "/merged", first)
+	reader, err := n.Client(t).Open(t.Context(), "/merged")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	mergeTail(t, n, r, "/merged", first, strings.Repeat("tail ", 1000))
+	bound := func(s *pb.StatusResponse) int64 { return s.GetStoredBytes() + namenode.SpareBlocks*block }
+	big := strings.Repeat("leasefs ", block/8)
+	for round := range 3 * namenode.SpareBlocks / files {
+		for i := range files {
+			path := fmt.Sprintf("/f%d", i)
+			if round > 0 {
+				remove(t, r, path)
+			}
+			withBlock(t, r, path, big)
+		}
+		clk.Advance(time.Second)
+		if _, _, err := n.CollectGarbage(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s := stateOf(t, r)
+		if s.GetGarbageBytes() > bound(s) {
+			t.Fatalf("round %d: %d bytes of garbage beside %d of files; want %d at most", round, s.GetGarbageBytes(), s.GetStoredBytes(), bound(s))
+		}
+		taken := int64(0)
+		for _, f := range blockFiles(t, n.Config().Data) {
+			in, err := os.Stat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken += in.Size()
+		}
+		if taken != s.GetStoredBytes()+s.GetGarbageBytes() {
+			t.Fatalf("round %d: the store has %d bytes, status tells of %d and %d", round, taken, s.GetStoredBytes(), s.GetGarbageBytes())
+		}
+	}
+	if s := stateOf(t, r); s.GetGarbageBytes() < bound(s)-3*block {
+		t.Errorf("%d bytes of garbage are left: more was deleted than had to be", s.GetGarbageBytes())
+	}
+	if len(n.BlockFiles(t, old.GetTerm(), old.GetSeq())) > 0 {
+		t.Error("the oldest garbage is still there")
+	}
+	got := make([]byte, len(first))
+	if _, err := reader.ReadAt(got, 0); err != nil || string(got) != first {
+		t.Errorf("the reader of the merged file: %d bytes, %v", len(got), err)
+	}
+	clk.Advance(2 * namenode.DefaultURLLife)
+	if _, _, err := n.CollectGarbage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := stateOf(t, r); s.GetGarbageBytes() != 0 || s.GetGarbageBlocks() != 0 {
+		t.Errorf("when all URLs are over %d blocks of %d bytes wait", s.GetGarbageBlocks(), s.GetGarbageBytes())
+	}
+}
+
+func stateOf(t *testing.T, r *testenv.Raw) *pb.StatusResponse {
+	t.Helper()
+	s, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// mergeTail appends to a file of one block and has the tail merged into it.
+func mergeTail(t *testing.T, n *testenv.Namenode, r *testenv.Raw, path, block, tail string) {
+	t.Helper()
+	out, err := r.Append(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Flush(out.GetWriter(), int64(len(block)), tail); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(out.GetWriter(), int64(len(block)+len(tail))); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.SealAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A reader finds the block that took the place of one that was merged and, for
 // want of room, deleted at once.
 func TestReaderFindsMergedBlock(t *testing.T) {
@@ -191,20 +285,7 @@ func TestReaderFindsMergedBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	out, err := r.Append("/f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tail := strings.Repeat("tail ", 1000)
-	if err := r.Flush(out.GetWriter(), int64(len(first)), tail); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(out.GetWriter(), int64(len(first)+len(tail))); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.SealAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	mergeTail(t, n, r, "/f", first, strings.Repeat("tail ", 1000))
 	disk.free.Store(namenode.DefaultReserve)
 	if _, _, err := n.CollectGarbage(t.Context()); err != nil {
 		t.Fatal(err)

@@ -2,15 +2,16 @@ package namenode
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,8 @@ type HA struct {
 	// SessionTimeout is after how long without a sign of life another namenode
 	// takes over; ZooKeeper grants 2 to 20 of its ticks.
 	SessionTimeout time.Duration
+	// Dial opens connections to ZooKeeper; nil: TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // DefaultSessionTimeout is what HA.SessionTimeout is unless told otherwise.
@@ -74,13 +77,17 @@ func (h *HA) lease() (lease, margin time.Duration) {
 // stallAfter is how long a reign goes on in which nothing can be written.
 func (h *HA) stallAfter() time.Duration { return 4 * h.SessionTimeout }
 
-func (h *HA) path(sub string) string { return "/leasefs/" + h.Name + "/" + sub }
+// top is the node that has all others of the namespace.
+func (h *HA) top() string { return "/leasefs/" + h.Name }
 
-func (s *Server) zookeeper() zkconn.Config {
-	h := s.cfg.HA
+func (h *HA) path(sub string) string { return h.top() + "/" + sub }
+
+func (s *Server) zookeeper() zkconn.Config { return s.cfg.HA.connection(s.log) }
+
+func (h *HA) connection(log *slog.Logger) zkconn.Config {
 	return zkconn.Config{
 		Servers: h.ZooKeeper, SessionTimeout: h.SessionTimeout, User: h.User, Password: h.Password,
-		AlsoUser: h.AlsoUser, AlsoPassword: h.AlsoPassword, TLS: h.TLS, Logger: s.log,
+		AlsoUser: h.AlsoUser, AlsoPassword: h.AlsoPassword, TLS: h.TLS, Dial: h.Dial, Logger: log,
 	}
 }
 
@@ -91,7 +98,6 @@ type shared struct {
 	candidacy *election.Candidacy
 	handing   sync.Mutex  // one hand-over at a time
 	away      atomic.Bool // ZooKeeper did not answer a standby
-	unchecked atomic.Bool // the store was not asked for blocks of later reigns
 }
 
 // haFormat is the node that says what the namespace is.
@@ -102,8 +108,7 @@ type haFormat struct {
 	By        string `json:"by"`
 }
 
-// namespaceID reads the namespace's id from ZooKeeper, where the first of all
-// namenodes has put it.
+// namespaceID reads the namespace's id from ZooKeeper, where its format has put it.
 func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
 	for {
 		sess, err := s.firstSession(ctx)
@@ -130,56 +135,61 @@ func (s *Server) askNamespace(ctx context.Context, sess *zkconn.Session) (id [16
 	path := s.cfg.HA.path("format")
 	var raw []byte
 	err = sess.Retry(ctx, func() (err error) {
-		raw, err = s.readFormat(ctx, sess, path)
+		if err = sess.Sync(ctx, path); err == nil {
+			raw, _, err = sess.Get(ctx, path)
+		}
 		return err
 	})
-	if errors.Is(err, zookeeper.ErrNoAuth) {
+	switch {
+	case errors.Is(err, zookeeper.ErrNoAuth):
 		return id, fserror.New(fserror.Permission, "", "", "namespace %s in ZooKeeper belongs to another user, or the password is wrong: "+
 			"name those with which it was made by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH (%s may not be read)", s.cfg.HA.Name, path)
-	}
-	if err != nil {
+	case errors.Is(err, zookeeper.ErrNoNode):
+		return id, s.notFormatted(ctx, sess)
+	case err != nil:
 		return id, fmt.Errorf("%s in ZooKeeper: %w", path, err)
 	}
+	f, id, err := parseFormat(path, raw)
+	if err != nil {
+		return id, err
+	}
+	err = sess.Retry(ctx, func() (err error) {
+		s.token, err = readToken(ctx, sess, s.cfg.HA)
+		return err
+	})
+	if err == nil && f.Format > FormatVersion {
+		err = fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, FormatVersion)
+	}
+	return id, err
+}
 
-	var f haFormat
+// notFormatted refuses to serve a namespace that ZooKeeper does not have: nothing
+// is ever made by a start.
+func (s *Server) notFormatted(ctx context.Context, sess *zkconn.Session) error {
+	others := ""
+	if names, err := sess.Children(ctx, "/leasefs"); err == nil { // a help against typing errors
+		names = slices.DeleteFunc(names, func(n string) bool { return n == s.cfg.HA.Name })
+		if slices.Sort(names); len(names) > 5 {
+			names = append(names[:5], "...")
+		}
+		if len(names) > 0 {
+			others = " (it has " + strings.Join(names, ", ") + ")"
+		}
+	}
+	return fserror.New(fserror.NotFound, "", "", "ZooKeeper at %s has no namespace %s%s: check --zookeeper and --namespace; "+
+		"a new one is made, once, by leasefs admin format; one whose ZooKeeper was lost is brought back by leasefs admin restore",
+		strings.Join(s.cfg.HA.ZooKeeper, ","), s.cfg.HA.Name, others)
+}
+
+func parseFormat(path string, raw []byte) (f haFormat, id [16]byte, err error) {
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (%v); put it back from a backup of ZooKeeper", path, err)
+		return f, id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (%v); put it back from a backup of ZooKeeper", path, err)
 	}
 	b, err := hex.DecodeString(f.Namespace)
 	if err != nil || len(b) != len(id) {
-		return id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (namespace %q); put it back from a backup of ZooKeeper", path, f.Namespace)
+		return f, id, fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (namespace %q); put it back from a backup of ZooKeeper", path, f.Namespace)
 	}
-	if s.token, err = ensureToken(ctx, sess, s.cfg.HA); err != nil {
-		return id, err
-	}
-	if f.Format > FormatVersion {
-		return id, fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, FormatVersion)
-	}
-	return [16]byte(b), nil
-}
-
-// readFormat reads the node that says what the namespace is, and makes it if
-// this is the first of all namenodes.
-func (s *Server) readFormat(ctx context.Context, sess *zkconn.Session, path string) ([]byte, error) {
-	if err := sess.EnsureShared(ctx, "/leasefs"); err != nil {
-		return nil, err
-	}
-	if err := sess.EnsurePath(ctx, strings.TrimSuffix(path, "/format")); err != nil {
-		return nil, err
-	}
-	raw, _, err := sess.Get(ctx, path)
-	if !errors.Is(err, zookeeper.ErrNoNode) {
-		return raw, err
-	}
-	var id [16]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return nil, err
-	}
-	f := haFormat{Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), Created: s.cfg.Clock.Wall().UTC().Format(time.RFC3339), By: "leasefs " + s.cfg.Version}
-	if raw, err = json.Marshal(f); err != nil {
-		return nil, err
-	}
-	return makeOnce(ctx, sess, path, raw)
+	return f, [16]byte(b), nil
 }
 
 // makeOnce makes a node, and returns what is in it: of another, who was faster,

@@ -63,7 +63,7 @@ func (p *pair) config(mods ...func(*namenode.Config)) (namenode.Config, *zkproxy
 	p.t.Cleanup(func() { _ = way.Close() })
 	cfg := namenode.Config{
 		Data: p.t.TempDir(), Listen: p.port(), HTTP: p.port(), Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1 << 20, Blocks: "file://" + p.blocks, CheckpointEvery: time.Hour,
+		Groups: func(string) []string { return nil }, Reserve: 1 << 20, Blocks: "file://" + p.blocks, CheckpointEvery: time.Hour, DeleteAfter: time.Nanosecond,
 		HA: &namenode.HA{ZooKeeper: []string{way.Addr()}, Name: "pair", SessionTimeout: calmSession}, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, mod := range mods {
@@ -91,8 +91,19 @@ func (p *pair) port() string {
 	}
 }
 
+// format makes the namespace, if it is missing, past the namenode's own way.
+func (p *pair) format(cfg namenode.Config) {
+	p.t.Helper()
+	ha := *cfg.HA
+	ha.ZooKeeper = p.zk.Addrs()
+	cfg.HA = &ha
+	testenv.Format(p.t, cfg)
+}
+
+// start starts a namenode of a namespace that is made if it is missing.
 func (p *pair) start(cfg namenode.Config) *namenode.Server {
 	p.t.Helper()
+	p.format(cfg)
 	s, err := namenode.Start(p.t.Context(), cfg)
 	if err != nil {
 		p.t.Fatal(err)

@@ -263,6 +263,9 @@ func (s *Server) recoverOnce(ctx context.Context) (*namespace.Tree, error) {
 		case err == nil:
 			s.log.Warn("no record names an image; going on with an older one", "image", s.images.where(img))
 			spare = &img
+		case errors.Is(err, errMisfit) && !s.trusted():
+			s.log.Warn("an image that no record names does not fit the journal; going on with an older one", "image", s.images.where(img), "cause", err)
+			problems = append(problems, fmt.Errorf("image %s: %w", s.images.where(img), err))
 		case spare != nil && errors.Is(err, journal.ErrPurged):
 			return s.recoverFrom(ctx, *spare, problems)
 		default:
@@ -389,6 +392,10 @@ func (s *Server) loaded(ctx context.Context, t *namespace.Tree) error {
 	return nil
 }
 
+// errMisfit: a record and the state that it is to be applied to are of different
+// histories, or one of them is damaged.
+var errMisfit = errors.New("does not fit the namespace")
+
 // applyRecord applies a record of the journal. The caller has the tree alone.
 func (s *Server) applyRecord(t *namespace.Tree, r journal.Record) error {
 	call, op, err := namespace.DecodeOp(r.Type, r.Body)
@@ -403,7 +410,7 @@ func (s *Server) applyRecord(t *namespace.Tree, r journal.Record) error {
 			return nil
 		}
 	}
-	return fserror.New(fserror.Damaged, "", "", "journal record %d does not fit the namespace: %v; the journal or image is damaged, restore the folder from a backup", r.TxID, err)
+	return fserror.Wrap(fserror.Damaged, "", "", fmt.Errorf("journal record %d %w: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, errMisfit, err))
 }
 
 // imageState is what decides when the next image is due.
@@ -477,7 +484,7 @@ func (s *Server) prune(ctx context.Context) error {
 			return s.whileOurs(ctx, func(ctx context.Context) error { return s.images.prune(ctx, keep) })
 		}
 	}
-	if err := remove(ctx); err != nil {
+	if err := remove(ctx); err != nil && !errors.Is(err, errHeldBack) { // the next one removes these, too
 		return err
 	}
 	return s.journal.Purge(ctx, keep[0].txid+1) // the older one

@@ -231,8 +231,8 @@ func (s *Server) keepOneAlive(c *namespace.Call, id uint64, k *keeper) *pb.Lease
 		}
 		return alive
 	}
-	if ttl, ok := s.leases.KeepAlive(id); ok {
-		alive.TtlMs = ttl.Milliseconds()
+	if lives, ok := s.leases.KeepAlive(id); ok {
+		alive.TtlMs = max(lives.Milliseconds(), 1)
 		if k != nil {
 			s.keepers.follow(k, id)
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ func TestStartRefusals(t *testing.T) {
 		{"HTTP port in use", func(c *namenode.Config) { c.HTTP = busy.Addr().String() }, "choose another address with --http"},
 		{"folder of something else", func(c *namenode.Config) { c.Data = foreign }, "photo.jpg"},
 		{"folder locked", func(c *namenode.Config) { c.Data = running }, "in use by another namenode"},
+		{"URL life too short", func(c *namenode.Config) { c.URLLife = 4999 * time.Millisecond }, "URL life 4.999s"},
 		{"soft limit too short", func(c *namenode.Config) { c.SoftLimit = time.Millisecond }, "soft limit 1ms"},
 		{"hard below soft", func(c *namenode.Config) { c.HardLimit = time.Second }, "below the soft limit"},
 		{"block size", func(c *namenode.Config) { c.BlockSize = 5 }, "block size 5"},
@@ -290,25 +292,32 @@ func TestHalfRequests(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	s := startServer(t)
-	for page, want := range map[string]string{
-		"/healthz": "ok", "/readyz": "ok", "/metrics": "leasefs_ready 1",
+	for path, want := range map[string]string{
+		"/healthz": "ok", "/readyz": "ok", "/activez": "ok", "/metrics": "leasefs_ready 1",
 	} {
-		resp, err := http.Get("http://" + s.HTTPAddr() + page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
-			t.Errorf("%s: %d %.200s", page, resp.StatusCode, body)
+		if code, body := page(t, s.HTTPAddr(), path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %.200s", path, code, body)
 		}
 	}
-	resp, err := http.Get("http://" + s.HTTPAddr() + "/debug/pprof/")
+	if _, body := page(t, s.HTTPAddr(), "/metrics"); !regexp.MustCompile(`(?m)^leasefs_build_info\{goversion="go[^"]+",version="dev"\} 1$`).MatchString(body) {
+		t.Error("/metrics does not say which version serves them")
+	}
+	if code, _ := page(t, s.HTTPAddr(), "/debug/pprof/"); code != http.StatusNotFound {
+		t.Errorf("profiles are served without being asked for: %d", code)
+	}
+}
+
+// page asks a namenode for one of its pages.
+func page(t testing.TB, addr, path string) (code int, body string) {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound {
-		t.Errorf("profiles are served without being asked for: %d", resp.StatusCode)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return resp.StatusCode, string(text)
 }

@@ -53,21 +53,38 @@ func overLostRequests(t *testing.T, way *zkproxy.Proxy, least int64, do func(rou
 	}
 }
 
-// A namenode starts, formats its namespace, and joins, whichever of its requests
-// to ZooKeeper is lost.
+// A namenode starts and joins, whichever of its requests to ZooKeeper is lost.
 func TestStartOverLostRequests(t *testing.T) {
 	p := newPair(t)
 	cfg, way := p.config()
 	data := t.TempDir()
+	p.format(cfg)
 	overLostRequests(t, way, 10, func(round string) {
-		cfg.Data, cfg.HA.Name = filepath.Join(data, round), round
-		cfg.Blocks = "file://" + filepath.Join(p.blocks, round)
+		cfg.Data = filepath.Join(data, round)
 		s, err := namenode.Start(t.Context(), cfg)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// So a format, but that the end of its session is told, and it can be repeated.
+func TestFormatOverLostRequests(t *testing.T) {
+	p := newPair(t)
+	cfg, way := p.config()
+	overLostRequests(t, way, 4, func(round string) {
+		cfg.HA.Name = round
+		_, err := namenode.Format(t.Context(), cfg)
+		if err != nil && strings.HasPrefix(round, "lost-session") {
+			if _, err = namenode.Format(t.Context(), cfg); errors.Is(err, fserror.Exists) {
+				return // the lost one was the last of it
+			}
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})

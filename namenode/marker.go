@@ -24,31 +24,32 @@ import (
 // markerObject is the named object that says whose a block store is.
 const markerObject = "namespace"
 
-// checkMarker makes sure that the block store is this namespace's: that of a new
-// namespace is marked, any other must bear the mark. A folder that one namenode
-// has for itself has a marker of its own kind: see local.Format.
+// checkMarker makes sure that the block store is this namespace's. That of several
+// namenodes was marked by its format; a namenode alone marks that of a new
+// namespace. A folder that one namenode has for itself has a marker of its own
+// kind: see local.Format.
 func (s *Server) checkMarker(ctx context.Context, objects blockstore.Objects) error {
 	if s.cfg.HA == nil && s.cfg.s3 == nil {
 		return nil
 	}
 	_, _, err := objects.StatNamed(ctx, markerObject)
-	if !errors.Is(err, fserror.NotFound) {
+	switch {
+	case !errors.Is(err, fserror.NotFound):
 		return err
+	case s.cfg.HA != nil || !s.dir.fresh:
+		return s.notMarked(markerObject)
 	}
-	last, _ := s.tree.Last()
-	if last > 0 || s.cfg.HA == nil && !s.dir.fresh {
-		return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store with --blocks", s.cfg.Blocks, markerObject, s.dir.id)
-	}
-	name := ""
-	if s.cfg.HA != nil {
-		name = s.cfg.HA.Name + " "
-	}
-	text := fmt.Sprintf("leasefs namespace %s%x\n", name, s.dir.id)
+	text := fmt.Sprintf("leasefs namespace %x\n", s.dir.id)
 	err = objects.PutNamed(ctx, markerObject, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
 	if errors.Is(err, fserror.Exists) {
 		return nil
 	}
 	return err
+}
+
+// notMarked refuses a store that says nothing of the namespace.
+func (s *Server) notMarked(object string) error {
+	return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store with --blocks", s.storeName(), object, s.dir.id)
 }
 
 // An incarnation of a namespace is what its format, or a restore, brought to
@@ -104,24 +105,26 @@ func incarnationNumber(name string) (uint64, bool) {
 
 func incarnationName(n uint64) string { return fmt.Sprintf("%s%08d", incarnationPrefix, n) }
 
-// ensureToken reads the token of the incarnation that ZooKeeper has, and makes
-// one where there is none yet: of a new ensemble, or one of an earlier release.
-func ensureToken(ctx context.Context, sess *zkconn.Session, h *HA) (string, error) {
+// readToken reads the token of the incarnation that ZooKeeper has.
+func readToken(ctx context.Context, sess *zkconn.Session, h *HA) (string, error) {
 	path := h.path("incarnation")
-	var raw []byte
-	err := sess.Retry(ctx, func() (err error) {
-		if raw, _, err = sess.Get(ctx, path); errors.Is(err, zookeeper.ErrNoNode) {
-			raw, err = makeOnce(ctx, sess, path, []byte(newToken()))
-		}
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("%s in ZooKeeper: %w", path, err)
-	}
-	if !isID(string(raw)) {
+	raw, _, err := sess.Get(ctx, path)
+	if err == nil && !isID(string(raw)) || errors.Is(err, zookeeper.ErrNoNode) {
 		return "", fserror.New(fserror.Damaged, "", "", "%s in ZooKeeper is damaged (%.40q); put it back from a backup of ZooKeeper", path, raw)
 	}
-	return string(raw), nil
+	return string(raw), err
+}
+
+// makeToken is readToken, and makes one where there is none yet.
+func makeToken(ctx context.Context, sess *zkconn.Session, h *HA) (token string, err error) {
+	err = sess.Retry(ctx, func() error {
+		if _, err := makeOnce(ctx, sess, h.path("incarnation"), []byte(newToken())); err != nil {
+			return err
+		}
+		token, err = readToken(ctx, sess, h)
+		return err
+	})
+	return token, err
 }
 
 // incarnations is what a store knows of the incarnations of one namespace.
@@ -260,7 +263,10 @@ func (s *Server) meetStore(ctx context.Context) error {
 			s.token = newToken()
 		}
 	}
-	_, err := s.incarnations().check(ctx, s.token, s.cfg.TakeOver)
+	top, err := s.incarnations().check(ctx, s.token, s.cfg.TakeOver)
+	if err == nil && top.number == 0 && s.cfg.HA != nil { // else its format would have claimed it
+		err = s.notMarked(incarnationName(1))
+	}
 	return err
 }
 
@@ -277,9 +283,7 @@ func (s *Server) claimStore(ctx context.Context) error {
 			}
 		}
 	}
-	mine, taken, err := s.incarnations().claim(ctx, s.cfg.incarnation(s.token), func(ctx context.Context) (uint64, error) {
-		return topTerm(ctx, s.store, s.tree.Term())
-	})
+	mine, taken, err := s.incarnations().claim(ctx, s.cfg.incarnation(s.token), s.floorNow)
 	if err != nil {
 		return err
 	}
@@ -298,9 +302,10 @@ func (s *Server) termFloor() uint64 {
 	return 0
 }
 
-// checkStore makes sure that the store is still this incarnation's. If it is
-// not, the reign ends for good.
-func (s *Server) checkStore(ctx context.Context) error {
+// checkIncarnation makes sure that the store is still this incarnation's. If it is
+// not, the reign ends for good. A new incarnation that ZooKeeper knows of is this
+// one's, too: see resolveStore. Under owner's lock.
+func (s *Server) checkIncarnation(ctx context.Context) error {
 	mine := s.mine.Load()
 	if mine == nil {
 		return nil
@@ -317,22 +322,25 @@ func (s *Server) checkStore(ctx context.Context) error {
 	case top.number == 0:
 		return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %s of namespace %x any more: nothing is deleted there; put it back, or start the namenode anew if the store is its own",
 			of.store, incarnationName(mine.number), of.id)
-	case top.Token != s.token:
+	}
+	if top.Token != s.token && s.cfg.HA != nil {
+		err := s.onSession(ctx, func(sess *zkconn.Session) error {
+			token, err := readToken(ctx, sess, s.cfg.HA)
+			if err == nil && token == top.Token {
+				s.token = token
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if top.Token != s.token {
 		err = of.refusal(top, s.token)
 		s.stepDown(err)
 		return err
 	}
 	s.mine.Store(&top)
+	s.owner.told.Store(false) // it is of a reign of the incarnation before
 	return nil
-}
-
-// whileOurs does what removes objects from the store, if the store is this
-// incarnation's, and ends it before one that takes over relies on what is there.
-func (s *Server) whileOurs(ctx context.Context, remove func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, removeWithin)
-	defer cancel()
-	if err := s.checkStore(ctx); err != nil {
-		return err
-	}
-	return remove(ctx)
 }

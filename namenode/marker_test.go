@@ -281,7 +281,7 @@ func TestStoreOfAnEarlierRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Stop(t)
-	made, err := filepath.Glob(filepath.Join(disk, "*", "named", "*"))
+	made, err := filepath.Glob(filepath.Join(disk, "*", "named", "incarnation-*"))
 	if err != nil || len(made) != 1 || filepath.Base(made[0]) != "incarnation-00000001" {
 		t.Fatal(made, err)
 	}
@@ -312,7 +312,7 @@ func TestDamagedIncarnation(t *testing.T) {
 	disk := filepath.Join(t.TempDir(), "disk")
 	n := testenv.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
 	n.Stop(t)
-	made, err := filepath.Glob(filepath.Join(disk, "*", "named", "*"))
+	made, err := filepath.Glob(filepath.Join(disk, "*", "named", "incarnation-*"))
 	if err != nil || len(made) != 1 {
 		t.Fatal(made, err)
 	}

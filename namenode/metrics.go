@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"path"
+	"runtime"
 	"strings"
 	"time"
 
@@ -44,7 +45,11 @@ func newMetrics(s *Server) *metrics {
 		Name: "leasefs_lease_pass_lock_seconds", Help: "Time under the namespace lock of a pass of the lease monitor that ended leases; it releases the lock between records.",
 		Buckets: []float64{0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.025, 0.05, 0.1},
 	})
-	m.registry.MustRegister(m.passLock, m.cacheWait, m.latency, m.errors, m.shed, m.panics,
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "leasefs_build_info", Help: "1, with the version of the namenode.", ConstLabels: prometheus.Labels{"version": s.cfg.Version, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(build, m.passLock, m.cacheWait, m.latency, m.errors, m.shed, m.panics,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stateCollector{s})
 	return m
 }
@@ -85,6 +90,8 @@ func opName(method string) string {
 		return "renew"
 	case "Collect":
 		return "gc"
+	case "ResolveStore":
+		return "resolve"
 	}
 	return strings.ToLower(name)
 }
@@ -109,6 +116,7 @@ var (
 	descStored     = gauge("stored_bytes", "Bytes of files in blocks.")
 	descTail       = gauge("tail_bytes", "Bytes of files in the namenode's memory.")
 	descGarbage    = gauge("garbage_blocks", "Blocks that wait to be deleted.")
+	descGarbageB   = gauge("garbage_bytes", "Bytes of blocks that wait to be deleted.")
 	descDetached   = gauge("detached_subtrees", "Deleted directories whose memory is being given back.")
 	descSessions   = gauge("retry_sessions", "Client processes whose last answers are kept.")
 	descAllocated  = gauge("allocated_blocks", "Block keys handed out and neither committed nor given up.")
@@ -118,6 +126,8 @@ var (
 	descExpired    = gauge("leases_expired_total", "Leases ended at their hard limit.")
 	descRenewals   = gauge("lease_renewals_total", "Renewals.")
 	descSafeMode   = gauge("safe_mode", "1 in safe mode.")
+	descConflict   = gauge("store_conflict", "1 while nothing is deleted because the block store has another copy of the namespace.")
+	descUnswept    = gauge("unswept_blocks", "Blocks without a file that the last search left for leasefs admin gc.")
 	descPressure   = gauge("space_short", "1 while disk or memory is short and nothing new is made.")
 	descPuts       = gauge("blocks_put_total", "Blocks written to the local store.")
 	descGets       = gauge("blocks_get_total", "Reads from the local store.")
@@ -141,16 +151,23 @@ var (
 	descS3Retries  = prometheus.NewDesc("leasefs_s3_retries_total", "Requests to the S3 store that were tried again.", nil, nil)
 	descS3Errors   = prometheus.NewDesc("leasefs_s3_errors_total", "Calls to the S3 store that failed in the end, by kind; NOT_FOUND and EXISTS may be as they should.", []string{"kind"}, nil)
 	descS3Skew     = prometheus.NewDesc("leasefs_s3_clock_skew_seconds", "How far the S3 store's clock is ahead.", nil, nil)
+	descConns      = gauge("connections", "Connections of clients, on both addresses.")
+	descConnsNo    = gauge("connections_refused_total", "Connections closed at once because there was no room for more.")
+	descConnsEnded = gauge("connections_idle_ended_total", "Idle connections closed to make room for others.")
+	descConnsOver  = gauge("connections_overload_ended_total", "Connections closed because they held most of too many bytes of incomplete messages.")
+	descUnfinished = gauge("unfinished_bytes", "Bytes of messages that are not complete.")
 	descStandby    = gauge("standby", "1 while this one of several namenodes follows the active one.")
-	descKept       = gauge("zookeeper_journal_bytes", "Bytes of journal that ZooKeeper holds: images free them.")
+	descKept       = gauge("zookeeper_journal_bytes", "Bytes of each ZooKeeper server's memory that the journal takes, its nodes included: images free them.")
+	descKeptNodes  = gauge("zookeeper_journal_nodes", "Nodes of the journal that ZooKeeper holds.")
 	allDescriptors = []*prometheus.Desc{
-		descStandby, descKept,
+		descConns, descConnsNo, descConnsEnded, descConnsOver, descUnfinished,
+		descStandby, descKept, descKeptNodes,
 		descS3Requests, descS3Retries, descS3Errors, descS3Skew,
 		descGranted, descAttached, descGrantedEnd, descGrantedDue, descCacheSess, descCacheKeys, descCacheGrant, descCacheNo, descRevoked,
 		descCacheWaits, descCacheTerm, descCacheLost, descWatchers, descEvents, descWatchLate,
 		descReady, descTerm, descTxID, descDurable, descBacklog, descJournal, descInodes, descBlocks, descOpen, descStored, descTail,
-		descGarbage, descDetached, descSessions, descAllocated, descLeases, descConnected, descOverdue, descExpired, descRenewals,
-		descSafeMode, descPressure, descPuts, descGets, descImageTxID,
+		descGarbage, descGarbageB, descDetached, descSessions, descAllocated, descLeases, descConnected, descOverdue, descExpired, descRenewals,
+		descSafeMode, descConflict, descUnswept, descPressure, descPuts, descGets, descImageTxID,
 	}
 )
 
@@ -168,12 +185,19 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	set(descReady, flag(s.ready.Load()))
+	cn := s.conns.Stats()
+	set(descConns, float64(cn.Open))
+	set(descConnsNo, float64(cn.Refused))
+	set(descConnsEnded, float64(cn.Ended))
+	set(descConnsOver, float64(cn.Overloaded))
+	set(descUnfinished, float64(cn.Unfinished))
 	if st, ok := s.store.(*s3.Store); ok {
 		collectS3(ch, st.Stats())
 	}
 	if j := s.shared.journal; j != nil {
 		set(descStandby, flag(s.Role() == "standby"))
 		set(descKept, float64(j.Kept()))
+		set(descKeptNodes, float64(j.KeptNodes()))
 	}
 	if !s.ready.Load() {
 		s.collectStandby(ch)
@@ -198,6 +222,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descStored, float64(n.StoredBytes))
 	set(descTail, float64(n.TailBytes))
 	set(descGarbage, float64(n.Garbage))
+	set(descGarbageB, float64(n.GarbageBytes))
 	set(descDetached, float64(n.Detached))
 	set(descSessions, float64(n.Sessions))
 	set(descAllocated, float64(s.allocs.len()))
@@ -224,6 +249,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descEvents, float64(ev.Events))
 	set(descWatchLate, float64(ev.Dropped))
 	set(descSafeMode, flag(safe))
+	set(descConflict, flag(s.owner.conflict.Load() != nil))
+	set(descUnswept, float64(s.owner.unswept.Load()))
 	set(descPressure, flag(s.pressure.why.Load() != nil))
 	if len(images) > 0 {
 		set(descImageTxID, float64(images[len(images)-1].TxID))
@@ -254,6 +281,9 @@ func collectS3(ch chan<- prometheus.Metric, st s3.Stats) {
 	}
 	for outcome, n := range st.Requests {
 		count(descS3Requests, n, string(outcome))
+	}
+	if len(st.Errors) == 0 { // so that the first one is an increase
+		count(descS3Errors, 0, fserror.Unavailable.String())
 	}
 	for kind, n := range st.Errors {
 		count(descS3Errors, n, kind.String())

@@ -19,9 +19,49 @@ const (
 	passLock = leasemanager.DefaultSlice * 3 / 5
 )
 
-// monitor ends leases past the hard limit. It sleeps first, does a bounded
-// slice of work a pass, and never loops on a lease that it cannot end.
-func (s *Server) monitor(ctx context.Context) error {
+// monitor ends leases past the hard limit and granted leases whose time is over,
+// and deletes the files of those that have ended. What an end changes may be kept
+// by sessions: then it is asked for, and the end is set aside and tried again
+// while others are done, so that a session that does not answer holds up nothing
+// but the ends of what it keeps. It is for one goroutine.
+type monitor struct {
+	s     *Server
+	held  time.Duration // under the namespace lock, in this pass
+	aside map[end]*aside
+}
+
+// end is what the monitor tries as a whole: the end of a granted lease, the
+// deletion of files of one that has ended, or the closing of a file. The other
+// fields are zero.
+type end struct {
+	lease namespace.LeaseID
+	reap  namespace.LeaseID
+	inode namespace.InodeID
+	epoch uint64
+}
+
+// aside is an end that has to wait.
+type aside struct {
+	recall recall
+	tried  time.Duration // when it was due last
+}
+
+const (
+	// maxAside is how many ends are set aside. What others would have to wait for
+	// is asked for and they are tried again, too, but sessions may keep it again.
+	maxAside = 1000
+	// asideSleep is how soon the monitor comes back to what is set aside.
+	asideSleep = 10 * time.Millisecond
+	// asideKept is for how long what an end changes cannot be kept by anybody when
+	// the end is not due any more: its holder was heard of again.
+	asideKept = 5 * time.Second
+)
+
+// watchLeases ends leases. It sleeps first, does a bounded slice of work a pass,
+// and never loops on a lease that it cannot end.
+func (s *Server) watchLeases(ctx context.Context) error {
+	m := monitor{s: s, aside: make(map[end]*aside)}
+	defer m.release(func(*aside) bool { return true })
 	t := time.NewTimer(s.leases.Sleep())
 	defer t.Stop()
 	for {
@@ -31,32 +71,97 @@ func (s *Server) monitor(ctx context.Context) error {
 		case <-t.C:
 		case <-s.reapWake:
 		}
-		var held time.Duration
-		s.expire(ctx, &held)
-		next := max(s.leases.Sleep(), time.Millisecond)
-		if again := s.expireGranted(ctx, &held); again > 0 {
-			next = min(next, again)
-		}
-		if held > 0 {
-			s.metrics.passLock.Observe(held.Seconds())
-		}
-		t.Reset(next)
+		t.Reset(m.pass(ctx))
 	}
 }
 
-// expire is one pass: each lease's files are closed by one record each, applied
-// under one short lock a file; then one wait for the disk covers all.
-func (s *Server) expire(ctx context.Context, held *time.Duration) {
+// pass returns how long the monitor may sleep after it.
+func (m *monitor) pass(ctx context.Context) time.Duration {
+	m.held = 0
+	m.expire(ctx)
+	next := max(m.s.leases.Sleep(), time.Millisecond)
+	if again := m.expireGranted(ctx); again > 0 {
+		next = min(next, again)
+	}
+	if m.held > 0 {
+		m.s.metrics.passLock.Observe(m.held.Seconds())
+	}
+	before := m.s.cfg.Clock.Mono() - asideKept
+	m.release(func(a *aside) bool { return a.tried < before })
+	if len(m.aside) > 0 {
+		next = min(next, asideSleep)
+	}
+	return next
+}
+
+// release gives up what is set aside and is so.
+func (m *monitor) release(is func(*aside) bool) {
+	for e, a := range m.aside {
+		if is(a) {
+			a.recall.done()
+			delete(m.aside, e)
+		}
+	}
+}
+
+// locked runs fn under the namespace lock, unless nothing may end now.
+func (m *monitor) locked(fn func() error) error {
+	return m.s.locked(func() error {
+		begin := m.s.cfg.Clock.Mono()
+		defer func() { m.held += m.s.cfg.Clock.Mono() - begin }()
+		if err := m.s.checkActive(); err != nil {
+			return err
+		}
+		if err := m.s.checkSafeMode(); err != nil {
+			return err
+		}
+		return fn()
+	})
+}
+
+// try applies the record of an end, or sets it aside: then it returns errCached.
+// The namespace is locked.
+func (m *monitor) try(e end, op namespace.Op) (namespace.Result, error) {
+	a := m.aside[e]
+	if a == nil {
+		a = &aside{recall: recall{s: m.s}}
+	}
+	a.tried = m.s.cfg.Clock.Mono()
+	if a.recall.change.Pending() {
+		return namespace.Result{}, errCached
+	}
+	r, err := a.recall.apply(namespace.CallID{}, op)
+	if errors.Is(err, errCached) && (m.aside[e] != nil || len(m.aside) < maxAside) {
+		m.aside[e] = a
+		return r, err
+	}
+	a.recall.done()
+	delete(m.aside, e)
+	return r, err
+}
+
+// failed logs why something did not end, unless that is as it should be.
+func (m *monitor) failed(ctx context.Context, err error, what string, args ...any) {
+	if ctx.Err() == nil && !errors.Is(err, errCached) && !errors.Is(err, fserror.Retry) {
+		m.s.log.Error(what+"; it will be tried again", append(args, "cause", err)...)
+	}
+}
+
+// expire ends leases past the hard limit: each one's files are closed by one
+// record each, applied under one short lock a file; then one wait for the disk
+// covers all.
+func (m *monitor) expire(ctx context.Context) {
+	s := m.s
 	var ending []leasemanager.Ending
 	var failed []bool
 	var wait uint64
-	for len(ending) < expirePass && *held < passLock && ctx.Err() == nil {
+	for len(ending) < expirePass && m.held < passLock && ctx.Err() == nil {
 		some := s.leases.Expire(2) // the next files of one that has many, and another one
 		if len(some) == 0 {
 			break
 		}
 		for _, e := range some {
-			txid, err := s.closeExpired(e, held)
+			txid, err := m.closeExpired(ctx, e)
 			wait = max(wait, txid)
 			ending, failed = append(ending, e), append(failed, err)
 		}
@@ -77,103 +182,128 @@ func (s *Server) expire(ctx context.Context, held *time.Duration) {
 
 // closeExpired closes the files of a lease that is past its hard limit. What does
 // not fit into the pass stays: the lease table hands it out again.
-func (s *Server) closeExpired(e leasemanager.Ending, held *time.Duration) (wait uint64, failed bool) {
+func (m *monitor) closeExpired(ctx context.Context, e leasemanager.Ending) (wait uint64, failed bool) {
 	for i, f := range e.Files {
-		if i > 0 && *held >= passLock {
+		if i > 0 && m.held >= passLock {
 			break
 		}
-		txid, err := s.recoverExpired(namespace.InodeID(f.Inode), f.Epoch, held)
+		txid, err := m.recoverExpired(namespace.InodeID(f.Inode), f.Epoch)
 		wait = max(wait, txid)
 		if err != nil {
-			s.log.Error("an expired file could not be closed; it will be tried again", "inode", f.Inode, "cause", err)
+			m.failed(ctx, err, "an expired file could not be closed", "inode", f.Inode)
 			failed = true
 		}
 	}
 	return wait, failed
 }
 
-func (s *Server) recoverExpired(inode namespace.InodeID, epoch uint64, held *time.Duration) (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	begin := s.cfg.Clock.Mono()
-	defer func() { *held += s.cfg.Clock.Mono() - begin }()
-	if err := s.checkActive(); err != nil {
-		return 0, err
-	}
-	if err := s.checkSafeMode(); err != nil {
-		return 0, err
-	}
-	f, open := s.tree.OpenFile(inode)
-	if !open || f.Epoch != epoch {
-		s.leases.Close(uint64(inode), epoch, "closed", nil)
-		return 0, nil
-	}
-	r, err := s.apply(namespace.CallID{}, &namespace.OpRecover{Inode: inode, Reason: "hard limit"})
-	return r.TxID, err
+func (m *monitor) recoverExpired(inode namespace.InodeID, epoch uint64) (txid uint64, err error) {
+	err = m.locked(func() error {
+		f, open := m.s.tree.OpenFile(inode)
+		if !open || f.Epoch != epoch {
+			m.s.leases.Close(uint64(inode), epoch, "closed", nil)
+			return nil
+		}
+		r, err := m.try(end{inode: inode, epoch: epoch}, &namespace.OpRecover{Inode: inode, Reason: "hard limit"})
+		txid = r.TxID
+		return err
+	})
+	return txid, err
 }
 
 // expireGranted ends granted leases whose time is over, and deletes the files
 // of those that have ended, both within what the rate allows. It returns when
 // there is more to do, 0 if nothing waits for the rate.
-func (s *Server) expireGranted(ctx context.Context, held *time.Duration) (again time.Duration) {
+func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
+	s := m.s
 	// One by one: the end of each may take up to endFiles files with it, which
 	// the next one then has to wait for.
 	var wait uint64
-	for n := 0; n < grantedPass && *held < passLock && s.reapTokens(1) > 0 && ctx.Err() == nil; n++ {
-		ids := s.leases.ExpireGranted(1)
-		if len(ids) == 0 {
+	for n := 0; n < grantedPass && m.held < passLock && s.reapTokens(1) > 0 && ctx.Err() == nil; n++ {
+		txid, found := m.endNext(ctx)
+		if !found {
 			break
 		}
-		wait = max(wait, s.endExpired(ctx, ids[0], held))
+		wait = max(wait, txid)
 	}
 	if s.waitDurable(ctx, wait) != nil {
 		return 0 // the namenode ends, and says why
 	}
-	for s.endedLeases() > 0 && *held < passLock && ctx.Err() == nil {
-		n := s.reapTokens(reapSlice)
-		if n <= 0 {
-			break
-		}
-		r, wait, err := s.ownBegun(ctx, func() (namespace.Op, error) {
-			if err := s.checkSafeMode(); err != nil || s.tree.EndedLeases() == 0 {
-				return nil, err
-			}
-			return &namespace.OpReap{Limit: uint32(n)}, nil //nolint:gosec // at most reapSlice
-		}, held)
-		if werr := s.waitDurable(ctx, wait); err == nil {
-			err = werr
-		}
-		if err != nil || r.Deleted == 0 {
-			return time.Second
-		}
-		s.reapSpent(r.Deleted)
-	}
-	if *held >= passLock && s.reapTokens(1) > 0 {
+	left := m.reap(ctx)
+	switch {
+	case m.held >= passLock && s.reapTokens(1) > 0:
 		return time.Millisecond
-	}
-	if s.endedLeases() > 0 || s.reapTokens(1) == 0 {
+	case left || s.reapTokens(1) == 0:
 		return 10 * time.Millisecond
 	}
 	return 0
 }
 
-// endExpired ends one granted lease whose time is over.
-func (s *Server) endExpired(ctx context.Context, id uint64, held *time.Duration) (wait uint64) {
-	r, wait, err := s.ownBegun(ctx, func() (namespace.Op, error) {
-		if err := s.checkSafeMode(); err != nil {
-			return nil, err
+// endNext ends the next granted lease whose time is over. One that does not end
+// now is as it was, and can be kept alive: nobody may be told of an end that may
+// not come to be. So all of it is under one hold of the lock.
+func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
+	s := m.s
+	var id uint64
+	err := m.locked(func() error {
+		ids := s.leases.ExpireGranted(1)
+		if found = len(ids) > 0; !found {
+			return nil
 		}
-		return orNil(s.tree.PlanEndLease(nil, namespace.LeaseID(id), namespace.LeaseExpired))
-	}, held)
+		id = ids[0]
+		op, err := s.tree.PlanEndLease(nil, namespace.LeaseID(id), namespace.LeaseExpired)
+		var r namespace.Result
+		if err == nil {
+			r, err = m.try(end{lease: op.ID}, op)
+		}
+		if err != nil {
+			s.leases.NotExpired(id)
+			return err
+		}
+		txid = r.TxID
+		s.reapSpent(max(1, r.Deleted))
+		return nil
+	})
 	if err != nil {
-		s.leases.NotExpired(id)
-		if ctx.Err() == nil && !errors.Is(err, fserror.Retry) {
-			s.log.Error("a lease whose time is over could not be ended; it will be tried again", "lease", leaseID(id), "cause", err)
-		}
-		return 0
+		m.failed(ctx, err, "a lease whose time is over could not be ended", "lease", leaseID(id))
 	}
-	s.reapSpent(max(1, r.Deleted))
-	return wait
+	return txid, found
+}
+
+// reap deletes files of ended leases, of the one that ended first before others.
+// It tells whether some are left for whom the rate is to be waited.
+func (m *monitor) reap(ctx context.Context) (left bool) {
+	s := m.s
+	var wait, after uint64 // the last record; when the lease ended that has to wait
+	for more := true; more && m.held < passLock && ctx.Err() == nil; {
+		n := s.reapTokens(reapSlice)
+		if n <= 0 {
+			left = s.endedLeases() > 0
+			break
+		}
+		err := m.locked(func() error {
+			var l namespace.Lease
+			if l, more = s.tree.EndedLease(after); !more {
+				return nil
+			}
+			r, err := m.try(end{reap: l.ID}, &namespace.OpReap{ID: l.ID, Limit: uint32(n)}) //nolint:gosec // at most reapSlice
+			if errors.Is(err, errCached) {
+				after = l.Ended
+				return nil
+			}
+			wait = max(wait, r.TxID)
+			s.reapSpent(r.Deleted)
+			return err
+		})
+		if err != nil {
+			m.failed(ctx, err, "files of a lease that has ended could not be deleted")
+			break
+		}
+	}
+	if s.waitDurable(ctx, wait) != nil {
+		return false // the namenode ends, and says why
+	}
+	return left
 }
 
 // grantedPass is how many granted leases are ended before the disk is waited for.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/leasefs/leasefs/blockstore"
@@ -17,6 +18,7 @@ import (
 
 // standBy follows the active namenode until it is this one's turn.
 func (s *Server) standBy() {
+	s.log.Info("standing by", "txid", s.journal.Durable())
 	s.run("election", func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
@@ -43,7 +45,7 @@ var errHandedOver = errors.New("the reign was handed over")
 // should be started anew by its process: it was deposed, handed over, or fell
 // behind.
 func Restartable(err error) bool {
-	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, journal.ErrFenced) ||
+	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, errTermTaken) || errors.Is(err, journal.ErrFenced) ||
 		errors.Is(err, journal.ErrFailed) || errors.Is(err, election.ErrLost) ||
 		errors.Is(err, journal.ErrPurged) || // too far behind: it starts from an image
 		errors.Is(err, fserror.NotActive) || // its window closed while it took over
@@ -103,6 +105,11 @@ func (s *Server) reign(ctx context.Context) error {
 	var hand zk.Handover
 	takeOver := func(ctx context.Context, term uint64) (err error) {
 		hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)
+		s.nonce = hand.Token
+		if err == nil && hand.Idle >= 0 {
+			_, lastMS := s.tree.Last() // nobody else changes it from here on
+			s.time.atMost(lastMS, hand.Idle)
+		}
 		if err == nil && !hand.Released && hand.PrevTerm != 0 {
 			_, margin := s.cfg.HA.lease()
 			s.log.Info("waiting until the predecessor answers nothing any more", "term", hand.PrevTerm, "lease", hand.Lease)
@@ -115,6 +122,7 @@ func (s *Server) reign(ctx context.Context) error {
 		}
 		if err == nil {
 			s.run("reign's window", s.keepWindow)
+			s.run("isolation", s.tellIsolation)
 		}
 		return err
 	}
@@ -125,63 +133,49 @@ func (s *Server) reign(ctx context.Context) error {
 		return ended(ctx, err)
 	}
 	s.startBackground()
-	s.run("question to the block store", s.checkTerm)
 	s.setReady()
 	s.log.Info("took over", "term", term, "from", hand.PrevTerm, "released", hand.Released, "took", s.cfg.Clock.Mono()-began)
 	return nil
 }
 
 // electedTerm is the term of a reign that is about to begin, last being the one
-// that began last. The block store is asked whether it has blocks of later
-// ones. If it does not answer, the reign begins all the same: changes, small
-// writes and reads of what is in tails need no store, and every reign before
-// was above all its blocks. Only if ZooKeeper was put back from a backup since
-// is that not so, and the store refuses a second PUT of a key: what is found
-// later ends the reign, and until then nothing is swept. The first reign of a
-// namespace waits for the store.
+// that began last. The block store is asked whether it has blocks, or was told, of
+// later ones. If it does not answer, the reign begins all the same: changes, small
+// writes and reads of what is in tails need no store, and every reign before was
+// above all its blocks. Only if ZooKeeper was put back from a backup since is that
+// not so; that is found when the store is told of the reign, and ends it.
 func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
 	s.mu.RLock()
 	last = max(last, s.tree.Term())
 	s.mu.RUnlock()
-	for warned := false; ; warned = true {
-		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout/4)
-		err := s.checkStore(short)
-		term := uint64(0)
-		if err == nil {
-			term, err = s.nextTerm(short, last)
-		}
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return term, err
-		}
-		if last > 0 {
-			s.log.Warn("the block store does not answer; taking over without it: blocks cannot be read or written, all else can", "store", s.cfg.Blocks, "cause", err)
-			s.shared.unchecked.Store(true)
-			return max(last, s.termFloor()) + 1, nil
-		}
-		if !warned {
-			s.log.Warn("elected, and waiting for the block store", "store", s.cfg.Blocks, "cause", err)
-		}
-		if err := pause(ctx, storePause); err != nil {
-			return 0, err
-		}
+	short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout/4)
+	defer cancel()
+	err := s.ofIncarnation(short)
+	term := uint64(0)
+	if err == nil {
+		term, err = s.nextTerm(short, last)
 	}
+	if err == nil || ctx.Err() != nil || s.stopping.Err() != nil {
+		return term, err
+	}
+	s.log.Warn("the block store does not answer; taking over without it: blocks cannot be read or written, all else can", "store", s.cfg.Blocks, "cause", err)
+	return max(last, s.termFloor()) + 1, nil
 }
 
 // nextTerm is above the last reign's, and above that of every block in the
-// store: blocks of later reigns mean that another namenode had this folder (one
-// started from a backup), or that the data folder is an older copy. Their keys
-// must not be minted again, and they are no orphans for us to judge.
+// store, and of every reign that the store was told of: later ones mean that
+// another namenode had this folder (one started from a backup), or that the data
+// folder, or ZooKeeper, is an older copy. Their keys must not be minted again.
 func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
 	top, err := topTerm(ctx, s.store, last)
+	if err == nil {
+		top, err = s.topReign(ctx, top)
+	}
 	if err != nil {
 		return 0, err
 	}
-	if top > last && !s.dir.foreignBlocks() {
-		s.log.Warn("the block folder has blocks of later reigns than this data folder: an older copy, or another namenode was started on it; from now on only leasefs admin gc searches for orphans", "last", last, "found", top)
-		if err := s.dir.noteForeign(); err != nil {
-			return 0, err
-		}
+	if top > last {
+		s.log.Warn("the block store knows of later reigns than this history: an older copy, or another namenode; their blocks are deleted by leasefs admin gc only", "last", last, "found", top)
 	}
 	return max(top, s.termFloor()) + 1, nil
 }
@@ -209,32 +203,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// errOldTerm: there are blocks of later reigns than this one.
-var errOldTerm = fmt.Errorf("%w: the block store has blocks of later reigns; was ZooKeeper put back from a backup?", errDeposed)
-
-// checkTerm asks the store what electedTerm could not.
-func (s *Server) checkTerm(ctx context.Context) error {
-	for s.shared.unchecked.Load() {
-		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
-		err := s.checkStore(short)
-		next := uint64(0)
-		if err == nil {
-			next, err = s.nextTerm(short, s.term)
-		}
-		cancel()
-		if err == nil {
-			if next > s.term+1 {
-				return errOldTerm
-			}
-			s.shared.unchecked.Store(false)
-			s.log.Info("the block store answers again", "store", s.cfg.Blocks)
-		} else if pause(ctx, storePause) != nil {
-			return nil
-		}
-	}
-	return nil
 }
 
 // errStalled: the journal could not be written for so long that another
@@ -271,6 +239,29 @@ func (s *Server) keepWindow(ctx context.Context) error {
 		return nil // a beat that came too late; who handed the reign over says why it ended
 	}
 	return ended(ctx, err)
+}
+
+// tellIsolation logs when this namenode, active, stops answering because it cannot
+// tell whether it still is, and when it answers again.
+func (s *Server) tellIsolation(ctx context.Context) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for isolated := false; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now := s.Role() == "isolated" && !s.over.Load()
+		switch since, _ := s.shared.window.SinceWrite(); {
+		case now && !isolated:
+			s.log.Warn("isolated: answering nothing, since ZooKeeper has confirmed no write for too long, and another namenode may be active; waiting for ZooKeeper",
+				"address", s.advertised(), "zookeeper", strings.Join(s.cfg.HA.ZooKeeper, ","), "since", since, "reign ends after", s.cfg.HA.stallAfter())
+		case !now && isolated && s.Role() == "active":
+			s.log.Info("ZooKeeper answers: still active, and answering again", "address", s.advertised())
+		}
+		isolated = now
+	}
 }
 
 // stalling makes a beat fail for good when nothing was written for long, beats
@@ -325,6 +316,7 @@ func (s *Server) followUntilElected(ctx context.Context) error {
 
 // applyTailed applies a record that another namenode wrote.
 func (s *Server) applyTailed(r journal.Record) error {
+	s.time.heard(r.Time)
 	return s.locked(func() error { return s.applyRecord(s.tree, r) })
 }
 
@@ -368,6 +360,7 @@ func (s *Server) takeOverImages() {
 // activation is the activation of a reign.
 func (s *Server) activation(term uint64) *namespace.OpActivate {
 	op := &namespace.OpActivate{Term: term, NamespaceID: s.dir.id, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
+	op.Nonce, _ = parseID(s.nonce)
 	if last, _ := s.tree.Last(); last > 0 {
 		op.User, op.Group = s.tree.Superuser()
 	}

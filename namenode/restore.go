@@ -63,7 +63,7 @@ type Restored struct {
 	CopiedBytes int64
 }
 
-// restore is a restore under way.
+// restore is a restore, or a format, under way.
 type restore struct {
 	Restoring
 	cfg     Config
@@ -86,30 +86,11 @@ type restore struct {
 // name. Damaged if something in the backup, or
 // each image in the store, is.
 func Restore(ctx context.Context, r Restoring) (Restored, error) {
-	cfg := r.Config
-	if cfg.Data == "" {
-		cfg.Data = "unused" // by check only
-	}
-	cfg, err := cfg.withDefaults()
+	w, sess, err := connect(ctx, r.Config)
 	if err != nil {
 		return Restored{}, err
 	}
-	if cfg.HA == nil {
-		return Restored{}, errors.New("no ZooKeeper server is named: a namenode alone is started from a backup with --data")
-	}
-	w := &restore{Restoring: r, cfg: cfg, fs: cfg.FS, log: cfg.Logger, close: func() error { return nil }}
-	short, cancel := context.WithTimeout(ctx, max(2*cfg.HA.SessionTimeout, restoreDial))
-	sess, err := zkconn.Dial(short, zkconn.Config{
-		Servers: cfg.HA.ZooKeeper, SessionTimeout: cfg.HA.SessionTimeout, User: cfg.HA.User, Password: cfg.HA.Password,
-		AlsoUser: cfg.HA.AlsoUser, AlsoPassword: cfg.HA.AlsoPassword, TLS: cfg.HA.TLS, FirstTime: true, Logger: w.log,
-	})
-	cancel()
-	if err != nil && ctx.Err() == nil {
-		return Restored{}, fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the new ensemble first", strings.Join(cfg.HA.ZooKeeper, ","), err)
-	}
-	if err != nil {
-		return Restored{}, err
-	}
+	w.Restoring = r
 	defer func() { _ = sess.Close() }()
 	if err := w.unknown(ctx, sess); err != nil {
 		return Restored{}, err
@@ -131,6 +112,30 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 		return Restored{}, err
 	}
 	return done, w.announce(ctx, sess, id)
+}
+
+// connect checks what a restore, or a format, is told, and opens a session with
+// the ensemble.
+func connect(ctx context.Context, cfg Config) (*restore, *zkconn.Session, error) {
+	if cfg.Data == "" {
+		cfg.Data = "unused" // by check only
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.HA == nil {
+		return nil, nil, errors.New("no ZooKeeper server is named: a namenode alone needs none of this, start it with --data")
+	}
+	short, cancel := context.WithTimeout(ctx, max(2*cfg.HA.SessionTimeout, restoreDial))
+	defer cancel()
+	to := cfg.HA.connection(cfg.Logger)
+	to.FirstTime = true
+	sess, err := zkconn.Dial(short, to)
+	if err != nil && ctx.Err() == nil {
+		err = fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the ensemble first", strings.Join(cfg.HA.ZooKeeper, ","), err)
+	}
+	return &restore{cfg: cfg, fs: cfg.FS, log: cfg.Logger, close: func() error { return nil }}, sess, err
 }
 
 // giveAway makes what a restore by root has made in a folder that of the folder's
@@ -190,11 +195,11 @@ func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
 	return nil
 }
 
-// claim makes the store that of the new incarnation.
-func (w *restore) claim(ctx context.Context, id [16]byte, t *namespace.Tree) (incarnation, error) {
+// claim makes the store that of the new incarnation. Reigns up to term were before.
+func (w *restore) claim(ctx context.Context, id [16]byte, term uint64) (incarnation, error) {
 	of := &incarnations{w.objects, w.cfg.Blocks, id}
 	mine, taken, err := of.claim(ctx, w.cfg.incarnation(w.token), func(ctx context.Context) (uint64, error) {
-		return topTerm(ctx, w.store, t.Term())
+		return topTerm(ctx, w.store, term)
 	})
 	if err == nil && taken {
 		w.log.Warn("the block store was taken over", "store", w.cfg.Blocks, "from", mine.Replaces, "incarnation", mine.Token)
@@ -222,7 +227,7 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 	if len(there) > 0 && there[0].txid != last {
 		return Restored{}, fserror.New(fserror.Exists, "", "", "the block store has images of this namespace (%s): name an empty prefix with --blocks, or restore what the store has, without a backup's folder", there[0].name)
 	}
-	mine, err := w.claim(ctx, id, t)
+	mine, err := w.claim(ctx, id, t.Term())
 	if err == nil && mine.Replaces != "" { // what is there is relied on
 		w.log.Warn("waiting for deletions that may be under way", "for", settle)
 		err = pause(ctx, settle)
@@ -412,7 +417,7 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 		last, ms := t.Last()
 		c := t.Counts()
 		done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: c.Files, Blocks: c.Blocks, BlockBytes: c.StoredBytes}
-		if _, err := w.claim(ctx, id, t); err != nil {
+		if _, err := w.claim(ctx, id, t.Term()); err != nil {
 			return Restored{}, err
 		}
 		return done, w.mark(ctx, id)
@@ -447,16 +452,15 @@ func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree
 func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
 	text := w.ID
 	if text == "" {
-		var all []string
-		if w.cfg.s3 != nil {
-			all, err = s3.Namespaces(ctx, s3.Config{Location: *w.cfg.s3, Clock: w.cfg.Clock, Logger: w.log})
-		} else {
-			all, err = w.fs.List(w.cfg.BlocksDir)
-		}
+		all, err := w.storedIDs(ctx)
 		if err != nil {
 			return id, err
 		}
-		all = slices.DeleteFunc(all, func(name string) bool { _, ok := parseID(name); return !ok })
+		if len(all) > 1 { // what a format that failed has left is none to bring back
+			if all, err = w.withImages(ctx, all); err != nil {
+				return id, err
+			}
+		}
 		switch len(all) {
 		case 0:
 			return id, fserror.New(fserror.NotFound, "", "", "the block store %s has no namespace: name the right bucket and prefix with --blocks", w.cfg.Blocks)
@@ -471,6 +475,34 @@ func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
 		return id, fserror.New(fserror.InvalidArgument, "", "", "%q is no id of a namespace (32 hexadecimal digits)", text)
 	}
 	return id, nil
+}
+
+// storedIDs are the ids of the namespaces whose things the store has.
+func (w *restore) storedIDs(ctx context.Context) (all []string, err error) {
+	if w.cfg.s3 != nil {
+		all, err = s3.Namespaces(ctx, s3.Config{Location: *w.cfg.s3, Clock: w.cfg.Clock, Logger: w.log})
+	} else if all, err = w.fs.List(w.cfg.BlocksDir); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return slices.DeleteFunc(all, func(name string) bool { _, ok := parseID(name); return !ok }), err
+}
+
+// withImages keeps the ids of which the store has an image.
+func (w *restore) withImages(ctx context.Context, ids []string) (some []string, err error) {
+	for _, text := range ids {
+		id, _ := parseID(text)
+		if err := w.open(ctx, id, false); err != nil {
+			return nil, err
+		}
+		images, err := w.objects.ListNamed(ctx, imagePrefix, "", 1)
+		if err = errors.Join(err, w.close()); err != nil {
+			return nil, err
+		}
+		if w.close = func() error { return nil }; len(images) > 0 {
+			some = append(some, text)
+		}
+	}
+	return some, nil
 }
 
 // isID reports whether a text is as namespaces and their incarnations are named.

@@ -3,12 +3,8 @@ package namenode
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	zookeeper "github.com/go-zookeeper/zk"
 
@@ -32,11 +28,10 @@ func (w *restore) unknown(ctx context.Context, sess *zkconn.Session) error {
 // begin makes sure that one restore at a time makes the namespace known, and
 // finds the token of what comes to life: that of an earlier try, or a new one.
 func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
-	top := strings.TrimSuffix(w.cfg.HA.path(""), "/")
 	err := sess.Retry(ctx, func() error {
 		err := sess.EnsureShared(ctx, "/leasefs")
 		if err == nil {
-			err = sess.EnsurePath(ctx, top)
+			err = sess.EnsurePath(ctx, w.cfg.HA.top())
 		}
 		return err
 	})
@@ -47,12 +42,9 @@ func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
 		err = w.unknown(ctx, sess) // it may have been restored meanwhile
 	}
 	if err == nil {
-		w.token, err = ensureToken(ctx, sess, w.cfg.HA)
+		w.token, err = makeToken(ctx, sess, w.cfg.HA)
 	}
-	if errors.Is(err, zookeeper.ErrNoAuth) {
-		return fserror.New(fserror.Permission, "", "", "%s in ZooKeeper belongs to another user (%v): name that one by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH, or choose another name with --namespace", top, err)
-	}
-	return err
+	return w.ofAnother(err)
 }
 
 // lock makes a node that goes with the session. That of a restore that was
@@ -82,10 +74,7 @@ func (w *restore) lock(ctx context.Context, sess *zkconn.Session) error {
 // announce makes the node that says what the namespace is.
 func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byte) error {
 	path := w.cfg.HA.path("format")
-	raw, err := json.Marshal(haFormat{
-		Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
-		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
-	})
+	raw, err := w.formatNode(id)
 	if err != nil {
 		return err
 	}

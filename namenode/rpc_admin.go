@@ -44,7 +44,7 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	resp.OpenFiles, resp.Leases, resp.Sessions = uint64(n.Open), uint64(ls.Leases), uint64(ls.Connected)
 	resp.UptimeMs = (s.cfg.Clock.Mono() - s.started).Milliseconds()
 	resp.NamespaceId = hex.EncodeToString(s.dir.id[:])
-	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks = n.TailBytes, n.StoredBytes, uint64(n.Garbage)
+	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks, resp.GarbageBytes = n.TailBytes, n.StoredBytes, uint64(n.Garbage), n.GarbageBytes
 	resp.OldestOverdueMs = ls.OldestOverdue.Milliseconds()
 	if safe {
 		resp.SafeMode, resp.SafeModeWhy = true, "entered by an operator"
@@ -54,7 +54,13 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	}
 	resp.DiskFree, resp.DiskTotal, _ = s.store.Usage(ctx)
 	_, resp.JournalBytes = s.journal.Size()
+	if j := s.shared.journal; j != nil {
+		resp.ZookeeperBytes, resp.ZookeeperNodes = j.Kept(), j.KeptNodes()
+	}
 	resp.HeapBytes = heapBytes()
+	if why := s.owner.conflict.Load(); why != nil {
+		resp.StoreConflict = *why
+	}
 	return resp, nil
 }
 
@@ -363,4 +369,20 @@ func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fail
 	}
 	s.stepDown(errHandedOver)
 	return &pb.FailoverResponse{Next: members[1].Address}, nil
+}
+
+// ResolveStore ends a conflict about the block store in favour of this namenode's
+// history. Its reply may be lost: sent again it finds no conflict.
+func (s *service) ResolveStore(ctx context.Context, r *pb.ResolveStoreRequest) (*pb.ResolveStoreResponse, error) {
+	if err := s.admin(ctx, r.GetCaller()); err != nil {
+		return nil, err
+	}
+	if err := s.checkActive(); err != nil {
+		return nil, err
+	}
+	resolved, err := s.resolveStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ResolveStoreResponse{Resolved: resolved}, nil
 }

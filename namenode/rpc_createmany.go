@@ -76,10 +76,10 @@ func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp
 		c := *callers[i]
 		c.Collect = true
 		a, err := s.tree.Stat(&c, path, false)
-		if err != nil || a.Open != nil { // another writes it by now: not to be kept
+		if err != nil {
 			return nil, nil
 		}
-		keys := s.mayCache(&c, files[i].GetCaller().GetSession())
+		keys := s.mayCache(&c, files[i].GetCaller().GetSession(), false)
 		if len(keys) == 0 {
 			return nil, nil
 		}

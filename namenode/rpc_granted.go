@@ -28,6 +28,9 @@ func (s *service) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 	}
 	owner := namespace.Owner{User: c.User, Client: r.GetCaller().GetClient(), Host: r.GetCaller().GetHost()}
 	out, err := s.change(ctx, id, c, true, func() (namespace.Op, error) {
+		if err := s.checkGranted(ctx, c); err != nil {
+			return nil, err
+		}
 		lease := namespace.LeaseID(r.GetId())
 		for lease == 0 {
 			lease = namespace.LeaseID(rand.Uint64() & namespace.MaxLeaseID) //nolint:gosec // need not be secret: it is shown in lists

@@ -53,7 +53,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	var cached *cachelease.Stream
 	if hello.GetCache() && s.cfg.CacheTerm > 0 {
 		var err error
-		cached, err = s.beginCaching(ctx, h.Session, hello.GetStream(), line)
+		cached, err = s.beginCaching(ctx, h, hello.GetStream(), line)
 		if err != nil {
 			return err
 		}
@@ -75,6 +75,10 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	for {
 		select {
 		case err := <-ended:
+			if err == nil { // the client closed its side, which it does when it leaves
+				s.drafts.leave(h.Session)
+				cached.Leave()
+			}
 			return err
 		case <-line.revoking:
 			if err := line.sendRevoked(); err != nil {

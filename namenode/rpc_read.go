@@ -41,8 +41,12 @@ func (s *service) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse
 		} else {
 			a, err = s.tree.Stat(c, r.GetPath(), r.GetFollow())
 		}
-		if (err == nil && a.Open == nil) || errors.Is(err, fserror.NotFound) {
-			resp.Keys = s.mayCache(c, r.GetCaller().GetSession())
+		if err == nil && r.GetWhere() {
+			resp.Path, _ = s.tree.Path(a.ID)
+		}
+		resp.Txid = s.listedTo()
+		if err == nil || errors.Is(err, fserror.NotFound) {
+			resp.Keys = s.mayCache(c, r.GetCaller().GetSession(), false)
 		}
 		return err
 	})
@@ -55,6 +59,13 @@ func (s *service) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse
 		return nil, err
 	}
 	return resp, nil
+}
+
+// listedTo is a change up to which all are in what is read now, and are durable:
+// a watch from the next one on misses none. The caller holds mu.
+func (s *Server) listedTo() uint64 {
+	last, _ := s.tree.Last()
+	return min(last, s.journal.Durable())
 }
 
 // List answers a page of a directory.
@@ -70,7 +81,9 @@ func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	var more bool
 	var keys []*pb.CacheKey
 	var keep []bool
+	var txid uint64
 	err = s.read(ctx, c, func() (err error) {
+		txid = s.listedTo()
 		dir, entries, more, err = s.tree.List(c, r.GetPath(), r.GetAfter(), limit)
 		if err == nil {
 			keys, keep = s.mayCacheEntries(c, r.GetCaller().GetSession(), dir, entries)
@@ -80,7 +93,7 @@ func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.ListResponse{Directory: s.attr(dir), More: more, Entries: make([]*pb.Entry, 0, len(entries)), Keys: keys}
+	resp := &pb.ListResponse{Directory: s.attr(dir), More: more, Entries: make([]*pb.Entry, 0, len(entries)), Keys: keys, Txid: txid}
 	size := 0
 	for i, a := range entries {
 		if size += len(a.Name) + len(a.LinkTarget) + len(a.User) + len(a.Group) + 80; size > maxListBytes && len(resp.Entries) > 0 {
@@ -157,9 +170,7 @@ func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileR
 			if r.GetWriter() != nil {
 				v.Blocks = nil
 			}
-			if v.Attr.Open == nil {
-				v.keys = s.mayCache(c, r.GetCaller().GetSession())
-			}
+			v.keys = s.mayCache(c, r.GetCaller().GetSession(), false)
 		}
 		return err
 	})
@@ -168,7 +179,7 @@ func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileR
 
 // waitBeyond watches first and looks then, so that no change is missed.
 func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest, v fileView) (fileView, error) {
-	back, err := s.park()
+	back, err := s.park(taker(ctx, c))
 	if err != nil {
 		return v, err
 	}
@@ -211,7 +222,7 @@ func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFil
 
 // fileResponse picks the part that was asked for and signs its URLs.
 func (s *Server) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileResponse, error) {
-	resp := &pb.GetFileResponse{Attr: s.attr(v.Attr), Path: v.path, Keys: v.keys, UrlsExpireMs: s.cfg.URLLife.Milliseconds()}
+	resp := &pb.GetFileResponse{Attr: s.attr(v.Attr), Path: v.path, Keys: v.keys, UrlsExpireMs: s.cfg.URLLife.Milliseconds(), Cut: v.Cut}
 	limit := clampLimit(r.GetMaxBlocks(), defaultBlocks, maxBlocks)
 	now := s.cfg.Clock.Wall()
 	expires := now.Add(s.cfg.URLLife)
@@ -285,25 +296,23 @@ func (s *service) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.Summar
 // walk is one of the few walks of the whole tree that are on the way at once;
 // others wait.
 type walk struct {
-	s   *Server
-	ctx context.Context //nolint:containedctx // one call's
-	on  bool
+	s    *Server
+	ctx  context.Context //nolint:containedctx // one call's
+	who  string
+	on   bool
+	txid uint64 // of the last change that is in it
 }
 
 func (w *walk) begin() error {
-	select {
-	case w.s.walkers <- struct{}{}:
-		w.on = true
-		return nil
-	case <-w.ctx.Done():
-		return w.ctx.Err()
-	}
+	err := w.s.walkers.Begin(w.ctx, w.who)
+	w.on = err == nil
+	return err
 }
 
 func (w *walk) end() {
 	if w.on {
 		w.on = false
-		<-w.s.walkers
+		w.s.walkers.End(w.who)
 	}
 }
 
@@ -340,7 +349,7 @@ func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(
 	if err != nil {
 		return err
 	}
-	w := &walk{s: s, ctx: ctx}
+	w := &walk{s: s, ctx: ctx, who: c.User}
 	if err := w.begin(); err != nil {
 		return err
 	}
@@ -354,6 +363,7 @@ func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(
 		return err
 	}
 	n := 0
+	w.txid, _ = t.Last() // durable, as is the whole snapshot
 	return t.Walk(root.ID, func(p []byte, a namespace.Attr) error {
 		if n++; n%1024 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -368,13 +378,14 @@ func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(
 // Find streams everything below a path.
 func (s *service) Find(r *pb.FindRequest, stream grpc.ServerStreamingServer[pb.FindResponse]) error {
 	var page []*pb.FoundEntry
-	size := 0
+	size, txid := 0, uint64(0)
 	send := func() error {
-		m := &pb.FindResponse{Entries: page}
+		m := &pb.FindResponse{Entries: page, Txid: txid}
 		page, size = nil, 0
 		return s.send(func() error { return stream.Send(m) })
 	}
 	err := s.walk(stream.Context(), r.GetCaller(), r.GetPath(), func(w *walk, p []byte, a namespace.Attr) error {
+		txid = w.txid
 		if (r.GetOpenOnly() || r.GetHolder() != "") && a.Open == nil {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -17,7 +18,11 @@ const maxConcat = 1000
 func (s *Server) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, req proto.Message, clearCall func(), grows bool,
 	plan func(*namespace.Call) (namespace.Op, error),
 ) (*pb.MutateResponse, error) {
-	c, err := s.caller(ctx, who)
+	var owner *pb.Owner
+	if r, ok := req.(interface{ GetOwner() *pb.Owner }); ok {
+		owner = r.GetOwner()
+	}
+	c, err := s.callerFor(ctx, who, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +59,27 @@ func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResp
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-		op, err := orNil(s.tree.PlanRename(c, r.GetFrom(), r.GetTo(), r.GetOverwrite(), r.GetDetach()))
+		to, err := s.renameTo(c, r)
+		if err != nil {
+			return nil, err
+		}
+		op, err := orNil(s.tree.PlanRename(c, r.GetFrom(), to, r.GetOverwrite(), r.GetDetach()))
 		return s.hiding(c, op, err, r.GetHide())
 	})
+}
+
+// renameTo is where a rename leads.
+func (s *Server) renameTo(c *namespace.Call, r *pb.RenameRequest) (string, error) {
+	if r.GetInto() == 0 {
+		return r.GetTo(), nil
+	}
+	a, err := s.tree.StatInode(c, namespace.InodeID(r.GetInto()))
+	if err != nil {
+		return "", err
+	}
+	dir, _ := s.tree.Path(a.ID)
+	_, name := fspath.Split(r.GetFrom())
+	return fspath.Join(dir, name), nil
 }
 
 // Delete takes a file or, if recursive, a directory with all below it out of
@@ -94,8 +117,8 @@ func target(path string, inode uint64) namespace.Target {
 // SetAttr is chmod, chown and utimes.
 func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateResponse, error) {
 	op := namespace.OpSetAttr{SetMode: r.GetSetMode(), User: r.GetUser(), Group: r.GetGroup(), SetMTime: r.GetSetMtime(), MTime: r.GetMtimeUnixMs()}
-	if len(op.User) > maxCallerName || len(op.Group) > maxCallerName {
-		return nil, fserror.New(fserror.InvalidArgument, "", "", "user or group name is over %d bytes", maxCallerName)
+	if err := checkOwner(op.User, op.Group); err != nil {
+		return nil, err
 	}
 	if op.SetMode {
 		var err error

@@ -62,9 +62,56 @@ func (s *Server) publishLoop(ctx context.Context) error {
 				}
 			}
 			published = min(s.journal.Durable(), last)
-			s.events.Publish(published)
+			if s.gather(ctx, s.events.Publish(published)) != nil {
+				break
+			}
 		}
 	}
+}
+
+// A watcher that is woken puts the next changes off by wakeCost, several times
+// what it takes to tell it something, all of them together by no more than
+// longestGather.
+const (
+	wakeCost      = 100 * time.Microsecond
+	longestGather = 500 * time.Millisecond
+)
+
+// gather lets changes gather while watchers are told of those before: so many
+// were woken. All of them get what has gathered at once, and however many there
+// are they leave the namenode time for others.
+func (s *Server) gather(ctx context.Context, woken int) error {
+	pause := min(time.Duration(woken)*wakeCost, longestGather)
+	if pause < time.Millisecond {
+		return nil
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fewEvents is how many events a watcher may be sent that takes no place among
+// those that catch up.
+const fewEvents = 32
+
+// tell sends a watcher what is new to it. Who takes nothing of it for a while is
+// cut off: it would keep what is sent in memory. Of long answers only some are
+// under way at once.
+func (s *Server) tell(ctx context.Context, stream grpc.ServerStreamingServer[pb.WatchResponse], resp *pb.WatchResponse) error {
+	if len(resp.GetEvents()) > fewEvents {
+		select {
+		case s.catchUp <- struct{}{}:
+			defer func() { <-s.catchUp }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.send(func() error { return stream.Send(resp) })
 }
 
 // Watch tells what happens to a path or below it.
@@ -85,11 +132,11 @@ func (s *service) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 	}); err != nil {
 		return fserror.With(err, "watch", "")
 	}
-	if s.watchers.Add(1) > maxWatchers {
-		s.watchers.Add(-1)
+	who := taker(ctx, c)
+	if !s.watchers.Take(1, who) {
 		return &fserror.Error{Kind: fserror.Retry, Op: "watch", Path: r.GetPath(), Message: "too many watches at once", RetryAfter: time.Second}
 	}
-	defer s.watchers.Add(-1)
+	defer s.watchers.Give(1, who)
 	w, start, err := s.events.Watch(r.GetFromTxid(), filter)
 	if err != nil {
 		return watchError(err, r.GetPath())
@@ -113,8 +160,8 @@ func (s *service) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 				resp.Events = append(resp.Events, wireEvent(&e))
 			}
 		}
-		if err := stream.Send(resp); err != nil {
-			return err
+		if err := s.tell(ctx, stream, resp); err != nil {
+			return fserror.With(err, "watch", r.GetPath())
 		}
 	}
 }
@@ -192,7 +239,7 @@ func watchError(err error, path string) error {
 	var old *watch.TooOldError
 	if errors.As(err, &old) {
 		return fserror.New(fserror.TooOld, "watch", path,
-			"changes from %d on are not kept any more, only those from %d on; list again and watch from now", old.From, old.Oldest)
+			"changes from %d on are not kept any more, only those from %d on; list again, and watch from the txid of the listing + 1", old.From, old.Oldest)
 	}
 	return fserror.With(err, "watch", path)
 }

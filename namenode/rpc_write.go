@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	defaultFileMode = 0o644
-	defaultDirMode  = 0o755
+	defaultUmask    = 0o022
+	defaultFileMode = 0o666 &^ defaultUmask
+	defaultDirMode  = 0o777 &^ defaultUmask
 	maxAllocate     = 16
 )
 
@@ -61,8 +62,8 @@ func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenR
 		var keys []*pb.CacheKey
 		if err := s.read(ctx, c, func() (err error) {
 			a, err = s.tree.Stat(c, path, false)
-			if err == nil && (a.Open == nil || string(a.Open.Holder.Session[:]) == string(r.GetCaller().GetSession())) { // else: see Stat
-				keys = s.mayCache(c, r.GetCaller().GetSession())
+			if err == nil {
+				keys = s.mayCache(c, r.GetCaller().GetSession(), true)
 			}
 			return err
 		}); err != nil {
@@ -80,7 +81,7 @@ func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenR
 // create does all of a create but waiting for the disk; the caller waits until
 // the txid it returns is durable, also when there is an error.
 func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, req namespace.CreateRequest, wait uint64, err error) {
-	c, err := s.caller(ctx, r.GetCaller())
+	c, err := s.callerFor(ctx, r.GetCaller(), r.GetOwner())
 	if err != nil {
 		return out, req, 0, err
 	}
@@ -141,7 +142,7 @@ func (s *Server) orBeingWritten(c *namespace.Call, path string, by namespace.Hol
 // createRequest checks what the tree does not.
 func createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	req := namespace.CreateRequest{
-		Path: r.GetPath(), Mode: defaultFileMode, DirMode: defaultDirMode,
+		Path: r.GetPath(), KeepMode: !r.GetHasMode(),
 		Overwrite: r.GetOverwrite() || r.GetSteal(), Parents: r.GetParents(), Close: r.GetClose(),
 		Data: r.GetData(), MTime: r.GetMtimeUnixMs(), Lease: namespace.LeaseID(r.GetLease()),
 	}
@@ -151,12 +152,9 @@ func createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetDataCrc32C() {
 		return req, errChecksum(r.GetDataCrc32C(), r.GetData())
 	}
-	if r.GetHasMode() {
-		m, err := mode(r.GetMode())
-		if err != nil {
-			return req, err
-		}
-		req.Mode = m
+	var err error
+	if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
+		return req, err
 	}
 	h, err := holder(r.GetCaller())
 	if err != nil {
@@ -169,6 +167,22 @@ func createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 
 func errChecksum(want uint32, data []byte) error {
 	return fserror.New(fserror.InvalidArgument, "", "", "the request's bytes are damaged: their CRC32C is %08x, the request says %08x; send it again", crc32.Checksum(data, castagnoli), want)
+}
+
+// modes are those of a file that a request makes, and of missing parents.
+func modes(has bool, of uint32, umask *uint32) (file, dir uint16, err error) {
+	file, dir = defaultFileMode, defaultDirMode
+	if umask != nil {
+		mask, err := mode(*umask)
+		if err != nil {
+			return 0, 0, err
+		}
+		file, dir = 0o666&^mask, 0o777&^mask
+	}
+	if has {
+		file, err = mode(of)
+	}
+	return file, dir, err
 }
 
 func mode(m uint32) (uint16, error) {
@@ -259,11 +273,9 @@ func (s *Server) planAppend(c *namespace.Call, r *pb.AppendRequest, h namespace.
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
 			return nil, notAtEnd(r.GetPath(), 0, r.GetExpectedLength())
 		}
-		req := namespace.CreateRequest{Path: r.GetPath(), Mode: defaultFileMode, DirMode: defaultDirMode, Parents: r.GetParents(), Holder: h, Token: token}
-		if r.GetHasMode() {
-			if req.Mode, err = mode(r.GetMode()); err != nil {
-				return nil, err
-			}
+		req := namespace.CreateRequest{Path: r.GetPath(), Parents: r.GetParents(), Holder: h, Token: token}
+		if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
+			return nil, err
 		}
 		return orNil(s.tree.PlanCreate(c, req))
 	}
@@ -435,6 +447,9 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 	if !s.allocs.admit(by, len(r.GetBlocks()), s.cfg.Clock.Mono()+s.cfg.URLLife-giveUpAfter) {
 		return nil, &fserror.Error{Kind: fserror.Retry, Reason: "allocated blocks", RetryAfter: time.Second,
 			Message: fmt.Sprintf("this client has %d blocks allocated that it has not committed; commit them first", maxOutstanding)}
+	}
+	if err := s.mayMint(ctx); err != nil {
+		return nil, err
 	}
 	resp := &pb.AllocateBlockResponse{}
 	for _, b := range r.GetBlocks() {

@@ -27,7 +27,7 @@ func (s *service) Xattrs(ctx context.Context, r *pb.XattrsRequest) (*pb.XattrsRe
 	var xattrs []namespace.Xattr
 	err = s.read(ctx, c, func() (err error) {
 		if xattrs, err = s.tree.Xattrs(c, target(r.GetPath(), r.GetInode()), r.GetFollow()); err == nil {
-			resp.Keys = s.mayCache(c, r.GetCaller().GetSession())
+			resp.Keys = s.mayCache(c, r.GetCaller().GetSession(), false)
 		}
 		return err
 	})

@@ -31,15 +31,19 @@ type coldTail struct {
 }
 
 // sealPass looks for cold tails: under pressure of the tail budget every
-// second, the biggest first; else once a minute, large ones only.
+// second, the biggest first, if those of closed files are worth it; else once a
+// minute, and without pressure large ones only.
 func (s *Server) sealPass() func(context.Context) error {
 	next := s.cfg.Clock.Mono() + min(sealEvery, s.cfg.SealAfter)
 	return func(ctx context.Context) error {
 		s.mu.RLock()
-		total := s.tree.Counts().TailBytes
+		counts := s.tree.Counts()
 		s.mu.RUnlock()
+		total := counts.TailBytes
 		pressed := total > s.cfg.TailBudget/2
-		if now := s.cfg.Clock.Mono(); !pressed {
+		// To find tails takes a walk over the whole tree.
+		worth := pressed && counts.ClosedTailBytes > s.cfg.TailBudget/10
+		if now := s.cfg.Clock.Mono(); !worth {
 			if now < next {
 				return nil
 			}
@@ -62,7 +66,7 @@ func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
 		return nil
 	}
 	var cold []coldTail
-	before := s.cfg.Clock.Wall().Add(-s.cfg.SealAfter).UnixMilli()
+	before := s.time.now() - s.cfg.SealAfter.Milliseconds()
 	t.Tails(func(id namespace.InodeID, n int, _ *namespace.Block, open bool, mtime int64) bool {
 		if !open && (pressed || (n >= sealLarge && mtime <= before)) {
 			cold = append(cold, coldTail{id, n})
@@ -150,6 +154,9 @@ func (s *Server) sealView(ctx context.Context, id namespace.InodeID) (v namespac
 }
 
 func (s *Server) sealInto(ctx context.Context, m merge) error {
+	if err := s.mayMint(ctx); err != nil {
+		return err
+	}
 	used := len(m.data)
 	object, crc := blockstore.Seal(m.data)
 	key := s.allocs.mint(s.term, alloc{inode: m.id, stored: int64(len(object)), crc: crc, expires: s.cfg.Clock.Mono() + s.cfg.URLLife})
@@ -163,6 +170,10 @@ func (s *Server) sealInto(ctx context.Context, m merge) error {
 		if err := s.checkSafeMode(); err != nil {
 			return nil, err
 		}
+		// A put may outlive its key: the sweep may then have deleted the block.
+		if s.mayCommit(namespace.Writer{Inode: m.id}, b) != nil {
+			return nil, errStale
+		}
 		// A writer who opened the file meanwhile counts on where its tail
 		// begins; and one who truncated it may have written other bytes since.
 		if _, open := s.tree.OpenFile(m.id); open || !s.tree.TailIs(m.id, m.offset, m.tail) {
@@ -174,7 +185,9 @@ func (s *Server) sealInto(ctx context.Context, m merge) error {
 		return nil
 	}
 	// The file changed while the block was written: the block is garbage.
-	if _, terr := s.own(ctx, func() (namespace.Op, error) { return orNil(s.tree.PlanTombstone([]blockstore.Key{key}), nil) }); terr != nil {
+	if _, terr := s.own(ctx, func() (namespace.Op, error) {
+		return orNil(s.tree.PlanTombstone([]namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
+	}); terr != nil {
 		return terr
 	}
 	if errors.Is(err, fserror.Retry) {

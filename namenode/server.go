@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,9 @@ import (
 	"github.com/leasefs/leasefs/journal"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
 
@@ -40,7 +43,9 @@ type Server struct {
 	used    usedImages
 	objects blockstore.Objects
 	shared  shared
-	token   string                      // of this incarnation of the namespace, see incarnation
+	token   string // of this incarnation of the namespace, see incarnation; under owner's lock
+	owner   owner
+	nonce   string                      // of this reign, see reignObject
 	mine    atomic.Pointer[incarnation] // as the block store has it; nil for blocks in the data folder
 	active  atomic.Pointer[string]      // address of the active namenode, as far as a standby knows
 
@@ -57,11 +62,13 @@ type Server struct {
 	caches    *cachelease.Table
 	drafts    draftTable // files that sessions make without asking
 	events    *watch.Hub
-	watchers  atomic.Int64
+	watchers  *share.Limit
+	granted   *share.Limit  // leases; guarded by mu
+	catchUp   chan struct{} // bounds long answers to watchers
 	applied   atomic.Uint64 // last txid of which the events are known
 	reaper    *rate.Limiter // of the ends of granted leases
 	inFlight  atomic.Int64
-	parked    atomic.Int64 // calls that wait for others, see park
+	parked    *share.Limit // calls that wait for others, see park
 	term      uint64
 	activated time.Duration // by the clock's Mono
 	started   time.Duration
@@ -72,6 +79,7 @@ type Server struct {
 	older     chan struct{} // bounds the blocks read before a commit
 	time      journalTime   // of records
 
+	conns            *conns.Table
 	grpcLis, httpLis net.Listener
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
@@ -79,12 +87,13 @@ type Server struct {
 	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
 
 	ready    atomic.Bool // it is active, and answers while its window is open
+	reigned  atomic.Bool // it was ready once
 	joined   atomic.Bool // it is one of several, and in the election
 	over     atomic.Bool // the reign was handed over; set under mu: nothing is journalled after
 	stopping context.Context
 	stop     context.CancelCauseFunc
 	workers  sync.WaitGroup
-	walkers  chan struct{} // bounds walks of the whole tree
+	walkers  *share.Turns  // of walks of the whole tree
 	patience time.Duration // for a client to take a part of a long answer; see send
 
 	reclaimWake chan struct{}
@@ -101,13 +110,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: make(chan struct{}, 2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
+	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: share.NewTurns(2), catchUp: make(chan struct{}, 64), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
 		publishWake: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1),
-		reaper: rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
+		reaper:   rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
+		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
+		watchers: share.New(maxWatchers), parked: share.New(maxParked), granted: share.New(namespace.MaxLeases),
 	}
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
 	limitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
+	s.time.init(cfg.Clock)
 	if err := s.open(ctx); err != nil {
 		_ = s.end()
 		return nil, err
@@ -136,6 +148,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.nonce = newToken()
 	if err := s.beginReign(ctx, term, s.journal.BeginTerm); err != nil {
 		return err
 	}
@@ -149,12 +162,13 @@ func (s *Server) bringUp(ctx context.Context) error {
 // touched, then the folder and the block store.
 func (s *Server) open(ctx context.Context) error {
 	var err error
-	if s.grpcLis, err = listen(s.cfg.Listen, "--listen"); err != nil {
+	if s.grpcLis, err = s.listen(s.cfg.Listen, "--listen"); err != nil {
 		return err
 	}
-	if s.httpLis, err = listen(s.cfg.HTTP, "--http"); err != nil {
+	if s.httpLis, err = s.listen(s.cfg.HTTP, "--http"); err != nil {
 		return err
 	}
+	s.logStart()
 	s.metrics = newMetrics(s)
 	var id *[16]byte
 	if s.cfg.HA != nil {
@@ -180,12 +194,13 @@ func (s *Server) open(ctx context.Context) error {
 		s.images = &imageObjects{objects: s.objects, local: folder}
 	}
 	s.collector.init()
+	s.owner.turn = make(chan struct{}, 1)
 	s.older = make(chan struct{}, 4)
 	return nil
 }
 
-func listen(addr, flag string) (net.Listener, error) {
-	l, err := net.Listen("tcp", addr)
+func (s *Server) listen(addr, flag string) (net.Listener, error) {
+	l, err := s.cfg.OpenPort("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with %s", addr, err, flag)
 	}
@@ -201,7 +216,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	if dir == "" {
 		dir = s.dir.file(blocksDir)
 	}
-	if s.dir.fresh {
+	if s.dir.fresh && s.cfg.HA == nil {
 		if err := local.Format(s.cfg.FS, dir, s.dir.id); err != nil {
 			return fmt.Errorf("block folder %s cannot be made: %w", dir, err)
 		}
@@ -230,16 +245,16 @@ func (s *Server) openS3(ctx context.Context) error {
 	}
 	s.store, s.objects = st, st
 	s.serveBlocks(http.NotFoundHandler())
-	if err := s.probe(ctx, st.Probe, s.cfg.Blocks); err != nil || s.dir.fresh {
+	if err := s.probe(ctx, st.Probe, s.cfg.Blocks); err != nil || s.dir.fresh && s.cfg.HA == nil {
 		return err
 	}
 	return st.Check(ctx)
 }
 
-// probe makes sure that a store enforces what leasefs rests on, when the data
-// folder is new.
+// probe makes sure that a store enforces what leasefs rests on, when a namenode
+// alone makes a namespace. That of several was probed by its format.
 func (s *Server) probe(ctx context.Context, probe func(context.Context) error, where string) error {
-	if !s.dir.fresh {
+	if !s.dir.fresh || s.cfg.HA != nil {
 		return nil
 	}
 	if err := probe(ctx); err != nil {
@@ -255,6 +270,8 @@ func (s *Server) load(ctx context.Context) error {
 		return err
 	}
 	s.tree = tree
+	_, lastMS := tree.Last()
+	s.time.heard(lastMS)
 	s.leases = leasemanager.New(leasemanager.Config{
 		Clock: s.cfg.Clock, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgeEvery: s.cfg.AgesEvery,
 		Jitter: rand.Float64, //nolint:gosec // spreads load, keeps no secret
@@ -281,7 +298,11 @@ func (s *Server) finishFolder() error {
 	if !s.dir.fresh {
 		return nil
 	}
-	return s.dir.finish("leasefs "+s.cfg.Version, s.cfg.Clock.Wall().UTC().Format(time.RFC3339))
+	err := s.dir.finish("leasefs "+s.cfg.Version, s.cfg.Clock.Wall().UTC().Format(time.RFC3339))
+	if err == nil && s.cfg.HA == nil {
+		s.log.Warn("made a new, empty namespace: the data folder was new; if there should be one, check --data and whether its disk is mounted", "folder", s.dir.path)
+	}
+	return err
 }
 
 // beginReign begins a new term, by takeOver, and rebuilds the lease table from
@@ -298,7 +319,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 	s.drafts.reset()
 	s.activated = s.cfg.Clock.Mono()
 	_, lastMS := tree.Last()
-	beyond := s.time.begin(s.cfg.Clock, lastMS)
+	beyond := s.time.begin(lastMS)
 	tree.Track(true)
 	op := s.activation(newTerm)
 	s.mu.Unlock()
@@ -325,6 +346,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 			return yield(leasemanager.Granted{Holder: leaseOwner(l), ID: uint64(l.ID), TTL: time.Duration(l.TTL) * time.Millisecond})
 		})
 	}, s.journalledAge)
+	s.countGranted()
 	if err := s.dropAges(ctx); err != nil {
 		return err
 	}
@@ -451,9 +473,25 @@ func (s *Server) setReady() {
 		return
 	}
 	s.ready.Store(true)
+	s.reigned.Store(true)
 	if s.stopping.Err() != nil {
 		s.ready.Store(false)
 	}
+}
+
+// Reigned reports whether the namenode is active, or was.
+func (s *Server) Reigned() bool { return s.reigned.Load() }
+
+// logStart says who this is and what it serves.
+func (s *Server) logStart() {
+	about := []any{"version", s.cfg.Version, "data", s.cfg.Data, "listen", s.Addr(), "http", s.HTTPAddr()}
+	if s.cfg.Blocks != "" {
+		about = append(about, "blocks", s.cfg.Blocks)
+	}
+	if h := s.cfg.HA; h != nil {
+		about = append(about, "advertise", s.advertised(), "namespace", h.Name, "zookeeper", strings.Join(h.ZooKeeper, ","), "session-timeout", h.SessionTimeout)
+	}
+	s.log.Info("starting", about...)
 }
 
 // checkActive refuses while the namenode is not serving.

@@ -142,7 +142,7 @@ func TestImageOfAnotherHistory(t *testing.T) {
 			for _, path := range []string{"/old0", "/new0", "/more0", "/more59"} {
 				r.raw.File(path)
 			}
-			if !log.has("no record names an image") {
+			if !log.has("no record names") {
 				p.t.Error("the other history's image was used")
 			}
 			p.eventually("an image is published by itself", func() bool { return log.has("image written") })

@@ -346,6 +346,12 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 				return err
 			}
 		},
+		"ResolveStore": func() sending {
+			return func(ctx context.Context, l link) error {
+				_, err := l.admin.ResolveStore(ctx, &pb.ResolveStoreRequest{Caller: who})
+				return err
+			}
+		},
 		"Backup": func() sending {
 			return func(ctx context.Context, l link) error {
 				return all(l.admin.Backup(ctx, &pb.BackupRequest{Caller: who}))

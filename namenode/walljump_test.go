@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
@@ -76,5 +77,56 @@ func TestTheTimeOfDayJumps(t *testing.T) {
 	mkdir(t, other, "/later", 0o755) // with a record time passes
 	if _, err := create(id); !errors.Is(err, fserror.Exists) && !errors.Is(err, fserror.Held) {
 		t.Errorf("the call again after it was forgotten: %v", err)
+	}
+}
+
+// The time of day is another one after a restart: no result of a call is
+// forgotten and no garbage deleted for that.
+func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{11 * time.Minute, -11 * time.Minute, 74 * 365 * 24 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			t.Parallel()
+			clk, with := testenv.FakeClock()
+			n := testenv.Start(t, with, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
+			r, other := n.Raw(t, "r"), n.Raw(t, "other")
+			id := r.Call()
+			create := func() (*pb.OpenResponse, error) {
+				return r.NN.Create(t.Context(), &pb.CreateRequest{Call: id, Caller: r.Who, Path: "/f", Close: true})
+			}
+			first, err := create()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := other.Create("/garbage")
+			b, err := other.PutBlock(w, []byte("block"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(other.Commit(w, 0, b, ""), other.Close(w, 5)); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range []string{"/garbage", "/f"} {
+				if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, Path: path}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			clk.ShiftWall(by)
+			n.Restart(t)
+			clk.Advance(time.Second)
+			mkdir(t, other, "/then", 0o755) // with a record time passes
+			again, err := create()
+			if err != nil || again.GetAttr().GetInode() != first.GetAttr().GetInode() {
+				t.Errorf("the same call again: %v, %v", again, err)
+			}
+			_, err = r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/f"})
+			if err := wire.FromStatus(err); !errors.Is(err, fserror.NotFound) {
+				t.Errorf("the same call made the file twice: %v", err)
+			}
+			out, err := r.Admin.Collect(t.Context(), &pb.CollectRequest{Caller: r.Who})
+			if err != nil || out.GetDeleted() != 0 || out.GetWaiting() != 1 {
+				t.Errorf("garbage, of which readers have URLs: %v, %v", out, err)
+			}
+		})
 	}
 }

@@ -274,6 +274,33 @@ func TestScenario55ReaderIsGone(t *testing.T) {
 	}
 }
 
+// TestWhoLeavesIsNotWaitedFor: a client that is closed keeps nothing, and answers
+// nothing from what it kept. A change of that waits for nobody.
+func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
+	nn := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
+	ctx := t.Context()
+	a := nn.Client(t)
+	told := make(chan client.Revocation, 64)
+	b, wire := nn.Wired(t, caching, func(c *client.Config) { c.OnRevoke = func(r client.Revocation) { told <- r } })
+	must(t, a.WriteFile(ctx, "/f", []byte("x")))
+	warm(t, b, wire, "/f")
+	for len(told) > 0 {
+		<-told
+	}
+	must(t, b.Close())
+	if len(told) == 0 || !(<-told).All {
+		t.Fatal("who keeps something for the client was not told to drop it")
+	}
+	if _, err := b.Stat(ctx, "/f"); fserror.KindOf(err) != fserror.Closed {
+		t.Fatalf("answered after the end: %v", err)
+	}
+	must(t, a.Chmod(ctx, "/f", 0o600))
+	if n := metric(t, nn, "leasefs_cache_waits_total"); n != 0 {
+		t.Fatalf("%v waits for one that has left", n)
+	}
+	testenv.Eventually(t, "it is forgotten", func() bool { return metric(t, nn, "leasefs_cache_sessions") == 0 })
+}
+
 // TestScenario55aOvertakenReply: a reply is on its way while what it says is
 // revoked. It is used, and not cached. A parent that is renamed or made
 // unreadable: the cached path no longer answers.

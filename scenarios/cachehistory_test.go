@@ -138,6 +138,9 @@ func treeApply(s treeState, in treeInput) (treeState, fserror.Kind) {
 	switch {
 	case in.op == treeCreate && f.exists:
 		return s, fserror.Exists
+	case in.op == treeWrite && f.exists:
+		f.content = in.content // the mode stays
+		return s, 0
 	case in.op == treeCreate, in.op == treeWrite:
 		*f = treeFile{true, 0o644, in.content}
 		return s, 0

@@ -11,6 +11,7 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode"
 )
 
@@ -48,10 +50,13 @@ func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
 	addr := address()
 	cfg := namenode.Config{
 		Data: t.TempDir(), Listen: addr, HTTP: addr, Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1 << 20, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+		Groups: func(string) []string { return nil }, Reserve: 1 << 20, DeleteAfter: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	}
 	for _, mod := range mods {
 		mod(&cfg)
+	}
+	if cfg.HA != nil {
+		Format(t, cfg)
 	}
 	n := &Namenode{cfg: cfg}
 	n.start(t)
@@ -61,6 +66,14 @@ func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
 		}
 	})
 	return n
+}
+
+// Format makes the namespace of several namenodes, unless ZooKeeper has it.
+func Format(t testing.TB, cfg namenode.Config) {
+	t.Helper()
+	if _, err := namenode.Format(t.Context(), cfg); err != nil && !errors.Is(err, fserror.Exists) {
+		t.Fatalf("format: %v", err)
+	}
 }
 
 func (n *Namenode) start(t testing.TB) {

@@ -1,6 +1,7 @@
 package leasecache
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func (w *world) ask(c *client) {
 	c.inbox, c.acks = nil, nil
 	c.welcome = true
 	c.number++
-	c.stream = w.t.Connect(c.id, c.number, func(r cachelease.Revocation) { c.inbox = append(c.inbox, r) })
+	c.stream = w.t.Connect(c.id, fmt.Sprint(c.id), c.number, func(r cachelease.Revocation) { c.inbox = append(c.inbox, r) })
 }
 
 // hear takes the next message of the stream in.
@@ -251,7 +252,7 @@ func TestModel(t *testing.T) {
 			},
 			"late": func(t *rapid.T) {
 				if c := some(t); len(c.late) > 0 {
-					st := w.t.Connect(c.id, c.late[0], func(cachelease.Revocation) {})
+					st := w.t.Connect(c.id, fmt.Sprint(c.id), c.late[0], func(cachelease.Revocation) {})
 					c.late = c.late[1:]
 					if rapid.Bool().Draw(t, "noticed") {
 						st.Disconnect()

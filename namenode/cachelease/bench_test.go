@@ -19,7 +19,7 @@ func crowd(b *testing.B, sessions, own int) (*Table, []SessionID) {
 	for i := range ids {
 		binary.LittleEndian.PutUint64(ids[i][:], uint64(i+1))
 		id := ids[i]
-		tab.Connect(id, 1, func(Revocation) {})
+		tab.Connect(id, string(id[:]), 1, func(Revocation) {})
 		renewOn(tab, id)
 		tab.Grant(id, []Key{{1, 1, ""}})
 		for j := range own {

@@ -227,7 +227,16 @@ func (c *Change) Pending() bool {
 		return false
 	}
 	w := c.latest()
-	return w != nil && c.t.now() < w.until
+	if w == nil {
+		return false
+	}
+	now := c.t.now()
+	if now < w.until {
+		return true
+	}
+	c.t.n.waits.Add(1)
+	c.overdue(now)
+	return false
 }
 
 // Wait waits until every session has acknowledged, has come back with a new
@@ -269,19 +278,24 @@ func (c *Change) Wait(ctx context.Context) error {
 		now = t.now()
 		timer.Reset(w.until - now)
 	}
-	t.n.waitsByTerm.Add(1)
+	c.overdue(now)
+	return nil
+}
+
+// overdue takes the lease from those that are waited for, whose terms are all over.
+func (c *Change) overdue(now time.Duration) {
+	c.t.n.waitsByTerm.Add(1)
 	c.mu.Lock()
 	late := slices.DeleteFunc(slices.Clone(c.waits[c.at:]), func(w *wait) bool { return w.done })
 	c.mu.Unlock()
 	for _, w := range late {
 		if w.s != nil {
 			w.s.mu.Lock()
-			t.settle(w.s, now) // it loses its lease
+			c.t.settle(w.s, now)
 			w.s.mu.Unlock()
 		}
 		w.release()
 	}
-	return nil
 }
 
 // Done makes the keys cachable again: the change is durable, or will not be. It

@@ -43,7 +43,9 @@
 // A session that did not acknowledge within its term has lost its lease: all it
 // held is dropped, it is told to drop everything, and it gets no lease for
 // Penalty after it has acknowledged that or has come back with a new stream. It
-// costs others one term at most, then gets none for a while.
+// costs others one term at most, then gets none for a while. Nor does a session
+// that its owner begins within Penalty, so that a new id is no way around it; if
+// another session of the owner loses its lease in that time, none of them does.
 //
 // A session whose term ended without anything being asked of it keeps what it
 // has: it is still told of revocations (nobody waits for them), and gets no new

@@ -84,6 +84,7 @@ func (t *Table) over(s *session, now time.Duration) bool {
 // so that the server may Forget them and take their mark off its journal.
 func (t *Table) Gone(n int) []SessionID {
 	defer t.sweep()
+	t.owners.sweep(t.now())
 	if t.active.Load() == t.connected.Load() {
 		return nil
 	}
@@ -122,6 +123,7 @@ func (t *Table) Forget(id SessionID) bool {
 	}
 	t.drop(s)
 	s.gone = true
+	t.owners.leave(s.owner)
 	t.freeSlot(s.hold)
 	t.dirMu.Lock()
 	delete(t.dir, id)

@@ -65,7 +65,7 @@ func (t *Table) Holds(id SessionID, key Key) bool {
 // much.
 func (t *Table) grant(s *session, keys []Key, now time.Duration) (granted, full bool) {
 	t.settle(s, now)
-	if s.stream == nil || now >= s.until || now < s.penalty || s.all {
+	if s.stream == nil || now >= s.until || s.punished(now) || s.all {
 		t.n.refused.Add(1)
 		return false, false
 	}

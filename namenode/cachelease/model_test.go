@@ -112,7 +112,7 @@ func (h *modelHolder) believes(k Key) (int, bool) {
 func (w *world) connect(h *modelHolder) {
 	h.stream, h.inbox, h.acks = nil, nil, nil
 	h.number++
-	h.stream = w.t.Connect(h.id, h.number, func(r Revocation) { h.inbox = append(h.inbox, r) })
+	h.stream = w.t.Connect(h.id, string(h.id[:]), h.number, func(r Revocation) { h.inbox = append(h.inbox, r) })
 	h.dropAll()
 	h.ends, h.began = 0, h.now
 }
@@ -289,6 +289,13 @@ func TestModel(t *testing.T) {
 					h.stream, h.inbox, h.acks = nil, nil, nil
 				}
 			},
+			"leave": func(t *rapid.T) {
+				if h := holder(t); h.stream != nil {
+					h.dropAll()
+					h.stream.Leave()
+					h.stream, h.inbox, h.acks = nil, nil, nil
+				}
+			},
 			"giveUp": func(t *rapid.T) { // a stream that takes too long
 				if h := holder(t); h.stream == nil {
 					h.dropAll()
@@ -298,7 +305,7 @@ func TestModel(t *testing.T) {
 			},
 			"late": func(t *rapid.T) {
 				if h := holder(t); len(h.late) > 0 {
-					st := w.t.Connect(h.id, h.late[0], func(Revocation) {})
+					st := w.t.Connect(h.id, string(h.id[:]), h.late[0], func(Revocation) {})
 					h.late = h.late[1:]
 					if rapid.Bool().Draw(t, "noticed") {
 						st.Disconnect()
@@ -405,7 +412,7 @@ func TestModel(t *testing.T) {
 				h.stream.Disconnect()
 			}
 			h.number++
-			w.t.Connect(h.id, h.number, func(Revocation) {}).Disconnect() // of a late one, too
+			w.t.Connect(h.id, string(h.id[:]), h.number, func(Revocation) {}).Disconnect() // of a late one, too
 		}
 		for i := 0; w.t.active.Load() > 0; i++ {
 			if i == 2 {

@@ -42,7 +42,7 @@ func TestConcurrent(t *testing.T) {
 						mu.Unlock()
 						clear(has)
 						number++
-						st = tab.Connect(id, number, func(r Revocation) {
+						st = tab.Connect(id, string(id[:]), number, func(r Revocation) {
 							mu.Lock()
 							defer mu.Unlock()
 							queue = append(queue, r)
@@ -131,7 +131,7 @@ func TestConcurrent(t *testing.T) {
 			tab.Stats()
 			tab.Recover([]SessionID{{200}}, 0)
 			runtime.Gosched()
-			tab.Connect(SessionID{200}, i+1, func(Revocation) {}).Disconnect()
+			tab.Connect(SessionID{200}, "", i+1, func(Revocation) {}).Disconnect()
 		}
 	})
 	changing.Wait()
@@ -171,7 +171,7 @@ func TestConcurrentTime(t *testing.T) {
 				k := Key{Inode: rnd.Uint64N(30)}
 				switch rnd.IntN(12) {
 				case 0:
-					st = tab.Connect(id, number.Add(1), func(r Revocation) { last.Store(r.Seq) })
+					st = tab.Connect(id, string(id[:]), number.Add(1), func(r Revocation) { last.Store(r.Seq) })
 				case 1:
 					st.Disconnect()
 				case 2, 3:

@@ -35,6 +35,7 @@ var (
 type peer struct {
 	t    *Table
 	id   SessionID
+	of   string
 	n    uint64 // of the stream
 	st   *Stream
 	told []Revocation
@@ -43,7 +44,7 @@ type peer struct {
 func (p *peer) connect() {
 	p.told = nil
 	p.n++
-	p.st = p.t.Connect(p.id, p.n, func(r Revocation) { p.told = append(p.told, r) })
+	p.st = p.t.Connect(p.id, p.of, p.n, func(r Revocation) { p.told = append(p.told, r) })
 }
 
 func (p *peer) ackAll() {
@@ -54,7 +55,7 @@ func (p *peer) ackAll() {
 
 func join(t testing.TB, tab *Table, n byte) *peer {
 	t.Helper()
-	p := &peer{t: tab, id: SessionID{n}}
+	p := &peer{t: tab, id: SessionID{n}, of: string(rune(n))}
 	p.connect()
 	if term := renewOn(tab, p.id); term != tab.cfg.Term {
 		t.Fatalf("session %d: a term of %v", n, term)
@@ -211,7 +212,7 @@ func TestReconnect(t *testing.T) {
 	c = tab.Revoke([]Key{attrs})
 	tab.Ack(a.id, seq)
 	for n := range a.n + 1 {
-		if tab.Connect(a.id, n, nil) != nil {
+		if tab.Connect(a.id, "", n, nil) != nil {
 			t.Errorf("stream %d after stream %d", n, a.n)
 		}
 	}
@@ -351,7 +352,7 @@ func TestScenario57Gone(t *testing.T) {
 func TestLimits(t *testing.T) {
 	tab, c := fresh(t, func(c *Config) { c.MaxKeys, c.MaxKeysTotal, c.MaxSessions = 3, 5, 2 })
 	a, b := join(t, tab, 1), join(t, tab, 2)
-	if tab.Connect(SessionID{3}, 1, nil) != nil {
+	if tab.Connect(SessionID{3}, "", 1, nil) != nil {
 		t.Error("a session too many")
 	}
 	keys := func(from, n uint64) (ks []Key) {

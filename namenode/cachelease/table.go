@@ -29,6 +29,8 @@ type Table struct {
 	garbage   []*holdings
 	garbages  atomic.Int64
 
+	owners owners
+
 	aloneMu sync.Mutex // over GrantAlone: two do not find a key free at once
 
 	recovering atomic.Bool // false: rec is empty
@@ -74,6 +76,8 @@ type session struct {
 	all     bool          // pending ends with a drop of everything
 	lost    bool          // the lease: the penalty begins when it is heard of
 	penalty time.Duration // no lease before
+	owner   *owner        // nil before its first stream
+	bar     time.Duration // no lease before, by what its owner did when it came
 
 	size atomic.Int64 // len(hold.list)
 }
@@ -155,10 +159,13 @@ func (t *Table) ensure(id SessionID, limit int) *session {
 // session that was forgotten the numbers are not known any more; then it has
 // nothing, since its term is over.)
 //
-// It also returns nil if there are MaxSessions already: the session gets no
-// leases.
-func (t *Table) Connect(id SessionID, number uint64, push func(Revocation)) *Stream {
-	s := t.ensure(id, t.cfg.MaxSessions)
+// Of says whose session it is, as far as the server can tell: its first stream
+// counts. Who lost a lease gets none for Penalty under another session's id either.
+//
+// It also returns nil if there are MaxSessions already, or three quarters of them
+// and of has many: the session gets no leases.
+func (t *Table) Connect(id SessionID, of string, number uint64, push func(Revocation)) *Stream {
+	s := t.ensure(id, t.room(of))
 	if s == nil {
 		return nil
 	}
@@ -167,6 +174,9 @@ func (t *Table) Connect(id SessionID, number uint64, push func(Revocation)) *Str
 		return nil
 	}
 	s.number = number
+	if s.owner == nil {
+		s.owner, s.bar = t.owners.join(of)
+	}
 	now := t.now()
 	t.settle(s, now)
 	t.drop(s)
@@ -193,6 +203,30 @@ func (st *Stream) Disconnect() {
 	}
 }
 
+// Leave ends the stream of a session that keeps nothing any more, and answers
+// from nothing that it kept: nobody waits for it. A stream that a newer one has
+// replaced, and nil, does nothing.
+func (st *Stream) Leave() {
+	if st == nil {
+		return
+	}
+	t, s := st.t, st.s
+	defer t.sweep()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone || s.stream != st {
+		return
+	}
+	t.recovered(s.id)
+	now := t.now()
+	t.settle(s, now)
+	t.drop(s)
+	t.heardOf(s, now)
+	s.until = min(s.until, now)
+	s.stream = nil
+	t.connected.Add(-1)
+}
+
 // Renew extends the session's term and returns what the holder may count from
 // the moment before it sent its renewal. It returns 0, and extends nothing,
 // while a revocation is unacknowledged, in the penalty, and on a stream that is
@@ -212,7 +246,7 @@ func (st *Stream) Renew() time.Duration {
 	t.recovered(s.id)
 	now := t.now()
 	t.settle(s, now)
-	if len(s.pending) > 0 || now < s.penalty {
+	if len(s.pending) > 0 || s.punished(now) {
 		return 0
 	}
 	s.until = now + t.grantorsTerm()
@@ -268,6 +302,11 @@ func (t *Table) acked(s *session, n int) {
 	s.size.Store(int64(len(s.hold.list)))
 }
 
+// punished tells whether the session gets no lease for what it, or its owner, did.
+func (s *session) punished(now time.Duration) bool {
+	return now < s.penalty || now < s.bar || s.owner.bars(now)
+}
+
 // heardOf begins the penalty of a session that has lost its lease and now has
 // nothing left to acknowledge.
 func (t *Table) heardOf(s *session, now time.Duration) {
@@ -286,6 +325,7 @@ func (t *Table) settle(s *session, now time.Duration) {
 		t.drop(s)
 		s.lost = true
 		t.n.lost.Add(1)
+		t.owners.lost(s.owner, now, t.cfg.Penalty)
 		if s.stream != nil {
 			t.pushAll(s, false)
 		}

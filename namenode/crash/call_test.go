@@ -299,10 +299,11 @@ func (c *client) checkpoint() *call {
 	return &call{name: "checkpoint", send: admin(pb.AdminClient.Checkpoint, q), effect: nothing}
 }
 
-// collect runs the collector when all URLs handed out so far are over.
+// collect runs the collector when all URLs handed out so far are over. It is sent
+// alone: see run.do.
 func (c *client) collect() *call {
 	return &call{name: "collect", send: func(m *machine) (any, error) {
-		m.clock.Advance(urlLife + 2*time.Minute)
+		m.endURLs()
 		return nil, wire.FromStatus(m.collect())
 	}, effect: nothing}
 }

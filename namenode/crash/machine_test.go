@@ -378,12 +378,16 @@ func (m *machine) collected() error {
 			return fmt.Errorf("blocks %v belong to no file and are not collected", left)
 		default:
 		}
-		m.clock.Advance(urlLife + 2*time.Minute)
+		m.endURLs()
 		if err := m.collect(); err != nil {
 			return err
 		}
 	}
 }
+
+// endURLs moves the clock on until all URLs handed out so far are over. The
+// results of calls are forgotten by then, so no call may be under way.
+func (m *machine) endURLs() { m.clock.Advance(urlLife + 2*time.Minute) }
 
 func (m *machine) collect() error {
 	ctx, cancel := background()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/vfs"
 	"github.com/leasefs/leasefs/vfs/crashfs"
@@ -180,6 +181,7 @@ func (r *run) restart() {
 // disk does.
 func (r *run) do(calls ...*call) {
 	outs, errs := make([]any, len(calls)), make([]error, len(calls))
+	began := r.m.clock.Mono()
 	var wg sync.WaitGroup
 	for i, c := range calls {
 		r.trace = append(r.trace, c.name)
@@ -190,6 +192,11 @@ func (r *run) do(calls ...*call) {
 		wg.Go(func() { outs[i], errs[i] = c.send(r.m) })
 	}
 	wg.Wait()
+	// Who repeats a call after a crash relies on its result, which is kept for so
+	// long and no longer.
+	if took := r.m.clock.Mono() - began; len(calls) > 1 && took >= namespace.SessionTTL*time.Millisecond {
+		r.failf("one of the calls moved the clock on by %s while the others were under way: move it before them", took)
+	}
 	var pending []*call
 	var seen []func(*model) bool
 	for i, c := range calls {

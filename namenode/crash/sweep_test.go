@@ -86,7 +86,7 @@ var journals = []struct {
 	option option
 }{
 	{"growing", func(c *namenode.Config) { c.JournalAhead = -1 }},
-	{"as ever", func(c *namenode.Config) { c.JournalAhead = 0 }},
+	{"as ever", func(c *namenode.Config) { c.JournalAhead = 64 << 10 }},
 	{"no room", func(c *namenode.Config) { c.FS = noRoom{c.FS} }},
 }
 

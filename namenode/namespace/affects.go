@@ -70,7 +70,7 @@ func (t *Tree) Affects(op Op) []Change {
 			a.deleted(id)
 		}
 	case *OpReap:
-		for _, id := range t.toReap(int(op.Limit)) {
+		for _, id := range t.toDelete(int(op.Limit), op.ID) {
 			a.deleted(id)
 		}
 	}

@@ -70,7 +70,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 	case 15:
 		return &OpConcat{Target: id("target"), Sources: []InodeID{id("source"), id("source")}[:rapid.IntRange(0, 2).Draw(t, "sources")]}
 	case 16:
-		return &OpTombstone{Keys: []blockstore.Key{key(), key()}}
+		return &OpTombstone{Blocks: []StoredBlock{{key(), uint32(num("stored"))}, {key(), 5}}}
 	case 17:
 		return &OpCollected{Keys: []blockstore.Key{key()}}
 	case 18:
@@ -96,7 +96,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 	case 21:
 		return &OpEndLease{ID: lease(), Reason: LeaseRevoked}
 	case 22:
-		return &OpReap{Limit: uint32(num("limit") + 2)}
+		return &OpReap{ID: lease(), Limit: uint32(num("limit") + 2)}
 	case 23:
 		return &OpAttach{ID: lease(), Inode: id("inode")}
 	case 24:

@@ -22,6 +22,8 @@ type Result struct {
 	Lease      LeaseID
 	Granted    *Lease
 	LeaseEnded bool
+	// LeaseOwner is the user whose lease ended.
+	LeaseOwner string
 	Reason     string // of the end of the lease, such as LeaseRevoked
 	Deleted    int    // attached files that the end of leases deleted
 	// Events are what the record did to names, in order, if Tree.Events is on.
@@ -73,6 +75,10 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 		length = t.lengthOf(e.Op)
 		ev = t.eventsBefore(e.Op)
 	}
+	e.reigned = t.reigned
+	if _, activation := e.Op.(*OpActivate); !activation {
+		e.reigned += e.Time - t.time
+	}
 	r, err := t.apply(&e)
 	if err != nil {
 		err := fserror.Wrap(fserror.Internal, "apply", "", err)
@@ -80,7 +86,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 		return Result{}, err
 	}
 	r.TxID = e.TxID
-	t.txid, t.time = e.TxID, e.Time
+	t.txid, t.time, t.reigned = e.TxID, e.Time, e.reigned
 	t.remember(&e, &r)
 	t.expireSessions()
 	if t.events {
@@ -192,7 +198,10 @@ func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
 	if err := t.checkOwners("", "", op.User, op.Group); err != nil {
 		return Result{}, err
 	}
-	t.term = op.Term
+	if past := t.Reigns(); len(past) > 0 { // a new slice: clones have the old one
+		t.reigns = past[max(0, len(past)+1-MaxReigns):]
+	}
+	t.term, t.nonce, t.topSeq = op.Term, op.Nonce, 0
 	if op.User != "" {
 		t.superUser = cloneString(op.User)
 	}
@@ -211,13 +220,13 @@ func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
 }
 
 func (t *Tree) tombstone(op *OpTombstone, e *Entry) (Result, error) {
-	for _, k := range op.Keys {
-		if t.HasBlock(k) {
-			return Result{}, misfitf("block %d.%d is part of a file", k.Term, k.Seq)
+	for _, b := range op.Blocks {
+		if t.HasBlock(b.Key) {
+			return Result{}, misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
 		}
 	}
-	for _, k := range op.Keys {
-		t.addGarbage(k, e.Time)
+	for _, b := range op.Blocks {
+		t.addGarbage(b, e.reigned)
 	}
 	return Result{}, nil
 }

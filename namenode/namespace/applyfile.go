@@ -151,7 +151,7 @@ func (t *Tree) commit(op *OpCommit, e *Entry) (Result, error) {
 	x := n.ownExt()
 	if op.ReplaceLast {
 		last := len(x.blocks) - 1
-		t.disownBlocks(x.blocks[last:], e.Time)
+		t.disownBlocks(x.blocks[last:], e.reigned)
 		x.n -= int64(x.blocks[last].Used)
 		x.blocks = x.blocks[:last:last]
 	}
@@ -159,6 +159,9 @@ func (t *Tree) commit(op *OpCommit, e *Entry) (Result, error) {
 	x.n += int64(op.Block.Used)
 	x.tail = copyTail(x.tail[op.TailCovered:])
 	t.ownBlock(op.Block)
+	if op.Block.Key.Term == t.term {
+		t.topSeq = max(t.topSeq, op.Block.Key.Seq)
+	}
 	if n.length() > old.length() {
 		n.mtime = e.Time
 	}
@@ -225,9 +228,15 @@ func (t *Tree) shortened(n *inode, length int64, e *Entry) (*inode, error) {
 	if length < 0 || length > n.length() {
 		return nil, misfitf("length %d is not within the file's %d bytes", length, n.length())
 	}
+	if length == n.length() {
+		n = n.edit()
+		n.mtime = e.Time
+		return n, nil
+	}
 	n = n.edit()
 	n.mtime = e.Time
 	x := n.ownExt()
+	x.cut = e.TxID
 	if length >= x.n {
 		x.tail = copyTail(x.tail[:length-x.n])
 	} else {
@@ -266,7 +275,7 @@ func (t *Tree) cutBlocks(x *ext, length int64, e *Entry) {
 		keep--
 		begin -= int64(x.blocks[keep].Used)
 	}
-	t.disownBlocks(x.blocks[keep:], e.Time)
+	t.disownBlocks(x.blocks[keep:], e.reigned)
 	if begin > length {
 		// The last block is in part above the length: a list of its own, since
 		// the old one must keep what it says.

@@ -137,7 +137,11 @@ func (t *Tree) createAs(op *OpCreateAs, e *Entry) (Result, error) {
 	case !t.Reserved(op.Session, op.Inode):
 		return Result{}, misfitf("inode number %d is not set aside for its session, or is used", op.Inode)
 	}
-	return t.create(&op.OpCreate, op.Inode, e)
+	r, err := t.create(&op.OpCreate, op.Inode, e)
+	if n, found := t.rangeOf(op.Session, op.Inode); err == nil && found {
+		t.numbers.ReplaceOrInsert(n.use(op.Inode - n.first))
+	}
+	return r, err
 }
 
 // create makes a file, with a number that was set aside unless that is 0.

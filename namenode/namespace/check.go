@@ -70,8 +70,11 @@ func (c *checker) inode(n *inode) {
 		if bare.dropEmptyExt(); bare.ext == nil {
 			c.problem("inode %d has an empty extension", n.id)
 		}
-		if (x.name != "") != (n.nameLen > inlineName) {
+		if (x.name != nil) != (n.nameLen > inlineName) {
 			c.problem("inode %d has a name in its extension that does not belong there", n.id)
+		}
+		if x.cut > t.txid || x.cut != 0 && n.typ != TypeFile {
+			c.problem("inode %d was cut by record %d, which cannot be", n.id, x.cut)
 		}
 	}
 	switch {
@@ -159,7 +162,7 @@ func (c *checker) file(n *inode) {
 	if sum != n.blocksLength() {
 		c.problem("file %d has blocks of %d bytes, but counts %d", n.id, sum, n.blocksLength())
 	}
-	c.counts.TailBytes += n.tailMemory()
+	c.counts.addTail(n, 1)
 	o := n.open()
 	if o == nil {
 		return
@@ -203,7 +206,7 @@ func (c *checker) entries() {
 func (c *checker) indexes() {
 	t, have := c.t, c.t.Counts()
 	c.counts.Blocks, c.counts.Garbage, c.counts.Detached, c.counts.Sessions = len(c.keys), have.Garbage, have.Detached, have.Sessions
-	c.counts.Leases, c.counts.Attached = have.Leases, have.Attached
+	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes = have.Leases, have.Attached, have.GarbageBytes
 	if have != c.counts {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
 	}
@@ -229,12 +232,17 @@ func (c *checker) garbage() {
 	if t.garbage.Len() != t.garbageKeys.Len() {
 		c.problem("garbage is %d blocks by time, %d by key", t.garbage.Len(), t.garbageKeys.Len())
 	}
+	bytes := int64(0)
 	t.garbage.Ascend(func(g garbageItem) bool {
+		bytes += int64(g.stored)
 		if k, ok := t.garbageKeys.Get(g); !ok || k != g || t.blocks.Has(g.key) {
 			c.problem("garbage block %d.%d is not indexed, or part of a file", g.key.Term, g.key.Seq)
 		}
 		return true
 	})
+	if bytes != t.counts.GarbageBytes {
+		c.problem("garbage takes %d bytes, but %d are counted", bytes, t.counts.GarbageBytes)
+	}
 }
 
 func (c *checker) sessions() {

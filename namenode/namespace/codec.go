@@ -358,6 +358,7 @@ func (c *coder) strings(v *[]string)         { list(c, v, 2, c.string) } // name
 func (c *coder) inodes(v *[]InodeID)         { list(c, v, 1, c.inode) }
 func (c *coder) keys(v *[]blockstore.Key)    { list(c, v, 2, c.key) }
 func (c *coder) key(v *blockstore.Key)       { c.u64(&v.Term); c.u64(&v.Seq) }
+func (c *coder) storedBlock(v *StoredBlock)  { c.key(&v.Key); c.u32(&v.Stored) }
 func (c *coder) block(v *Block)              { c.key(&v.Key); c.u32(&v.Stored); c.u32(&v.Used); c.sum32(&v.CRC) }
 func (c *coder) id16(v *[16]byte)            { c.raw(v) }
 func (c *coder) owner(user, group *string)   { c.string(user); c.string(group) }
@@ -392,6 +393,7 @@ func (op *OpActivate) fields(c *coder) {
 	c.u64(&op.Term)
 	c.id16(&op.NamespaceID)
 	c.owner(&op.User, &op.Group)
+	c.id16(&op.Nonce)
 }
 
 func (op *OpMkdir) fields(c *coder) {
@@ -503,7 +505,7 @@ func (op *OpConcat) fields(c *coder) {
 	c.inodes(&op.Sources)
 }
 
-func (op *OpTombstone) fields(c *coder) { c.keys(&op.Keys) }
+func (op *OpTombstone) fields(c *coder) { list(c, &op.Blocks, 3, c.storedBlock) }
 func (op *OpCollected) fields(c *coder) { c.keys(&op.Keys) }
 
 func (op *OpImage) fields(c *coder) {
@@ -526,7 +528,10 @@ func (op *OpEndLease) fields(c *coder) {
 	c.string(&op.Reason)
 }
 
-func (op *OpReap) fields(c *coder) { c.u32(&op.Limit) }
+func (op *OpReap) fields(c *coder) {
+	c.lease(&op.ID)
+	c.u32(&op.Limit)
+}
 
 func (op *OpAttach) fields(c *coder) {
 	c.lease(&op.ID)

@@ -3,13 +3,13 @@ package namespace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/fserror"
 )
 
@@ -188,10 +188,11 @@ func (s *script) run() string {
 	case "reclaim":
 		return act(s, false, &OpReclaim{Limit: uint32(s.number("limit", 10))}, nil)
 	case "tombstone":
-		op := s.tree.PlanTombstone([]blockstore.Key{s.keys[s.value("block", "")].Key})
+		b := s.keys[s.value("block", "")]
+		op := s.tree.PlanTombstone([]StoredBlock{{b.Key, b.Stored}})
 		return act(s, op == nil, op, nil)
 	case "collect":
-		return act(s, false, &OpCollected{Keys: s.tree.Garbage(s.now, 100)}, nil)
+		return act(s, false, &OpCollected{Keys: s.tree.Garbage(s.now, 100, math.MaxInt64)}, nil)
 	}
 	return s.show()
 }
@@ -284,7 +285,7 @@ func (s *script) show() string {
 		fmt.Fprintf(&b, "inodes=%d files=%d dirs=%d links=%d blocks=%d open=%d stored=%d garbage=%d detached=%d\n",
 			c.Inodes, c.Files, c.Dirs, c.Symlinks, c.Blocks, c.Open, c.StoredBytes, c.Garbage, c.Detached)
 	case "garbage":
-		for _, k := range s.tree.Garbage(s.now, 100) {
+		for _, k := range s.tree.Garbage(s.now, 100, math.MaxInt64) {
 			fmt.Fprintf(&b, "%d.%d\n", k.Term, k.Seq)
 		}
 	default:

@@ -118,7 +118,7 @@
 //
 // A record may carry a [CallID]; then its result is part of the state, found by
 // [Tree.CallResult] until a later record of the session acknowledges it or the
-// session has had no record for [SessionTTL] of journal time.
+// session has had no record for [SessionTTL] of [Tree.Reigned].
 //
 // # Files of this package
 //

@@ -22,9 +22,12 @@ func (t *Tree) difference(o *Tree) string {
 	differ := func(what string, a, b any) string { return fmt.Sprintf("%s: %v and %v", what, a, b) }
 	a, b := t.Counts(), o.Counts()
 	a.TailBytes, b.TailBytes = 0, 0
+	a.ClosedTailBytes, b.ClosedTailBytes = 0, 0
 	switch {
 	case t.txid != o.txid || t.time != o.time:
 		return differ("last record", [2]int64{int64(t.txid), t.time}, [2]int64{int64(o.txid), o.time}) //nolint:gosec // to print
+	case t.reigned != o.reigned:
+		return differ("time of reigns", t.reigned, o.reigned)
 	case t.term != o.term:
 		return differ("term", t.term, o.term)
 	case t.namespace != o.namespace:
@@ -35,6 +38,8 @@ func (t *Tree) difference(o *Tree) string {
 		return differ("safe mode", t.safeMode, o.safeMode)
 	case !slices.Equal(t.images, o.images):
 		return differ("images", t.images, o.images)
+	case !slices.Equal(t.Reigns(), o.Reigns()):
+		return differ("reigns", t.Reigns(), o.Reigns())
 	case t.nextInode != o.nextInode:
 		return differ("next inode", t.nextInode, o.nextInode)
 	case !slices.Equal(t.users.names, o.users.names):
@@ -139,8 +144,8 @@ func inodeDifference(a, b *inode) string {
 		q = b.ext
 	}
 	switch {
-	case p.name != q.name || p.n != q.n:
-		return fmt.Sprintf("inode %d: %q %d and %q %d", a.id, p.name, p.n, q.name, q.n)
+	case a.nameString() != b.nameString() || p.n != q.n || p.cut != q.cut:
+		return fmt.Sprintf("inode %d: %q %d %d and %q %d %d", a.id, a.nameString(), p.n, p.cut, b.nameString(), q.n, q.cut)
 	case !slices.Equal(p.blocks, q.blocks):
 		return fmt.Sprintf("inode %d: blocks %v and %v", a.id, p.blocks, q.blocks)
 	case !bytes.Equal(p.tail, q.tail):

@@ -76,7 +76,7 @@ func (t *Tree) eventsBefore(op Op) (ev []Event) {
 			gone(id)
 		}
 	case *OpReap:
-		for _, id := range t.toReap(int(op.Limit)) {
+		for _, id := range t.toDelete(int(op.Limit), op.ID) {
 			gone(id)
 		}
 	}

@@ -6,11 +6,12 @@ import (
 	"github.com/leasefs/leasefs/blockstore"
 )
 
-// garbageItem is a block that no file has any more, and the time (Unix
-// milliseconds) of the record that took it from the last file.
+// garbageItem is a block that no file has any more, what it takes in the store,
+// and what Tree.Reigned was with the record that took it from the last file.
 type garbageItem struct {
-	time int64
-	key  blockstore.Key
+	time   int64
+	key    blockstore.Key
+	stored uint32
 }
 
 func lessGarbage(a, b garbageItem) bool {
@@ -19,15 +20,16 @@ func lessGarbage(a, b garbageItem) bool {
 
 func lessGarbageKey(a, b garbageItem) bool { return a.key.Less(b.key) }
 
-// Garbage returns up to limit blocks that were garbage at the journal time
-// before (Unix milliseconds) or earlier, the oldest first.
-func (t *Tree) Garbage(before int64, limit int) []blockstore.Key {
+// Garbage returns blocks that were garbage when Reigned was before, or earlier,
+// the oldest first: up to limit, and no more than it takes to free enough bytes.
+func (t *Tree) Garbage(before int64, limit int, enough int64) []blockstore.Key {
 	var keys []blockstore.Key
 	t.garbage.Ascend(func(g garbageItem) bool {
-		if g.time > before || len(keys) >= limit {
+		if g.time > before || len(keys) >= limit || enough <= 0 {
 			return false
 		}
 		keys = append(keys, g.key)
+		enough -= int64(g.stored)
 		return true
 	})
 	return keys
@@ -41,38 +43,40 @@ func (t *Tree) IsGarbage(k blockstore.Key) bool { return t.garbageKeys.Has(garba
 // that is not reclaimed yet.
 func (t *Tree) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
 
-// PlanTombstone returns the record that declares those of keys garbage that no
-// file has and that are no garbage yet; nil if none is left. Keys found in the
+// PlanTombstone returns the record that declares those of blocks garbage that no
+// file has and that are no garbage yet; nil if none is left. Blocks found in the
 // store that may still be committed are the caller's care.
-func (t *Tree) PlanTombstone(keys []blockstore.Key) *OpTombstone {
+func (t *Tree) PlanTombstone(blocks []StoredBlock) *OpTombstone {
 	op := new(OpTombstone)
-	seen := make(map[blockstore.Key]bool, len(keys))
-	for _, k := range keys {
-		if k.Seq != 0 && !seen[k] && !t.HasBlock(k) && !t.IsGarbage(k) {
+	seen := make(map[blockstore.Key]bool, len(blocks))
+	for _, b := range blocks {
+		if k := b.Key; k.Seq != 0 && !seen[k] && !t.HasBlock(k) && !t.IsGarbage(k) {
 			seen[k] = true
-			op.Keys = append(op.Keys, k)
+			op.Blocks = append(op.Blocks, b)
 		}
 	}
-	if len(op.Keys) == 0 {
+	if len(op.Blocks) == 0 {
 		return nil
 	}
 	return op
 }
 
 // addGarbage makes a block that no file has garbage as of time.
-func (t *Tree) addGarbage(k blockstore.Key, time int64) {
-	g := garbageItem{time: time, key: k}
+func (t *Tree) addGarbage(b StoredBlock, time int64) {
+	g := garbageItem{time: time, key: b.Key, stored: b.Stored}
 	if _, had := t.garbageKeys.Get(g); had {
 		return
 	}
 	t.garbageKeys.ReplaceOrInsert(g)
 	t.garbage.ReplaceOrInsert(g)
+	t.counts.GarbageBytes += int64(g.stored)
 }
 
 // removeGarbage forgets a garbage block.
 func (t *Tree) removeGarbage(k blockstore.Key) {
 	if g, had := t.garbageKeys.Delete(garbageItem{key: k}); had {
 		t.garbage.Delete(g)
+		t.counts.GarbageBytes -= int64(g.stored)
 	}
 }
 
@@ -87,7 +91,7 @@ func (t *Tree) disownBlocks(blocks []Block, time int64) {
 	for _, b := range blocks {
 		t.blocks.Delete(b.Key)
 		t.counts.StoredBytes -= int64(b.Stored)
-		t.addGarbage(b.Key, time)
+		t.addGarbage(StoredBlock{b.Key, b.Stored}, time)
 	}
 }
 
@@ -103,7 +107,7 @@ func (t *Tree) free(n *inode, e *Entry, reason string) []ClosedFile {
 	}
 	t.unattach(n.id, e)
 	t.dropXattrs(n.id)
-	t.disownBlocks(n.blocks(), e.Time)
+	t.disownBlocks(n.blocks(), e.reigned)
 	t.drop(n)
 	t.countType(n.typ, -1)
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})

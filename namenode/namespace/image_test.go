@@ -36,7 +36,7 @@ func rich(t tb) *rig {
 	r.commit(t, v, "block")
 	r.must(t, &OpDelete{Parent: RootID, Name: "gone", Inode: r.tree.lookup(RootID, "gone").id})
 	r.must(t, &OpReclaim{Limit: 2})
-	r.must(t, r.tree.PlanTombstone([]blockstore.Key{{Term: 1, Seq: 1000}, {Term: 2, Seq: 1}}))
+	r.must(t, r.tree.PlanTombstone([]StoredBlock{{blockstore.Key{Term: 1, Seq: 1000}, 5}, {blockstore.Key{Term: 2, Seq: 1}, 1<<32 - 1}}))
 	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "a").id, SetMode: true, Mode: 0o1777, User: "someone", Group: "some group"})
 	for i := range 20 {
 		call := CallID{Session: SessionID{byte(i % 3), 9}, Seq: uint64(i + 1), Acked: uint64(i / 2), Hash: uint64(i)}
@@ -70,6 +70,10 @@ func rich(t tb) *rig {
 	r.must(t, &OpXattr{Inode: RootID, Name: "user.root", Value: []byte("value")})
 	r.must(t, &OpXattr{Inode: again.Inode, Name: "user.b", Value: []byte{0, 0xff}})
 	r.must(t, &OpXattr{Inode: again.Inode, Name: "user.a"})
+	for _, length := range []int64{1, 0} {
+		path := fmt.Sprintf("/cut-to-%d-%s", length, longName)
+		r.must(t, &OpTruncate{Inode: r.create(t, path, "text"), Length: length})
+	}
 	r.must(t, &OpSafeMode{On: true})
 	r.must(t, &OpActivate{Term: 7, User: "new", Group: "super"})
 	return r
@@ -149,9 +153,9 @@ func TestImageDamage(t *testing.T) {
 
 func TestImageVersion(t *testing.T) {
 	image := imageOf(t, New())
-	binary.LittleEndian.PutUint32(image[8:], 4)
+	binary.LittleEndian.PutUint32(image[8:], imageVersion+1)
 	binary.LittleEndian.PutUint32(image[12:], crcOf(string(image[:12])))
-	if _, err := ReadImage(bytes.NewReader(image)); err == nil || !strings.Contains(err.Error(), "format 4") {
+	if _, err := ReadImage(bytes.NewReader(image)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("format ", imageVersion+1)) {
 		t.Fatal(err)
 	}
 }
@@ -161,7 +165,7 @@ func reframe(payload []byte) []byte {
 	w := &imageWriter{}
 	var b bytes.Buffer
 	w.w = &b
-	head := binary.LittleEndian.AppendUint32([]byte(imageMagic), imageNumbers)
+	head := binary.LittleEndian.AppendUint32([]byte(imageMagic), imageVersion)
 	b.Write(binary.LittleEndian.AppendUint32(head, crcOf(string(head))))
 	w.buf = bytes.Clone(payload)
 	w.flush()

@@ -58,7 +58,6 @@ type imageReader struct {
 	coder           // buf is what is left of mem
 	mem      []byte // of the chunks read
 	r        io.Reader
-	version  uint32
 	offset   int64 // of r
 	chunks   uint64
 	end      bool
@@ -117,10 +116,8 @@ func (r *imageReader) header() error {
 	case binary.LittleEndian.Uint32(h[sum:]) != crc32.Checksum(h[:sum], castagnoli):
 		return &ImageError{Detail: "the header does not match its checksum"}
 	}
-	r.version = binary.LittleEndian.Uint32(h[len(imageMagic):])
-	if r.version < imageVersion || r.version > imageNumbers {
-		return &ImageError{Detail: fmt.Sprintf("format %d is not one of those known here, %d to %d; it was written by another version of leasefs",
-			r.version, imageVersion, imageNumbers)}
+	if version := binary.LittleEndian.Uint32(h[len(imageMagic):]); version != imageVersion {
+		return &ImageError{Detail: fmt.Sprintf("format %d is not the one known here, %d; it was written by another version of leasefs", version, imageVersion)}
 	}
 	return nil
 }
@@ -203,6 +200,7 @@ func (r *imageReader) meta() (err error) {
 	}
 	r.u64(&t.txid)
 	r.i64(&t.time)
+	r.i64(&t.reigned)
 	r.u64(&t.term)
 	r.raw(&t.namespace)
 	if t.superUser, err = r.string(); err != nil {
@@ -227,6 +225,9 @@ func (r *imageReader) meta() (err error) {
 			t.images = append(t.images, im)
 		}
 	}
+	if err := r.readReigns(); err != nil {
+		return err
+	}
 	for _, in := range []*interner{&t.users, &t.groups} {
 		if err := r.names(in); err != nil {
 			return err
@@ -234,6 +235,37 @@ func (r *imageReader) meta() (err error) {
 	}
 	r.total = r.number(64)
 	return r.ok("the head")
+}
+
+// readReigns reads the reigns, the last of which is this term's.
+func (r *imageReader) readReigns() error {
+	n := r.number(MaxReigns)
+	if n > MaxReigns {
+		r.fail("too many reigns")
+		return r.ok("the reigns")
+	}
+	t, last := r.t, uint64(0)
+	for range n {
+		if err := r.room(); err != nil {
+			return err
+		}
+		var one Reign
+		one.fields(&r.coder)
+		if one.Term <= last {
+			r.fail("reigns that are not in order")
+			break
+		}
+		last = one.Term
+		t.reigns = append(t.reigns, one)
+	}
+	if len(t.reigns) > 0 {
+		now := t.reigns[len(t.reigns)-1]
+		t.reigns, t.nonce, t.topSeq = t.reigns[:len(t.reigns)-1], now.Nonce, now.Top
+	}
+	if last != t.term {
+		r.fail("a last reign of another term")
+	}
+	return r.ok("the reigns")
 }
 
 // names reads the names of users or groups.
@@ -342,7 +374,8 @@ func (r *imageReader) inodeItem(parent InodeID) (*inode, error) {
 	n.nameLen = nameLen
 	copy(n.name[:], name)
 	if nameLen > inlineName && r.bad == "" {
-		n.ext = &ext{name: string(name)}
+		whole := string(name)
+		n.ext = &ext{name: &whole}
 	}
 	r.prev = *n
 	if err := r.ok("an inode"); err != nil {
@@ -350,7 +383,7 @@ func (r *imageReader) inodeItem(parent InodeID) (*inode, error) {
 	}
 	switch {
 	case n.typ < TypeFile || n.typ > TypeSymlink || flags&^flagsAll != 0 ||
-		(n.typ != TypeFile && flags&(flagBlocks|flagOpen) != 0) || (n.typ == TypeDir) && flags&flagTail != 0 ||
+		(n.typ != TypeFile && flags&(flagBlocks|flagOpen|flagCut) != 0) || (n.typ == TypeDir) && flags&flagTail != 0 ||
 		(n.typ == TypeSymlink && flags&flagTail == 0):
 		return nil, r.wrong("inode %d has flags %#x, which do not go together", n.id, flags)
 	case n.id == 0 || n.id >= r.t.nextInode:
@@ -358,7 +391,7 @@ func (r *imageReader) inodeItem(parent InodeID) (*inode, error) {
 	case int(n.user) >= len(r.t.users.names) || int(n.group) >= len(r.t.groups.names) || n.mode&^modeBits != 0:
 		return nil, r.wrong("inode %d has owner %d, group %d, mode %o", n.id, n.user, n.group, n.mode)
 	}
-	if flags&(flagBlocks|flagTail|flagOpen) != 0 {
+	if flags&(flagBlocks|flagTail|flagOpen|flagCut) != 0 {
 		if err := r.content(n, flags); err != nil {
 			return nil, err
 		}
@@ -389,7 +422,6 @@ func (r *imageReader) content(n *inode, flags uint8) error {
 		if err := r.room(); err != nil {
 			return err
 		}
-		r.t.counts.TailBytes += n.tailMemory()
 		if x.n > math.MaxInt64-int64(len(x.tail)) {
 			r.fail("a file that is too long")
 		}
@@ -399,6 +431,15 @@ func (r *imageReader) content(n *inode, flags uint8) error {
 			return err
 		}
 		r.open = append(r.open, n.id)
+	}
+	r.t.counts.addTail(n, 1)
+	if flags&flagCut != 0 {
+		if err := r.room(); err != nil {
+			return err
+		}
+		if r.u64(&x.cut); x.cut == 0 || x.cut > r.t.txid {
+			r.fail("a file that a record to come has shortened")
+		}
 	}
 	return r.ok("the content of an inode")
 }
@@ -500,14 +541,14 @@ func (r *imageReader) garbage() error {
 		r.i64(&step)
 		g := garbageItem{time: last.time + step}
 		r.key(&g.key)
+		r.u32(&g.stored)
 		if err := r.ok("the garbage"); err != nil {
 			return err
 		}
 		if (i > 0 && !lessGarbage(last, g)) || t.IsGarbage(g.key) || t.HasBlock(g.key) {
 			return r.wrong("garbage block %d.%d comes twice, out of order, or is part of a file", g.key.Term, g.key.Seq)
 		}
-		t.garbage.ReplaceOrInsert(g)
-		t.garbageKeys.ReplaceOrInsert(g)
+		t.addGarbage(StoredBlock{g.key, g.stored}, g.time)
 		last = g
 	}
 	return r.ok("the garbage")

@@ -9,9 +9,7 @@ import (
 // The frame of an image; see docs/design/records-and-image.md.
 const (
 	imageMagic   = "LEASEFSI"
-	imageVersion = 1
-	imageXattrs  = 2                       // with extended attributes: written only if there are any
-	imageNumbers = 3                       // with inode numbers set aside as well: likewise
+	imageVersion = 7
 	imageHeader  = len(imageMagic) + 4 + 4 // magic, version, checksum
 	chunkHeader  = 4 + 4                   // length, checksum
 	chunkTarget  = 256 << 10               // bytes at which a chunk is written
@@ -25,7 +23,8 @@ const (
 	flagBlocks    = 0x08
 	flagTail      = 0x10
 	flagOpen      = 0x20
-	flagsAll      = 0x3f
+	flagCut       = 0x40
+	flagsAll      = 0x7f
 )
 
 // chunkSum is the checksum of a chunk, its place among the chunks included.
@@ -81,14 +80,7 @@ func (t *Tree) WriteImage(w io.Writer) error {
 	iw := &imageWriter{w: w, coder: coder{encode: true, buf: make([]byte, 0, chunkTarget+64<<10)}}
 	head := make([]byte, 0, imageHeader)
 	head = append(head, imageMagic...)
-	version := uint32(imageVersion)
-	switch {
-	case t.numbers.Len() > 0:
-		version = imageNumbers
-	case t.xattrs.Len() > 0:
-		version = imageXattrs
-	}
-	head = binary.LittleEndian.AppendUint32(head, version)
+	head = binary.LittleEndian.AppendUint32(head, imageVersion)
 	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
 	if _, err := w.Write(head); err != nil {
 		return err
@@ -98,9 +90,7 @@ func (t *Tree) WriteImage(w io.Writer) error {
 	t.writeGarbage(iw)
 	t.writeSessions(iw)
 	t.writeLeases(iw)
-	if version >= imageXattrs {
-		t.writeXattrs(iw)
-	}
+	t.writeXattrs(iw)
 	t.writeNumbers(iw)
 	t.writeTrailer(iw)
 	iw.flush()
@@ -113,6 +103,7 @@ func (t *Tree) WriteImage(w io.Writer) error {
 func (t *Tree) writeMeta(w *imageWriter) {
 	w.u64(&t.txid)
 	w.i64(&t.time)
+	w.i64(&t.reigned)
 	w.u64(&t.term)
 	w.raw(&t.namespace)
 	w.owner(&t.superUser, &t.superGroup)
@@ -121,6 +112,11 @@ func (t *Tree) writeMeta(w *imageWriter) {
 	w.count(len(t.images))
 	for i := range t.images {
 		t.images[i].fields(&w.coder)
+	}
+	reigns := t.Reigns()
+	w.count(len(reigns))
+	for i := range reigns {
+		reigns[i].fields(&w.coder)
 	}
 	for _, in := range []*interner{&t.users, &t.groups} {
 		w.count(len(in.names) - 1)
@@ -172,6 +168,9 @@ func (w *imageWriter) entryOf(n *inode) {
 	if file && n.open() != nil {
 		flags |= flagOpen
 	}
+	if n.cut() != 0 {
+		flags |= flagCut
+	}
 	w.buf = append(w.buf, flags)
 	w.delta(int64(n.id), int64(p.id)) //nolint:gosec // as bits
 	w.delta(n.mtime, p.mtime)
@@ -184,7 +183,7 @@ func (w *imageWriter) entryOf(n *inode) {
 	if n.nameLen <= inlineName {
 		w.buf = append(w.buf, n.name[:n.nameLen]...)
 	} else {
-		w.buf = append(w.buf, n.ext.name...)
+		w.buf = append(w.buf, *n.ext.name...)
 	}
 	*p = *n
 	if flags&flagBlocks != 0 {
@@ -198,6 +197,9 @@ func (w *imageWriter) entryOf(n *inode) {
 	}
 	if flags&flagOpen != 0 {
 		w.openState(n.ext.open)
+	}
+	if flags&flagCut != 0 {
+		w.u64(&n.ext.cut)
 	}
 }
 
@@ -231,6 +233,7 @@ func (t *Tree) writeGarbage(w *imageWriter) {
 		w.delta(g.time, before)
 		before = g.time
 		w.key(&g.key)
+		w.u32(&g.stored)
 		return w.item()
 	})
 }

@@ -34,7 +34,7 @@ type inode struct {
 
 // ext is what only some inodes need. Like inodes it is replaced, never changed.
 type ext struct {
-	name string // the whole name, if it is longer than inlineName
+	name *string // the whole name, if it is longer than inlineName; else nil
 	// n is, of a directory, how many entries it has; of a file, the sum of
 	// Used over its blocks, in bytes, which is where the tail begins.
 	n int64
@@ -44,6 +44,9 @@ type ext struct {
 	blocks []Block
 	tail   []byte
 	open   *openState // nil: closed
+	// cut is the record that shortened the file last, 0 if none did. While it
+	// stays, each byte that the file once had stays where it was.
+	cut uint64
 }
 
 // openState is that of a file open for write. It is replaced, never changed.
@@ -73,10 +76,10 @@ func (n *inode) setName(name string) {
 	switch {
 	case len(name) > inlineName:
 		e := n.ownExt()
-		e.name = name
-	case n.ext != nil && n.ext.name != "":
+		e.name = &name
+	case n.ext != nil && n.ext.name != nil:
 		e := n.ownExt()
-		e.name = ""
+		e.name = nil
 		n.dropEmptyExt()
 	}
 }
@@ -84,7 +87,7 @@ func (n *inode) setName(name string) {
 // nameString is the name.
 func (n *inode) nameString() string {
 	if n.nameLen > inlineName {
-		return n.ext.name
+		return *n.ext.name
 	}
 	return string(n.name[:n.nameLen])
 }
@@ -92,7 +95,7 @@ func (n *inode) nameString() string {
 // appendName appends the name to b.
 func (n *inode) appendName(b []byte) []byte {
 	if n.nameLen > inlineName {
-		return append(b, n.ext.name...)
+		return append(b, *n.ext.name...)
 	}
 	return append(b, n.name[:n.nameLen]...)
 }
@@ -100,7 +103,7 @@ func (n *inode) appendName(b []byte) []byte {
 // nameRest is what of the name is not inline.
 func (n *inode) nameRest() string {
 	if n.nameLen > inlineName {
-		return n.ext.name[inlineName:]
+		return (*n.ext.name)[inlineName:]
 	}
 	return ""
 }
@@ -124,7 +127,7 @@ func (n *inode) ownExt() *ext {
 // dropEmptyExt lets go of an ext that says nothing.
 func (n *inode) dropEmptyExt() {
 	e := n.ext
-	if e != nil && e.name == "" && e.n == 0 && len(e.blocks) == 0 && len(e.tail) == 0 && e.open == nil {
+	if e != nil && e.name == nil && e.n == 0 && len(e.blocks) == 0 && len(e.tail) == 0 && e.open == nil && e.cut == 0 {
 		n.ext = nil
 	}
 }
@@ -154,6 +157,14 @@ func (n *inode) length() int64 {
 		return int64(len(n.ext.tail))
 	}
 	return n.ext.n + int64(len(n.ext.tail))
+}
+
+// cut is the record that shortened a file last, 0 if none did.
+func (n *inode) cut() uint64 {
+	if n.ext == nil {
+		return 0
+	}
+	return n.ext.cut
 }
 
 // blocks is a file's block list, shared.

@@ -166,7 +166,7 @@ func (t *Tree) endLease(op *OpEndLease, e *Entry) (Result, error) {
 	t.ended.ReplaceOrInsert(endedLease{c.Ended, c.ID})
 	t.forgetAge(AgeKey{Lease: op.ID})
 	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
-	r := Result{Lease: op.ID, LeaseEnded: true, Reason: op.Reason}
+	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: c.Owner.User, Reason: op.Reason}
 	r.Closed = t.deleteAttached(endFiles, c.ID, e, &r.Deleted)
 	if l := t.lease(op.ID); l != nil {
 		t.setFiles(l, 0) // forgotten if there were none
@@ -174,17 +174,13 @@ func (t *Tree) endLease(op *OpEndLease, e *Entry) (Result, error) {
 	return r, nil
 }
 
-// reap deletes files of ended leases, those of the lease that ended first
-// before others.
+// reap deletes files of a lease that has ended.
 func (t *Tree) reap(op *OpReap, e *Entry) (Result, error) {
-	var r Result
-	for left := int(op.Limit); left > 0; left = int(op.Limit) - r.Deleted {
-		first, ok := t.ended.Min()
-		if !ok {
-			break
-		}
-		r.Closed = append(r.Closed, t.deleteAttached(left, first.id, e, &r.Deleted)...)
+	if l := t.lease(op.ID); l == nil || l.Ended == 0 {
+		return Result{}, misfitf("there is no lease %x that has ended", uint64(op.ID))
 	}
+	var r Result
+	r.Closed = t.deleteAttached(int(op.Limit), op.ID, e, &r.Deleted)
 	return r, nil
 }
 
@@ -196,16 +192,6 @@ func (t *Tree) toDelete(limit int, id LeaseID) (files []InodeID) {
 		}
 		files = append(files, a.inode)
 		return true
-	})
-	return files
-}
-
-// toReap returns up to limit files of ended leases, in the order in which reap
-// deletes them.
-func (t *Tree) toReap(limit int) (files []InodeID) {
-	t.ended.Ascend(func(l endedLease) bool {
-		files = append(files, t.toDelete(limit-len(files), l.id)...)
-		return len(files) < limit
 	})
 	return files
 }
@@ -301,6 +287,15 @@ func (t *Tree) LeaseFiles(id LeaseID, after InodeID, limit int) (files []InodeID
 
 // EndedLeases is how many ended leases still have files to be deleted.
 func (t *Tree) EndedLeases() int { return t.ended.Len() }
+
+// EndedLease returns, of those leases, the first one that ended after a record.
+func (t *Tree) EndedLease(after uint64) (l Lease, ok bool) {
+	t.ended.AscendGreaterOrEqual(endedLease{ended: after + 1}, func(e endedLease) bool {
+		l, ok = *t.lease(e.id), true
+		return false
+	})
+	return l, ok
+}
 
 func noLease(op string, id LeaseID) error {
 	err := fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", uint64(id))

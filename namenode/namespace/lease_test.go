@@ -324,7 +324,7 @@ func TestEndedLease(t *testing.T) {
 	// What can still be done with the file does not save it.
 	r.rename(t, "/last", "/moved", false)
 	w := r.open(t, "/moved", "client")
-	res = r.must(t, &OpReap{Limit: 10})
+	res = r.must(t, &OpReap{ID: 1, Limit: 10})
 	if res.Deleted != 1 || len(res.Closed) != 1 || res.Closed[0].Epoch != w.Epoch || res.Closed[0].Reason != ReasonDeleted {
 		t.Fatalf("%+v", res)
 	}
@@ -332,10 +332,9 @@ func TestEndedLease(t *testing.T) {
 	if _, ok := r.tree.Lease(nil, 1); ok || r.tree.EndedLeases() != 0 {
 		t.Fatal("the lease is there")
 	}
-	if res = r.must(t, &OpReap{Limit: 10}); res.Deleted != 0 {
-		t.Fatalf("%+v", res)
-	}
+	r.refused(t, &OpReap{ID: 1, Limit: 10})
 	r.grant(t, 1, 5)
+	r.refused(t, &OpReap{ID: 1, Limit: 10})
 }
 
 // An ended lease whose last files are deleted by hand is gone too.
@@ -378,16 +377,19 @@ func TestReapOrder(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	for i, step := range []struct {
+		lease          LeaseID // that ended first, of those that have files
 		limit, deleted int
 		two, one       string
 	}{
-		{0, 0, "64 65 66", "64 65 66"},
-		{2, 2, "66", "64 65 66"},
-		{3, 3, "", "66"},
-		{100, 1, "", ""},
-		{100, 0, "", ""},
+		{2, 0, 0, "64 65 66", "64 65 66"},
+		{2, 2, 2, "66", "64 65 66"},
+		{2, 3, 1, "", "64 65 66"},
+		{1, 100, 3, "", ""},
 	} {
-		res := r.must(t, &OpReap{Limit: uint32(step.limit)})
+		if l, _ := r.tree.EndedLease(0); l.ID != step.lease {
+			t.Fatalf("step %d: lease %d ended first", i, l.ID)
+		}
+		res := r.must(t, &OpReap{ID: step.lease, Limit: uint32(step.limit)})
 		if res.Deleted != step.deleted || left("/two") != step.two || left("/one") != step.one {
 			t.Fatalf("step %d: %d deleted, %q and %q are left", i, res.Deleted, left("/two"), left("/one"))
 		}
@@ -605,7 +607,6 @@ func TestEvents(t *testing.T) {
 	r.open(t, "/d/open", "client")
 	want(&OpDelete{Parent: RootID, Name: "d", Inode: dir}, "close /d/open, delete /d dir")
 	want(&OpReclaim{Limit: 100}, "")
-	want(&OpReap{Limit: 100}, "")
 	want(&OpGrant{ID: 3, TTL: 1}, "")
 	want(&OpSafeMode{}, "")
 }

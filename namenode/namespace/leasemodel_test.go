@@ -179,11 +179,17 @@ func (m *machine) reap(t *rapid.T, limit int) {
 		}
 	}
 	slices.SortFunc(ended, func(a, b LeaseID) int { return int(m.leases[a].ended) - int(m.leases[b].ended) })
-	var files []InodeID
-	for _, id := range ended {
-		files = append(files, m.attached(id)...)
+	for after := uint64(0); len(ended) > 0; ended = ended[1:] {
+		l, ok := m.tree.EndedLease(after)
+		if !ok || l.ID != ended[0] {
+			t.Fatalf("lease %x ended after record %d, want %x", uint64(l.ID), after, uint64(ended[0]))
+		}
+		after = l.Ended
+		files := m.attached(l.ID)
+		files = files[:min(limit, len(files))]
+		limit -= len(files)
+		m.forget(t, files, m.must(t, &OpReap{ID: l.ID, Limit: uint32(len(files))}))
 	}
-	m.forget(t, files[:min(limit, len(files))], m.must(t, &OpReap{Limit: uint32(limit)}))
 }
 
 // Bulk attaches more files to a lease than the record of its end deletes.

@@ -3,6 +3,7 @@ package namespace
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -295,7 +296,14 @@ func (m *machine) Close(t *rapid.T) {
 func (m *machine) Truncate(t *rapid.T) {
 	n := m.file(t, false)
 	length := rapid.IntRange(0, len(n.bytes)).Draw(t, "length")
+	before, err := m.tree.FileInode(nil, n.id)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
 	m.must(t, &OpTruncate{Inode: n.id, Length: int64(length)})
+	if after, _ := m.tree.FileInode(nil, n.id); (after.Cut > before.Cut) != (length < len(n.bytes)) {
+		t.Fatalf("cut from %d to %d bytes: record %d, before %d", len(n.bytes), length, after.Cut, before.Cut)
+	}
 	n.bytes = n.bytes[:length]
 }
 
@@ -458,7 +466,7 @@ func (m *machine) Reclaim(t *rapid.T) {
 }
 
 func (m *machine) Collect(t *rapid.T) {
-	keys := m.tree.Garbage(m.now, 5)
+	keys := m.tree.Garbage(m.now, 5, math.MaxInt64)
 	if len(keys) > 0 {
 		m.must(t, &OpCollected{Keys: keys})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 )
 
 const (
@@ -14,13 +15,36 @@ const (
 	maxRanges = 8
 )
 
-// numbers are inode numbers that are set aside for a session's files. Which of
-// them are used is not known but by their inodes: nobody but the session can use
-// them, and it has to use each once.
+// numbers are inode numbers that are set aside for a session's files. Each is used
+// once, also if its file is deleted.
 type numbers struct {
 	session SessionID
 	first   InodeID
 	count   uint32
+	used    string // one bit a number, the lowest first; empty: none
+}
+
+// isUsed reports whether the i-th number was used.
+func (n *numbers) isUsed(i InodeID) bool { return n.used != "" && n.used[i/8]&(1<<(i%8)) != 0 }
+
+// use returns the numbers with the i-th used, too.
+func (n numbers) use(i InodeID) numbers {
+	used := make([]byte, n.bitmap())
+	copy(used, n.used)
+	used[i/8] |= 1 << (i % 8)
+	n.used = string(used)
+	return n
+}
+
+// bitmap is how many bytes used has, unless it is empty.
+func (n *numbers) bitmap() int { return int(n.count+7) / 8 }
+
+// goodUsed reports whether used can be: there is one form for each set.
+func (n *numbers) goodUsed() bool {
+	if n.used == "" {
+		return true
+	}
+	return len(n.used) == n.bitmap() && strings.Trim(n.used, "\x00") != "" && (n.count%8 == 0 || n.used[len(n.used)-1]>>(n.count%8) == 0)
 }
 
 func lessNumbers(a, b numbers) bool {
@@ -31,6 +55,7 @@ func (n *numbers) fields(c *coder) {
 	c.raw((*[16]byte)(&n.session))
 	c.inode(&n.first)
 	c.u32(&n.count)
+	c.string(&n.used)
 }
 
 // reserve sets inode numbers aside for a session that may cache.
@@ -41,7 +66,7 @@ func (t *Tree) reserve(op *OpReserve) (Result, error) {
 	case t.Caching(op.Session) == 0:
 		return Result{}, misfit("inode numbers are set aside only for sessions that may cache")
 	}
-	n := numbers{op.Session, t.nextInode, op.Count}
+	n := numbers{session: op.Session, first: t.nextInode, count: op.Count}
 	t.nextInode += InodeID(op.Count)
 	have := t.numbersOf(op.Session)
 	if len(have) == maxRanges {
@@ -70,22 +95,24 @@ func (t *Tree) dropNumbers(id SessionID) {
 	}
 }
 
-// Reserved reports whether an inode number is set aside for a session, and no
-// inode has it.
+// Reserved reports whether an inode number is set aside for a session, and was not
+// used.
 func (t *Tree) Reserved(id SessionID, inode InodeID) bool {
-	found := false
-	t.numbers.DescendLessOrEqual(numbers{session: id, first: inode}, func(n numbers) bool {
-		found = n.session == id && inode-n.first < InodeID(n.count)
-		return false
-	})
-	return found && t.get(inode) == nil
+	n, found := t.rangeOf(id, inode)
+	return found && !n.isUsed(inode-n.first)
 }
 
-// writeNumbers writes what is set aside, if the image is of a version that has it.
+// rangeOf returns the range of a session's that has a number.
+func (t *Tree) rangeOf(id SessionID, inode InodeID) (out numbers, found bool) {
+	t.numbers.DescendLessOrEqual(numbers{session: id, first: inode}, func(n numbers) bool {
+		out, found = n, n.session == id && inode-n.first < InodeID(n.count)
+		return false
+	})
+	return out, found
+}
+
+// writeNumbers writes what is set aside.
 func (t *Tree) writeNumbers(w *imageWriter) {
-	if t.numbers.Len() == 0 {
-		return
-	}
 	w.count(t.numbers.Len())
 	t.numbers.Ascend(func(n numbers) bool {
 		n.fields(&w.coder)
@@ -95,8 +122,8 @@ func (t *Tree) writeNumbers(w *imageWriter) {
 
 // numbers reads what writeNumbers wrote.
 func (r *imageReader) numbers() error {
-	if r.version != imageNumbers {
-		return nil
+	if err := r.room(); err != nil {
+		return err
 	}
 	var last numbers
 	for range r.number(63) {
@@ -140,6 +167,6 @@ func (t *Tree) sharedNumbers() (out []numbers) {
 
 // goodNumbers reports whether such numbers can be set aside.
 func (t *Tree) goodNumbers(n numbers) bool {
-	return n.first > RootID && n.count > 0 && n.count <= MaxReserve && n.first < t.nextInode &&
+	return n.goodUsed() && n.first > RootID && n.count > 0 && n.count <= MaxReserve && n.first < t.nextInode &&
 		InodeID(n.count) <= t.nextInode-n.first && t.Caching(n.session) > 0
 }

@@ -107,10 +107,13 @@ func TestNumbersAreSeen(t *testing.T) {
 // TestNumbersChecked: ranges that cannot be are found.
 func TestNumbersChecked(t *testing.T) {
 	for name, bad := range map[string]numbers{
-		"beyond":    {SessionID{2}, 1 << 40, 5},
-		"empty":     {SessionID{2}, 4, 0},
-		"session":   {SessionID{9}, 4, 1},
-		"another's": {SessionID{2}, 7, 1},
+		"beyond":      {session: SessionID{2}, first: 1 << 40, count: 5},
+		"empty":       {session: SessionID{2}, first: 4, count: 0},
+		"session":     {session: SessionID{9}, first: 4, count: 1},
+		"another's":   {session: SessionID{2}, first: 7, count: 1},
+		"bits short":  {session: SessionID{2}, first: 4, count: 20, used: "\x01"},
+		"bits beyond": {session: SessionID{2}, first: 4, count: 2, used: "\x04"},
+		"bits empty":  {session: SessionID{2}, first: 4, count: 2, used: "\x00"},
 	} {
 		r := newRig(t)
 		caching(t, r, SessionID{1}, SessionID{2})
@@ -123,4 +126,33 @@ func TestNumbersChecked(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+}
+
+// TestNumbersAreUsedOnce: a number is not free again when its file is deleted, in
+// whatever order files are made and deleted, nor after an image was read.
+func TestNumbersAreUsedOnce(t *testing.T) {
+	r := newRig(t)
+	a := SessionID{1}
+	caching(t, r, a)
+	first := r.must(t, &OpReserve{Session: a, Count: 20}).Inode
+	for _, i := range []InodeID{19, 3, 0, 8, 7} {
+		r.must(t, numbered(a, first+i, "f"))
+		r.must(t, &OpDelete{Parent: RootID, Name: "f", Inode: first + i})
+		if _, err := r.apply(CallID{}, numbered(a, first+i, "g")); err == nil || r.tree.Reserved(a, first+i) {
+			t.Fatalf("number %d is given to a second file", i)
+		}
+	}
+	image, err := ReadImage(bytes.NewReader(imageOf(t, r.tree)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := r.tree.difference(image); d != "" {
+		t.Fatal(d)
+	}
+	for i := range InodeID(20) {
+		if used := i == 19 || i == 3 || i == 0 || i == 8 || i == 7; image.Reserved(a, first+i) == used {
+			t.Errorf("number %d can be used: %v", i, used)
+		}
+	}
+	sound(t, r.tree)
 }

@@ -10,9 +10,11 @@ import (
 
 // CreateRequest asks for a new file.
 type CreateRequest struct {
-	Path    string
-	Mode    uint16 // permission bits of the file
-	DirMode uint16 // of directories made on the way
+	Path string
+	Mode uint16 // permission bits of the file
+	// KeepMode makes a file that replaces one take its mode over instead.
+	KeepMode bool
+	DirMode  uint16 // of directories made on the way
 	// Overwrite replaces an existing file. A symbolic link at the end of the
 	// path is then followed, as open(2) with O_TRUNC does; else it is in the way.
 	Overwrite bool
@@ -27,14 +29,22 @@ type CreateRequest struct {
 
 // caller is who owns what a call makes.
 func (t *Tree) caller(c *Call) string {
-	if c == nil {
+	switch {
+	case c == nil:
 		return t.superUser
+	case c.ForUser != "":
+		return c.ForUser
 	}
 	return c.User
 }
 
-// groupIn is that of what is made in a directory: the directory's (HDFS, BSD).
-func (t *Tree) groupIn(dir *inode) string { return t.groups.name(dir.group) }
+// groupIn is that of what a call makes in a directory: the directory's (HDFS, BSD).
+func (t *Tree) groupIn(c *Call, dir *inode) string {
+	if c != nil && c.ForGroup != "" {
+		return c.ForGroup
+	}
+	return t.groups.name(dir.group)
+}
 
 // planNew is what making an inode where a path leads takes: that nothing is
 // there, that its directory may be changed, and with parents which directories
@@ -62,7 +72,7 @@ func (t *Tree) planNew(c *Call, op, path string, at place, parents bool) (dirs [
 			return nil, "", tooLong(op, path, "its path")
 		}
 	}
-	return dirs, name, t.checkOwners(op, path, t.caller(c), t.groupIn(at.dir))
+	return dirs, name, t.checkOwners(op, path, t.caller(c), t.groupIn(c, at.dir))
 }
 
 func exists(op, path string, n *inode) error {
@@ -104,7 +114,7 @@ func (t *Tree) PlanMkdir(c *Call, path string, mode uint16, parents bool) (*OpMk
 	}
 	return &OpMkdir{
 		Parent: at.dir.id, Names: append(dirs, name), Mode: mode & modeBits,
-		User: t.caller(c), Group: t.groupIn(at.dir),
+		User: t.caller(c), Group: t.groupIn(c, at.dir),
 	}, nil
 }
 
@@ -144,14 +154,17 @@ func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 		if err := t.requireRemove(c, at.dir, n, op, r.Path); err != nil {
 			return nil, err
 		}
-		if err := t.checkOwners(op, r.Path, o.User, t.groupIn(at.dir)); err != nil {
+		if err := t.checkOwners(op, r.Path, o.User, t.groupIn(c, at.dir)); err != nil {
 			return nil, err
 		}
 		o.Replace, o.Name = n.id, at.name
+		if r.KeepMode {
+			o.Mode = n.mode & modeBits
+		}
 	} else if o.Dirs, o.Name, err = t.planNew(c, op, r.Path, at, r.Parents); err != nil {
 		return nil, err
 	}
-	o.Parent, o.Group = at.dir.id, t.groupIn(at.dir)
+	o.Parent, o.Group = at.dir.id, t.groupIn(c, at.dir)
 	return o, nil
 }
 
@@ -192,7 +205,7 @@ func (t *Tree) PlanCreateAs(c *Call, id, dir InodeID, r CreateRequest) (*OpCreat
 		return nil, err
 	}
 	o := &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: OpCreate{
-		Parent: dir, Name: name, Mode: r.Mode & modeBits, User: t.caller(c), Group: t.groupIn(d),
+		Parent: dir, Name: name, Mode: r.Mode & modeBits, User: t.caller(c), Group: t.groupIn(c, d),
 		MTime: r.MTime, Closed: r.Close, Data: r.Data,
 	}}
 	if !r.Close {
@@ -227,7 +240,7 @@ func (t *Tree) PlanSymlink(c *Call, path, target string, parents bool) (*OpSymli
 	}
 	return &OpSymlink{
 		Parent: at.dir.id, Dirs: dirs, DirMode: 0o755, Name: name, Target: target,
-		User: t.caller(c), Group: t.groupIn(at.dir),
+		User: t.caller(c), Group: t.groupIn(c, at.dir),
 	}, nil
 }
 

@@ -32,6 +32,9 @@ type FileView struct {
 	Attr   Attr
 	Blocks []Block
 	Tail   []byte // begins in the file where the blocks' Used bytes end
+	// Cut is the record that shortened the file last, 0 if none did. Two views of
+	// a file with the same Cut have the same byte at each offset that both have.
+	Cut uint64
 }
 
 // DefaultList is how many entries List returns if it is not told.
@@ -209,7 +212,7 @@ func (t *Tree) view(c *Call, n *inode, path string) (FileView, error) {
 		return FileView{}, err
 	}
 	blocks, tail := n.blocks(), n.tail()
-	return FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)]}, nil
+	return FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.cut()}, nil
 }
 
 // TailIs reports whether a file's tail has exactly these bytes at offset, which

@@ -52,12 +52,20 @@ type Block struct {
 	CRC    uint32 // CRC32C of the whole object
 }
 
+// StoredBlock is a block in the store that is part of no file.
+type StoredBlock struct {
+	Key    blockstore.Key
+	Stored uint32 // bytes of the object
+}
+
 // Entry is one journal record, decoded.
 type Entry struct {
 	TxID uint64
 	Time int64 // Unix milliseconds
 	Call CallID
 	Op   Op
+
+	reigned int64 // what Tree.Reigned is with it; Apply sets it
 }
 
 // Op is one kind of change. The list is closed; each has a number that is never
@@ -72,6 +80,7 @@ type (
 		Term        uint64
 		NamespaceID [16]byte // set in the first record of a namespace
 		User, Group string   // the superuser and supergroup, owner of the root
+		Nonce       [16]byte // tells it from a reign of that term in another history
 	}
 
 	// OpMkdir makes one directory or, for -p, a chain of them: Names[1:] each
@@ -216,7 +225,7 @@ type (
 	}
 
 	// OpTombstone declares blocks that no file has as garbage.
-	OpTombstone struct{ Keys []blockstore.Key }
+	OpTombstone struct{ Blocks []StoredBlock }
 
 	// OpCollected says that garbage blocks are gone from the store.
 	OpCollected struct{ Keys []blockstore.Key }
@@ -246,8 +255,11 @@ type (
 		Reason string // LeaseExpired or LeaseRevoked
 	}
 
-	// OpReap deletes up to Limit files of leases that have ended.
-	OpReap struct{ Limit uint32 }
+	// OpReap deletes up to Limit files of a lease that has ended.
+	OpReap struct {
+		ID    LeaseID
+		Limit uint32
+	}
 
 	// OpAttach attaches a file to a granted lease: it is deleted at its end.
 	OpAttach struct {

@@ -35,7 +35,8 @@ type place struct {
 // resolve follows a path. Symbolic links in the middle are followed, one at the
 // end only with follow. A component that is missing is no error here: see
 // place. Errors are of kind InvalidPath, NameTooLong, NotDirectory, Permission
-// (a directory on the way may not be searched) and Loop.
+// (a directory on the way may not be searched) and Loop (also where the call
+// follows no link).
 func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
 	if err := fspath.Check(path); err != nil {
 		return place{}, fserror.With(err, op, path)
@@ -77,6 +78,10 @@ func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
 		}
 		t.lookAttr(c, child.id)
 		if child.typ == TypeSymlink && (follow || rest != "") {
+			if c != nil && c.NoLinks {
+				where, _ := t.Path(child.id)
+				return place{}, fserror.New(fserror.Loop, op, path, "%s is a symbolic link, which is not followed here", where)
+			}
 			if links++; links > MaxLinks {
 				return place{}, fserror.New(fserror.Loop, op, path, "the path leads through more than %d symbolic links", MaxLinks)
 			}

@@ -12,7 +12,7 @@ import (
 // first (RIFL, SOSP 2015).
 const (
 	// SessionTTL is how long after its last record the results of a session are
-	// kept, in milliseconds of journal time. No client repeats a call for longer.
+	// kept, in milliseconds of Tree.Reigned. No client repeats a call for longer.
 	SessionTTL = 10 * 60 * 1000
 	// MaxUnacked is how many results a session may leave unacknowledged.
 	MaxUnacked = 16384
@@ -43,7 +43,7 @@ type CallResult struct {
 // the tree's may be shared with a clone: it is copied before it is changed.
 type session struct {
 	gen     uint64
-	last    int64  // time of its last record, Unix milliseconds
+	last    int64  // Tree.Reigned with its last record
 	acked   uint64 // no result up to this number is kept
 	results []callResult
 }
@@ -159,7 +159,7 @@ func (t *Tree) remember(e *Entry, r *Result) {
 	if e.Call.none() {
 		return
 	}
-	s := t.ownSession(e.Call.Session, e.Time)
+	s := t.ownSession(e.Call.Session, e.reigned)
 	if e.Call.Acked > s.acked {
 		s.acked = e.Call.Acked
 		i, found := s.find(s.acked)
@@ -222,7 +222,7 @@ func (t *Tree) ownSession(id SessionID, now int64) *session {
 // expireSessions forgets a few sessions whose last record is older than
 // SessionTTL (by up to one bucket).
 func (t *Tree) expireSessions() {
-	oldest := (t.time-SessionTTL)>>idleShift - 1
+	oldest := (t.reigned-SessionTTL)>>idleShift - 1
 	for range expireSlice {
 		it, ok := t.idle.Min()
 		if !ok || it.bucket > oldest {

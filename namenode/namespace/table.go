@@ -57,10 +57,20 @@ func (t *Tree) slot(id InodeID) *page {
 	return p
 }
 
+// addTail counts what an inode's tail takes, sign times.
+func (c *Counts) addTail(n *inode, sign int64) {
+	size := sign * n.tailMemory()
+	c.TailBytes += size
+	if size != 0 && n.open() == nil {
+		c.ClosedTailBytes += size
+	}
+}
+
 // put places an inode, new or changed, in the table alone.
 func (t *Tree) put(n *inode) {
 	s := &t.slot(n.id)[n.id&(1<<pageBits-1)]
-	t.counts.TailBytes += n.tailMemory() - (*s).tailMemory()
+	t.counts.addTail(*s, -1)
+	t.counts.addTail(n, 1)
 	*s = n
 }
 
@@ -68,7 +78,7 @@ func (t *Tree) put(n *inode) {
 func (t *Tree) drop(n *inode) {
 	p := t.slot(n.id)
 	p[n.id&(1<<pageBits-1)] = nil
-	t.counts.TailBytes -= n.tailMemory()
+	t.counts.addTail(n, -1)
 	for _, o := range p {
 		if o != nil {
 			return
@@ -102,7 +112,8 @@ func (t *Tree) eachInode(fn func(*inode) bool) {
 // probe is an inode to look for others with.
 type probe struct {
 	inode
-	long ext
+	long     ext
+	longName string // where the name in long points to
 }
 
 var probes = sync.Pool{New: func() any { return new(probe) }}
@@ -115,14 +126,15 @@ func newProbe(dir InodeID, name string) *probe {
 	copy(p.name[:], name)
 	p.nameLen = uint8(min(len(name), 255)) //nolint:gosec // bounded
 	if len(name) > inlineName {
-		p.long.name = name
+		p.longName = name
+		p.long.name = &p.longName
 		p.ext = &p.long
 	}
 	return p
 }
 
 func (p *probe) free() {
-	p.long.name = ""
+	p.longName = ""
 	p.ext = nil
 	probes.Put(p)
 }

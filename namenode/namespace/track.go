@@ -9,6 +9,12 @@ type Call struct {
 	User   string
 	Groups []string
 	Super  bool // may everything: the superuser, or a member of the supergroup
+	// NoLinks refuses (Loop) what would follow a symbolic link.
+	NoLinks bool
+
+	// ForUser and ForGroup, which only a superuser may say, are whose things are
+	// that the call makes; empty: the caller's, and of their directory's group.
+	ForUser, ForGroup string
 
 	// Looks collects what the call has looked at, if Collect is set: for who
 	// wants to keep the answer for as long as none of it changes. A call whose

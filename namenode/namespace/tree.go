@@ -55,12 +55,16 @@ type Tree struct {
 
 	txid       uint64
 	time       int64 // Unix milliseconds, of the last record
+	reigned    int64 // see Reigned
 	term       uint64
 	namespace  [16]byte
 	superUser  string
 	superGroup string
 	safeMode   bool
 	images     []OpImage // the last two published, older first
+	reigns     []Reign   // those before this term's, the oldest first; replaced, never changed
+	nonce      [16]byte  // of this term's reign
+	topSeq     uint64    // of its committed blocks
 	nextInode  InodeID
 	counts     Counts // those that no B-tree counts
 
@@ -85,11 +89,15 @@ type Counts struct {
 	StoredBytes int64
 	// TailBytes is the memory that tails take, spare capacity included.
 	TailBytes int64
-	Garbage   int // blocks to be deleted from the store
-	Detached  int // tops of deleted subtrees whose memory is still to be freed
-	Sessions  int // sessions with call results
-	Leases    int // granted, those included that have ended and still have files
-	Attached  int // files attached to granted leases
+	// ClosedTailBytes is the part of TailBytes that files have which are not open.
+	ClosedTailBytes int64
+	Garbage         int // blocks to be deleted from the store
+	// GarbageBytes is what they take there.
+	GarbageBytes int64
+	Detached     int // tops of deleted subtrees whose memory is still to be freed
+	Sessions     int // sessions with call results
+	Leases       int // granted, those included that have ended and still have files
+	Attached     int // files attached to granted leases
 	// XattrBytes is the memory that extended attributes take.
 	XattrBytes int64
 }
@@ -169,6 +177,12 @@ func (t *Tree) Clone() *Tree {
 
 // Last returns number and time (Unix milliseconds) of the last record applied.
 func (t *Tree) Last() (txid uint64, timeMS int64) { return t.txid, t.time }
+
+// Reigned is how many milliseconds all reigns so far have lasted, each from its
+// activation to its last record. By it results are forgotten and garbage ages:
+// between reigns, where the journal's time follows some machine's time of day,
+// it stands still.
+func (t *Tree) Reigned() int64 { return t.reigned }
 
 // Term is that of the last activation, 0 before the first.
 func (t *Tree) Term() uint64 { return t.term }

@@ -3,6 +3,7 @@ package namespace
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -295,13 +296,13 @@ func TestIterators(t *testing.T) {
 		}
 		return true
 	})
-	if tails != 4 {
+	if tails != 5 {
 		t.Fatal(tails)
 	}
-	if keys := r.tree.Garbage(r.now, 1); len(keys) != 1 || !r.tree.IsGarbage(keys[0]) || r.tree.HasBlock(keys[0]) {
+	if keys := r.tree.Garbage(r.tree.Reigned(), 1, math.MaxInt64); len(keys) != 1 || !r.tree.IsGarbage(keys[0]) || r.tree.HasBlock(keys[0]) {
 		t.Fatal(keys)
 	}
-	if keys := r.tree.Garbage(testStart, 10); len(keys) != 0 {
+	if keys := r.tree.Garbage(-1, 10, math.MaxInt64); len(keys) != 0 {
 		t.Fatal(keys)
 	}
 }
@@ -313,7 +314,7 @@ func TestCheckFinds(t *testing.T) {
 		"lost entry":        func(r *rig) { r.tree.dentries.Delete(r.tree.lookup(RootID, "link")) },
 		"lost inode":        func(r *rig) { r.tree.drop(r.tree.lookup(RootID, "link")) },
 		"block not indexed": func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.blocks.Delete(k) },
-		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.addGarbage(k, 0) },
+		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.addGarbage(StoredBlock{Key: k}, 0) },
 		"wrong count":       func(r *rig) { r.tree.counts.Files++ },
 		"wrong sum": func(r *rig) {
 			n := r.tree.lookup(r.tree.lookup(RootID, "a").id, "open").edit()
@@ -329,6 +330,7 @@ func TestCheckFinds(t *testing.T) {
 			r.tree.replace(a)
 		},
 		"session without age": func(r *rig) { r.tree.idle.DeleteMin() },
+		"bytes of garbage":    func(r *rig) { r.tree.counts.GarbageBytes++ },
 		"garbage by time":     func(r *rig) { r.tree.garbage.DeleteMin() },
 		"attached by file":    func(r *rig) { r.tree.attached.DeleteMin() },
 		"attached by lease":   func(r *rig) { r.tree.attachments.DeleteMin() },

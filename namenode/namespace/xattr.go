@@ -218,8 +218,7 @@ func (t *Tree) Xattrs(c *Call, at Target, follow bool) (xattrs []Xattr, err erro
 	return xattrs, nil
 }
 
-// writeXattrs writes all extended attributes, in a version of the image that has
-// them.
+// writeXattrs writes all extended attributes.
 func (t *Tree) writeXattrs(w *imageWriter) {
 	w.count(t.xattrs.Len())
 	t.xattrs.Ascend(func(x xattrItem) bool {
@@ -232,16 +231,10 @@ func (t *Tree) writeXattrs(w *imageWriter) {
 
 // xattrs reads what writeXattrs wrote.
 func (r *imageReader) xattrs() error {
-	if r.version < imageXattrs {
-		return nil
-	}
 	if err := r.room(); err != nil {
 		return err
 	}
 	n := r.number(63)
-	if n == 0 && r.version == imageXattrs {
-		r.fail("an empty list")
-	}
 	var last xattrItem
 	sum := 0
 	for range n {

@@ -2,10 +2,13 @@ package namespace
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/testenv/known"
 )
 
 func (r *rig) xattr(t tb, path, name, value string) {
@@ -69,10 +72,6 @@ func TestXattr(t *testing.T) {
 	if n, size := r.tree.xattrs.Len(), r.tree.Counts().XattrBytes; n != 0 || size != 0 {
 		t.Fatalf("%d extended attributes, of %d bytes, are of nothing", n, size)
 	}
-	// An image without any is of the older version.
-	if v := imageOf(t, r.tree)[8]; v != imageVersion {
-		t.Fatal(v)
-	}
 }
 
 func TestPlanXattrRefuses(t *testing.T) {
@@ -126,5 +125,36 @@ func TestXattrBudget(t *testing.T) {
 		if op, err := r.tree.PlanXattr(nil, At("/f"), false, "user.a", []byte("less"), action); op == nil || err != nil {
 			t.Fatal(op, err)
 		}
+	}
+}
+
+// The memory for extended attributes is not all for one user.
+func TestOneUserLeavesRoomForAttributes(t *testing.T) {
+	if known.Failure(t) {
+		return
+	}
+	r := newRig(t)
+	value := bytes.Repeat([]byte("v"), MaxXattrValue)
+	add := func(user, path string) error {
+		r.must(t, &OpSetAttr{Inode: r.create(t, path, ""), User: user})
+		op, err := r.tree.PlanXattr(&Call{User: user}, At(path), false, "user.a", value, XattrSet)
+		if err == nil {
+			r.must(t, op)
+		}
+		r.journal = nil // which would take as much again
+		return err
+	}
+	var err error
+	for i := 0; err == nil; i++ {
+		if i > 2*MaxXattrMemory/MaxXattrValue {
+			t.Fatal("there is no limit")
+		}
+		err = add("greedy", fmt.Sprintf("/%d", i))
+	}
+	if !errors.Is(err, fserror.NoSpace) {
+		t.Fatal(err)
+	}
+	if err := add("modest", "/modest"); err != nil {
+		t.Fatalf("one user has all that he could get, and another gets none: %v", err)
 	}
 }

@@ -20,6 +20,7 @@ type Hub struct {
 	dropped  uint64                // those that were told
 	waits    map[uint64]*wait
 	scratch  []*chunk
+	woken    int // by this Publish
 }
 
 // wait is what all have that wait for an inode's next event.
@@ -59,13 +60,15 @@ func New(cfg Config, after uint64) *Hub {
 func (h *Hub) Add(events []Event, txid uint64) { h.ring.add(events, txid) }
 
 // Publish makes all events up to the txid durable visible and wakes the watchers
-// and waiters that they are for. A durable that is not newer does nothing.
-func (h *Hub) Publish(durable uint64) {
+// and waiters that they are for. A durable that is not newer does nothing. It
+// returns how many watchers it woke.
+func (h *Hub) Publish(durable uint64) (woken int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if durable <= h.newest || h.closed {
-		return
+		return 0
 	}
+	h.woken = 0
 	look := len(h.watchers) > 0 || len(h.waits) > 0
 	from, end, dropped, chunks := h.ring.show(durable, h.seen, look, h.scratch)
 	if dropped > h.newest {
@@ -80,6 +83,7 @@ func (h *Hub) Publish(durable uint64) {
 	}
 	h.scratch = chunks[:0]
 	h.seen, h.newest = end, durable
+	return h.woken
 }
 
 // wake wakes all that wait for the event.

@@ -31,6 +31,7 @@ func (s *spot) wake(seq, txid uint64) {
 			continue
 		}
 		w.idle = false
+		w.hub.woken++
 		w.pos, w.upTo = seq, txid-1
 		w.poke()
 	}

@@ -4,8 +4,8 @@ import "context"
 
 // What one batch may be. One txid alone may be more.
 const (
-	MaxBatch      = 1000    // events
-	MaxBatchBytes = 1 << 20 // as Config.MaxBytes counts them
+	MaxBatch      = 1000     // events
+	MaxBatchBytes = 64 << 10 // as Config.MaxBytes counts them
 )
 
 // Watcher is one watch. Next is called by one goroutine at a time; UpTo and

@@ -253,7 +253,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -329,7 +329,10 @@ type Caller struct {
 	Pid     int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
 	// The session's own soft limit, from 100 ms to the namenode's hard limit; 0:
 	// the namenode's. It is the same in all calls of a session.
-	TtlMs         int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	TtlMs int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
+	// No symbolic link is followed: a path that leads through one, or to one that
+	// the call would follow, is refused with LOOP.
+	NoLinks       bool `protobuf:"varint,7,opt,name=no_links,json=noLinks,proto3" json:"no_links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -404,6 +407,13 @@ func (x *Caller) GetTtlMs() int64 {
 		return x.TtlMs
 	}
 	return 0
+}
+
+func (x *Caller) GetNoLinks() bool {
+	if x != nil {
+		return x.NoLinks
+	}
+	return false
 }
 
 // WriterId is what a writer shows with each call.
@@ -1184,6 +1194,9 @@ func (x *Welcome) GetCacheTermMs() int64 {
 	return 0
 }
 
+// A client that leaves drops all that it kept and then closes its side of the
+// stream: its cache is not waited for. One whose stream ends otherwise is, for a
+// term.
 type SessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -3569,13 +3582,13 @@ type CreateRequest struct {
 	Call        *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller      *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	Path        string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Mode        uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits; 0 with has_mode false means 0644
-	HasMode     bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
-	Overwrite   bool                   `protobuf:"varint,6,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace an existing file
-	Steal       bool                   `protobuf:"varint,7,opt,name=steal,proto3" json:"steal,omitempty"`         // with overwrite: even if another holds it
-	Parents     bool                   `protobuf:"varint,8,opt,name=parents,proto3" json:"parents,omitempty"`     // make missing parent directories
-	Data        []byte                 `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`            // first bytes, at most Welcome.small_file
-	Close       bool                   `protobuf:"varint,10,opt,name=close,proto3" json:"close,omitempty"`        // and close it in the same call
+	Mode        uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`                      // permission bits, with has_mode
+	HasMode     bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"` // without it a file that is replaced hands its mode on
+	Overwrite   bool                   `protobuf:"varint,6,opt,name=overwrite,proto3" json:"overwrite,omitempty"`            // replace an existing file
+	Steal       bool                   `protobuf:"varint,7,opt,name=steal,proto3" json:"steal,omitempty"`                    // with overwrite: even if another holds it
+	Parents     bool                   `protobuf:"varint,8,opt,name=parents,proto3" json:"parents,omitempty"`                // make missing parent directories
+	Data        []byte                 `protobuf:"bytes,9,opt,name=data,proto3" json:"data,omitempty"`                       // first bytes, at most Welcome.small_file
+	Close       bool                   `protobuf:"varint,10,opt,name=close,proto3" json:"close,omitempty"`                   // and close it in the same call
 	DataCrc32C  uint32                 `protobuf:"varint,11,opt,name=data_crc32c,json=dataCrc32c,proto3" json:"data_crc32c,omitempty"`
 	MtimeUnixMs int64                  `protobuf:"varint,12,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
 	Lease       uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                                  // attach it to this granted lease
@@ -3589,9 +3602,13 @@ type CreateRequest struct {
 	Creations bool `protobuf:"varint,16,opt,name=creations,proto3" json:"creations,omitempty"`
 	// A draft: the inode is this number, which was set aside for the session, and
 	// its directory is the inode dir, wherever that is; of path only the name counts.
-	As            uint64 `protobuf:"varint,17,opt,name=as,proto3" json:"as,omitempty"`
-	Dir           uint64 `protobuf:"varint,18,opt,name=dir,proto3" json:"dir,omitempty"`
-	Numbers       bool   `protobuf:"varint,19,opt,name=numbers,proto3" json:"numbers,omitempty"` // with creations: set inode numbers aside, too
+	As      uint64 `protobuf:"varint,17,opt,name=as,proto3" json:"as,omitempty"`
+	Dir     uint64 `protobuf:"varint,18,opt,name=dir,proto3" json:"dir,omitempty"`
+	Numbers bool   `protobuf:"varint,19,opt,name=numbers,proto3" json:"numbers,omitempty"` // with creations: set inode numbers aside, too
+	Owner   *Owner `protobuf:"bytes,20,opt,name=owner,proto3" json:"owner,omitempty"`      // whose it is
+	// Bits that the modes of what is made do not have: of a file, without has_mode,
+	// 0666 less these, of parents 0777. If it is missing: 022.
+	Umask         *uint32 `protobuf:"varint,21,opt,name=umask,proto3,oneof" json:"umask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3759,6 +3776,74 @@ func (x *CreateRequest) GetNumbers() bool {
 	return false
 }
 
+func (x *CreateRequest) GetOwner() *Owner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *CreateRequest) GetUmask() uint32 {
+	if x != nil && x.Umask != nil {
+		return *x.Umask
+	}
+	return 0
+}
+
+// Owner is whose something is that a superuser makes for another; others may not
+// say. Empty: the caller's, and of the group of its directory.
+type Owner struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Owner) Reset() {
+	*x = Owner{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Owner) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Owner) ProtoMessage() {}
+
+func (x *Owner) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Owner.ProtoReflect.Descriptor instead.
+func (*Owner) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Owner) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Owner) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
 type OpenResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Attr         *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
@@ -3783,7 +3868,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3880,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +3893,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -3903,7 +3988,7 @@ type CreateManyRequest struct {
 
 func (x *CreateManyRequest) Reset() {
 	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +4000,7 @@ func (x *CreateManyRequest) String() string {
 func (*CreateManyRequest) ProtoMessage() {}
 
 func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +4013,7 @@ func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
 func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CreateManyRequest) GetFiles() []*CreateRequest {
@@ -3957,7 +4042,7 @@ type CreateManyResponse struct {
 
 func (x *CreateManyResponse) Reset() {
 	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4054,7 @@ func (x *CreateManyResponse) String() string {
 func (*CreateManyResponse) ProtoMessage() {}
 
 func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4067,7 @@ func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
 func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CreateManyResponse) GetResults() []*CreateResult {
@@ -4013,7 +4098,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4025,7 +4110,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4038,7 +4123,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateResult) GetInode() uint64 {
@@ -4080,7 +4165,7 @@ type DirectoryLook struct {
 
 func (x *DirectoryLook) Reset() {
 	*x = DirectoryLook{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4177,7 @@ func (x *DirectoryLook) String() string {
 func (*DirectoryLook) ProtoMessage() {}
 
 func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4190,7 @@ func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryLook.ProtoReflect.Descriptor instead.
 func (*DirectoryLook) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DirectoryLook) GetPath() string {
@@ -4151,14 +4236,15 @@ type AppendRequest struct {
 	ExpectedMtimeUnixMs int64     `protobuf:"varint,15,opt,name=expected_mtime_unix_ms,json=expectedMtimeUnixMs,proto3" json:"expected_mtime_unix_ms,omitempty"` // if not 0, with has_expected_length: it was not changed since
 	// It asks again at once if the answer is HELD when the wait is over: its place
 	// among those who wait is kept for that.
-	Again         bool `protobuf:"varint,16,opt,name=again,proto3" json:"again,omitempty"`
+	Again         bool    `protobuf:"varint,16,opt,name=again,proto3" json:"again,omitempty"`
+	Umask         *uint32 `protobuf:"varint,17,opt,name=umask,proto3,oneof" json:"umask,omitempty"` // as of CreateRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4256,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4269,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4298,6 +4384,13 @@ func (x *AppendRequest) GetAgain() bool {
 	return false
 }
 
+func (x *AppendRequest) GetUmask() uint32 {
+	if x != nil && x.Umask != nil {
+		return *x.Umask
+	}
+	return 0
+}
+
 type AppendTailRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Writer *WriterId              `protobuf:"bytes,1,opt,name=writer,proto3" json:"writer,omitempty"`
@@ -4313,7 +4406,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4418,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4431,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4385,7 +4478,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4490,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4503,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4431,7 +4524,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4536,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4549,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4483,7 +4576,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4495,7 +4588,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4508,7 +4601,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4534,7 +4627,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4546,7 +4639,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4559,7 +4652,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4582,7 +4675,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4594,7 +4687,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4607,7 +4700,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4660,7 +4753,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4672,7 +4765,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4685,7 +4778,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4733,7 +4826,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4745,7 +4838,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4758,7 +4851,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -4792,7 +4885,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4804,7 +4897,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4817,7 +4910,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -4885,7 +4978,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +4990,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +5003,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -4931,7 +5024,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4943,7 +5036,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4956,7 +5049,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5002,7 +5095,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5014,7 +5107,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5027,7 +5120,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5115,24 +5208,27 @@ func (x *GetFileRequest) GetOrBelow() bool {
 }
 
 type GetFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Attr          *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`                                      // where the file is now
-	BlocksOffset  int64                  `protobuf:"varint,3,opt,name=blocks_offset,json=blocksOffset,proto3" json:"blocks_offset,omitempty"` // of the first block listed
-	Blocks        []*Block               `protobuf:"bytes,4,rep,name=blocks,proto3" json:"blocks,omitempty"`
-	MoreBlocks    bool                   `protobuf:"varint,5,opt,name=more_blocks,json=moreBlocks,proto3" json:"more_blocks,omitempty"`
-	TailOffset    int64                  `protobuf:"varint,6,opt,name=tail_offset,json=tailOffset,proto3" json:"tail_offset,omitempty"`
-	Tail          []byte                 `protobuf:"bytes,7,opt,name=tail,proto3" json:"tail,omitempty"` // from max(offset, tail_offset) on; only when no block is left to list
-	TailCrc32C    uint32                 `protobuf:"varint,8,opt,name=tail_crc32c,json=tailCrc32c,proto3" json:"tail_crc32c,omitempty"`
-	UrlsExpireMs  int64                  `protobuf:"varint,9,opt,name=urls_expire_ms,json=urlsExpireMs,proto3" json:"urls_expire_ms,omitempty"` // how long the URLs are good
-	Keys          []*CacheKey            `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                                       // what the answer depends on, if the session may keep it
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Attr         *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
+	Path         string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`                                      // where the file is now
+	BlocksOffset int64                  `protobuf:"varint,3,opt,name=blocks_offset,json=blocksOffset,proto3" json:"blocks_offset,omitempty"` // of the first block listed
+	Blocks       []*Block               `protobuf:"bytes,4,rep,name=blocks,proto3" json:"blocks,omitempty"`
+	MoreBlocks   bool                   `protobuf:"varint,5,opt,name=more_blocks,json=moreBlocks,proto3" json:"more_blocks,omitempty"`
+	TailOffset   int64                  `protobuf:"varint,6,opt,name=tail_offset,json=tailOffset,proto3" json:"tail_offset,omitempty"`
+	Tail         []byte                 `protobuf:"bytes,7,opt,name=tail,proto3" json:"tail,omitempty"` // from max(offset, tail_offset) on; only when no block is left to list
+	TailCrc32C   uint32                 `protobuf:"varint,8,opt,name=tail_crc32c,json=tailCrc32c,proto3" json:"tail_crc32c,omitempty"`
+	UrlsExpireMs int64                  `protobuf:"varint,9,opt,name=urls_expire_ms,json=urlsExpireMs,proto3" json:"urls_expire_ms,omitempty"` // how long the URLs are good
+	Keys         []*CacheKey            `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`                                       // what the answer depends on, if the session may keep it
+	// The transaction that shortened the file last, 0 if none did. Answers about
+	// an inode with the same cut agree in each byte of the file that both cover.
+	Cut           uint64 `protobuf:"varint,11,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +5240,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +5253,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5230,6 +5326,13 @@ func (x *GetFileResponse) GetKeys() []*CacheKey {
 	return nil
 }
 
+func (x *GetFileResponse) GetCut() uint64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
 type StatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -5237,13 +5340,14 @@ type StatRequest struct {
 	Follow        bool                   `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"` // follow a symbolic link at the end of the path
 	Cache         bool                   `protobuf:"varint,4,opt,name=cache,proto3" json:"cache,omitempty"`   // the session would like to keep the answer
 	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path
+	Where         bool                   `protobuf:"varint,6,opt,name=where,proto3" json:"where,omitempty"`   // answer path, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +5359,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +5372,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5306,20 +5410,31 @@ func (x *StatRequest) GetInode() uint64 {
 	return 0
 }
 
+func (x *StatRequest) GetWhere() bool {
+	if x != nil {
+		return x.Where
+	}
+	return false
+}
+
 type StatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Attr  *Attr                  `protobuf:"bytes,1,opt,name=attr,proto3" json:"attr,omitempty"`
 	// What the answer depends on, if the session may keep it.
 	Keys []*CacheKey `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
 	// With keys, instead of attr: that there is nothing of this name.
-	Missing       *ErrorDetail `protobuf:"bytes,3,opt,name=missing,proto3" json:"missing,omitempty"`
+	Missing *ErrorDetail `protobuf:"bytes,3,opt,name=missing,proto3" json:"missing,omitempty"`
+	Path    string       `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"` // where it is: a path without symbolic links
+	// Every change up to this one is in the answer, and is durable: a watch from the
+	// next one on misses none. So in ListResponse and FindResponse.
+	Txid          uint64 `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5331,7 +5446,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5344,7 +5459,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5368,6 +5483,20 @@ func (x *StatResponse) GetMissing() *ErrorDetail {
 	return nil
 }
 
+func (x *StatResponse) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *StatResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
 type XattrsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -5381,7 +5510,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5393,7 +5522,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5406,7 +5535,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5454,7 +5583,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5595,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5608,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5506,7 +5635,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +5647,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +5660,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Xattr) GetName() string {
@@ -5561,7 +5690,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5573,7 +5702,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5586,7 +5715,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5633,13 +5762,14 @@ type ListResponse struct {
 	// (Entry.keep), that depends on these, on its name in the directory and on its
 	// attributes (of a directory also its entries).
 	Keys          []*CacheKey `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
+	Txid          uint64      `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"` // see StatResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5651,7 +5781,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5664,7 +5794,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5695,6 +5825,13 @@ func (x *ListResponse) GetKeys() []*CacheKey {
 	return nil
 }
 
+func (x *ListResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
+}
+
 type Entry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5706,7 +5843,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5718,7 +5855,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5731,7 +5868,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Entry) GetName() string {
@@ -5765,7 +5902,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5777,7 +5914,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5790,7 +5927,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -5821,7 +5958,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5833,7 +5970,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5846,7 +5983,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -5903,7 +6040,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6052,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6065,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -5962,13 +6099,14 @@ func (x *FindRequest) GetHolder() string {
 type FindResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*FoundEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	Txid          uint64                 `protobuf:"varint,2,opt,name=txid,proto3" json:"txid,omitempty"` // see StatResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5980,7 +6118,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5993,7 +6131,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6001,6 +6139,13 @@ func (x *FindResponse) GetEntries() []*FoundEntry {
 		return x.Entries
 	}
 	return nil
+}
+
+func (x *FindResponse) GetTxid() uint64 {
+	if x != nil {
+		return x.Txid
+	}
+	return 0
 }
 
 type FoundEntry struct {
@@ -6013,7 +6158,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6025,7 +6170,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6038,7 +6183,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6066,7 +6211,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6078,7 +6223,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6091,7 +6236,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6123,13 +6268,14 @@ type MkdirRequest struct {
 	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	HasMode       bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
 	Parents       bool                   `protobuf:"varint,6,opt,name=parents,proto3" json:"parents,omitempty"` // make parents too; no error if it exists
+	Owner         *Owner                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6141,7 +6287,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6154,7 +6300,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6199,6 +6345,13 @@ func (x *MkdirRequest) GetParents() bool {
 	return false
 }
 
+func (x *MkdirRequest) GetOwner() *Owner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
 type RenameRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -6208,13 +6361,14 @@ type RenameRequest struct {
 	Overwrite     bool                   `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace a file or an empty directory at to
 	Detach        bool                   `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`       // and take it from the granted lease that it is attached to
 	Hide          *Hide                  `protobuf:"bytes,7,opt,name=hide,proto3" json:"hide,omitempty"`            // with overwrite: what to do with the file at to
+	Into          uint64                 `protobuf:"varint,8,opt,name=into,proto3" json:"into,omitempty"`           // instead of to: the name of from in this directory, wherever it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6380,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6393,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6291,6 +6445,13 @@ func (x *RenameRequest) GetHide() *Hide {
 	return nil
 }
 
+func (x *RenameRequest) GetInto() uint64 {
+	if x != nil {
+		return x.Into
+	}
+	return 0
+}
+
 // Hide says that a file, which would be deleted because it loses its name, gets
 // another name in its directory instead, attached to a granted lease. If it is
 // another inode by now it is deleted as usual.
@@ -6305,7 +6466,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6317,7 +6478,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6330,7 +6491,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6368,7 +6529,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +6541,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +6554,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6457,7 +6618,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6469,7 +6630,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6482,7 +6643,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6578,7 +6739,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6590,7 +6751,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6603,7 +6764,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6669,13 +6830,14 @@ type SymlinkRequest struct {
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	Target        string                 `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
 	Parents       bool                   `protobuf:"varint,5,opt,name=parents,proto3" json:"parents,omitempty"`
+	Owner         *Owner                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6687,7 +6849,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6700,7 +6862,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6738,6 +6900,13 @@ func (x *SymlinkRequest) GetParents() bool {
 	return false
 }
 
+func (x *SymlinkRequest) GetOwner() *Owner {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
 type TruncateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -6751,7 +6920,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6763,7 +6932,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6776,7 +6945,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -6826,7 +6995,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6838,7 +7007,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6851,7 +7020,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -6891,7 +7060,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +7072,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +7085,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -6953,14 +7122,18 @@ type StatusResponse struct {
 	Files           uint64                 `protobuf:"varint,23,opt,name=files,proto3" json:"files,omitempty"`
 	Directories     uint64                 `protobuf:"varint,24,opt,name=directories,proto3" json:"directories,omitempty"`
 	HeapBytes       int64                  `protobuf:"varint,25,opt,name=heap_bytes,json=heapBytes,proto3" json:"heap_bytes,omitempty"`
-	JournalBytes    int64                  `protobuf:"varint,26,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"` // in segments since the last image
+	JournalBytes    int64                  `protobuf:"varint,26,opt,name=journal_bytes,json=journalBytes,proto3" json:"journal_bytes,omitempty"`       // in segments since the last image
+	ZookeeperBytes  int64                  `protobuf:"varint,30,opt,name=zookeeper_bytes,json=zookeeperBytes,proto3" json:"zookeeper_bytes,omitempty"` // of each ZooKeeper server's memory, that the journal takes
+	ZookeeperNodes  int64                  `protobuf:"varint,31,opt,name=zookeeper_nodes,json=zookeeperNodes,proto3" json:"zookeeper_nodes,omitempty"` // in which it is
+	GarbageBytes    int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`       // of blocks that wait to be deleted
+	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"`     // why nothing is deleted from the block store; empty: there is no conflict
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6972,7 +7145,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6985,7 +7158,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -7170,6 +7343,34 @@ func (x *StatusResponse) GetJournalBytes() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetZookeeperBytes() int64 {
+	if x != nil {
+		return x.ZookeeperBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetZookeeperNodes() int64 {
+	if x != nil {
+		return x.ZookeeperNodes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetGarbageBytes() int64 {
+	if x != nil {
+		return x.GarbageBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetStoreConflict() string {
+	if x != nil {
+		return x.StoreConflict
+	}
+	return ""
+}
+
 type CheckpointRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -7179,7 +7380,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7191,7 +7392,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7204,7 +7405,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7225,7 +7426,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7237,7 +7438,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7250,7 +7451,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7284,7 +7485,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7296,7 +7497,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7309,7 +7510,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7336,7 +7537,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7348,7 +7549,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7361,7 +7562,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7389,7 +7590,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7401,7 +7602,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7414,7 +7615,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7449,7 +7650,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7461,7 +7662,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7474,7 +7675,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7510,7 +7711,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7522,7 +7723,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7535,7 +7736,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7575,7 +7776,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7587,7 +7788,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7600,7 +7801,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7622,7 +7823,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7634,7 +7835,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7647,7 +7848,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -7690,7 +7891,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7702,7 +7903,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7715,7 +7916,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -7741,7 +7942,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7753,7 +7954,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7766,7 +7967,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -7774,6 +7975,94 @@ func (x *FailoverResponse) GetNext() string {
 		return x.Next
 	}
 	return ""
+}
+
+type ResolveStoreRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveStoreRequest) Reset() {
+	*x = ResolveStoreRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveStoreRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveStoreRequest) ProtoMessage() {}
+
+func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
+func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *ResolveStoreRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+type ResolveStoreResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resolved      bool                   `protobuf:"varint,1,opt,name=resolved,proto3" json:"resolved,omitempty"` // false: there was no conflict
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveStoreResponse) Reset() {
+	*x = ResolveStoreResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveStoreResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveStoreResponse) ProtoMessage() {}
+
+func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
+func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *ResolveStoreResponse) GetResolved() bool {
+	if x != nil {
+		return x.Resolved
+	}
+	return false
 }
 
 type BackupRequest struct {
@@ -7786,7 +8075,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7798,7 +8087,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7811,7 +8100,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -7846,7 +8135,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7858,7 +8147,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7871,7 +8160,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -7953,14 +8242,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06CallId\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\x8b\x01\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xa6\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
 	"\asession\x18\x03 \x01(\fR\asession\x12\x12\n" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x15\n" +
-	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\"f\n" +
+	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\x12\x19\n" +
+	"\bno_links\x18\a \x01(\bR\anoLinks\"f\n" +
 	"\bWriterId\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
@@ -8220,7 +8510,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\x9e\x04\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\"\xec\x04\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -8242,7 +8532,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\tcreations\x18\x10 \x01(\bR\tcreations\x12\x0e\n" +
 	"\x02as\x18\x11 \x01(\x04R\x02as\x12\x10\n" +
 	"\x03dir\x18\x12 \x01(\x04R\x03dir\x12\x18\n" +
-	"\anumbers\x18\x13 \x01(\bR\anumbers\"\x9e\x03\n" +
+	"\anumbers\x18\x13 \x01(\bR\anumbers\x12'\n" +
+	"\x05owner\x18\x14 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x19\n" +
+	"\x05umask\x18\x15 \x01(\rH\x00R\x05umask\x88\x01\x01B\b\n" +
+	"\x06_umask\"1\n" +
+	"\x05Owner\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\"\x9e\x03\n" +
 	"\fOpenResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12,\n" +
 	"\x06writer\x18\x02 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x1b\n" +
@@ -8272,7 +8568,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rDirectoryLook\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
 	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
-	"\x04keys\x18\x03 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\x8a\x04\n" +
+	"\x04keys\x18\x03 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\xaf\x04\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -8291,7 +8587,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"cut_length\x18\r \x01(\x03R\tcutLength\x12,\n" +
 	"\x06writer\x18\x0e \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x123\n" +
 	"\x16expected_mtime_unix_ms\x18\x0f \x01(\x03R\x13expectedMtimeUnixMs\x12\x14\n" +
-	"\x05again\x18\x10 \x01(\bR\x05again\"\xba\x01\n" +
+	"\x05again\x18\x10 \x01(\bR\x05again\x12\x19\n" +
+	"\x05umask\x18\x11 \x01(\rH\x00R\x05umask\x88\x01\x01B\b\n" +
+	"\x06_umask\"\xba\x01\n" +
 	"\x11AppendTailRequest\x12,\n" +
 	"\x06writer\x18\x01 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
@@ -8357,7 +8655,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05cache\x18\n" +
 	" \x01(\bR\x05cache\x12,\n" +
 	"\x06writer\x18\v \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x19\n" +
-	"\bor_below\x18\f \x01(\bR\aorBelow\"\xe2\x02\n" +
+	"\bor_below\x18\f \x01(\bR\aorBelow\"\xf4\x02\n" +
 	"\x0fGetFileResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12#\n" +
@@ -8372,17 +8670,21 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"tailCrc32c\x12$\n" +
 	"\x0eurls_expire_ms\x18\t \x01(\x03R\furlsExpireMs\x12(\n" +
 	"\x04keys\x18\n" +
-	" \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\x91\x01\n" +
+	" \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12\x10\n" +
+	"\x03cut\x18\v \x01(\x04R\x03cut\"\xa7\x01\n" +
 	"\vStatRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x14\n" +
 	"\x05cache\x18\x04 \x01(\bR\x05cache\x12\x14\n" +
-	"\x05inode\x18\x05 \x01(\x04R\x05inode\"\x91\x01\n" +
+	"\x05inode\x18\x05 \x01(\x04R\x05inode\x12\x14\n" +
+	"\x05where\x18\x06 \x01(\bR\x05where\"\xb9\x01\n" +
 	"\fStatResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
 	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x121\n" +
-	"\amissing\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailR\amissing\"\x93\x01\n" +
+	"\amissing\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailR\amissing\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x12\n" +
+	"\x04txid\x18\x05 \x01(\x04R\x04txid\"\x93\x01\n" +
 	"\rXattrsRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
@@ -8400,12 +8702,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05cache\x18\x05 \x01(\bR\x05cache\"\xa9\x01\n" +
+	"\x05cache\x18\x05 \x01(\bR\x05cache\"\xbd\x01\n" +
 	"\fListResponse\x12+\n" +
 	"\aentries\x18\x01 \x03(\v2\x11.leasefs.v1.EntryR\aentries\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12.\n" +
 	"\tdirectory\x18\x03 \x01(\v2\x10.leasefs.v1.AttrR\tdirectory\x12(\n" +
-	"\x04keys\x18\x04 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"U\n" +
+	"\x04keys\x18\x04 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12\x12\n" +
+	"\x04txid\x18\x05 \x01(\x04R\x04txid\"U\n" +
 	"\x05Entry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
 	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
@@ -8425,9 +8728,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1b\n" +
 	"\topen_only\x18\x03 \x01(\bR\bopenOnly\x12\x16\n" +
-	"\x06holder\x18\x04 \x01(\tR\x06holder\"@\n" +
+	"\x06holder\x18\x04 \x01(\tR\x06holder\"T\n" +
 	"\fFindResponse\x120\n" +
-	"\aentries\x18\x01 \x03(\v2\x16.leasefs.v1.FoundEntryR\aentries\"F\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.leasefs.v1.FoundEntryR\aentries\x12\x12\n" +
+	"\x04txid\x18\x02 \x01(\x04R\x04txid\"F\n" +
 	"\n" +
 	"FoundEntry\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
@@ -8435,14 +8739,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eMutateResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
-	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\xbf\x01\n" +
+	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\xe8\x01\n" +
 	"\fMkdirRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x18\n" +
-	"\aparents\x18\x06 \x01(\bR\aparents\"\xe3\x01\n" +
+	"\aparents\x18\x06 \x01(\bR\aparents\x12'\n" +
+	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\xf7\x01\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -8450,7 +8755,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02to\x18\x04 \x01(\tR\x02to\x12\x1c\n" +
 	"\toverwrite\x18\x05 \x01(\bR\toverwrite\x12\x16\n" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\x12$\n" +
-	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\"F\n" +
+	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\x12\x12\n" +
+	"\x04into\x18\b \x01(\x04R\x04into\"F\n" +
 	"\x04Hide\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -8483,13 +8789,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x05 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\a \x01(\fR\x05value\x12/\n" +
-	"\x06action\x18\b \x01(\x0e2\x17.leasefs.v1.XattrActionR\x06action\"\xaa\x01\n" +
+	"\x06action\x18\b \x01(\x0e2\x17.leasefs.v1.XattrActionR\x06action\"\xd3\x01\n" +
 	"\x0eSymlinkRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
 	"\x06target\x18\x04 \x01(\tR\x06target\x12\x18\n" +
-	"\aparents\x18\x05 \x01(\bR\aparents\"\xa7\x01\n" +
+	"\aparents\x18\x05 \x01(\bR\aparents\x12'\n" +
+	"\x05owner\x18\x06 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\xa7\x01\n" +
 	"\x0fTruncateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -8502,7 +8809,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x18\n" +
 	"\asources\x18\x04 \x03(\tR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\x93\x06\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xb1\a\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -8535,7 +8842,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vdirectories\x18\x18 \x01(\x04R\vdirectories\x12\x1d\n" +
 	"\n" +
 	"heap_bytes\x18\x19 \x01(\x03R\theapBytes\x12#\n" +
-	"\rjournal_bytes\x18\x1a \x01(\x03R\fjournalBytes\"?\n" +
+	"\rjournal_bytes\x18\x1a \x01(\x03R\fjournalBytes\x12'\n" +
+	"\x0fzookeeper_bytes\x18\x1e \x01(\x03R\x0ezookeeperBytes\x12'\n" +
+	"\x0fzookeeper_nodes\x18\x1f \x01(\x03R\x0ezookeeperNodes\x12#\n" +
+	"\rgarbage_bytes\x18  \x01(\x03R\fgarbageBytes\x12%\n" +
+	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\"?\n" +
 	"\x11CheckpointRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"_\n" +
 	"\x12CheckpointResponse\x12\x12\n" +
@@ -8579,7 +8890,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\"&\n" +
 	"\x10FailoverResponse\x12\x12\n" +
-	"\x04next\x18\x01 \x01(\tR\x04next\"X\n" +
+	"\x04next\x18\x01 \x01(\tR\x04next\"A\n" +
+	"\x13ResolveStoreRequest\x12*\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"2\n" +
+	"\x14ResolveStoreResponse\x12\x1a\n" +
+	"\bresolved\x18\x01 \x01(\bR\bresolved\"X\n" +
 	"\rBackupRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1b\n" +
 	"\ttree_only\x18\x02 \x01(\bR\btreeOnly\"\xe5\x02\n" +
@@ -8656,7 +8971,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aSymlink\x12\x1a.leasefs.v1.SymlinkRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
-	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse2\xe7\x03\n" +
+	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -8665,7 +8980,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04Fsck\x12\x17.leasefs.v1.FsckRequest\x1a\x18.leasefs.v1.FsckResponse0\x01\x12B\n" +
 	"\aCollect\x12\x1a.leasefs.v1.CollectRequest\x1a\x1b.leasefs.v1.CollectResponse\x12A\n" +
 	"\x06Backup\x12\x19.leasefs.v1.BackupRequest\x1a\x1a.leasefs.v1.BackupResponse0\x01\x12E\n" +
-	"\bFailover\x12\x1b.leasefs.v1.FailoverRequest\x1a\x1c.leasefs.v1.FailoverResponseB7Z5github.com/leasefs/leasefs/proto/leasefs/v1;leasefsv1b\x06proto3"
+	"\bFailover\x12\x1b.leasefs.v1.FailoverRequest\x1a\x1c.leasefs.v1.FailoverResponse\x12Q\n" +
+	"\fResolveStore\x12\x1f.leasefs.v1.ResolveStoreRequest\x1a .leasefs.v1.ResolveStoreResponseB7Z5github.com/leasefs/leasefs/proto/leasefs/v1;leasefsv1b\x06proto3"
 
 var (
 	file_leasefs_v1_leasefs_proto_rawDescOnce sync.Once
@@ -8680,7 +8996,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -8730,72 +9046,75 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*WatchResponse)(nil),           // 45: leasefs.v1.WatchResponse
 	(*Event)(nil),                   // 46: leasefs.v1.Event
 	(*CreateRequest)(nil),           // 47: leasefs.v1.CreateRequest
-	(*OpenResponse)(nil),            // 48: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 49: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 50: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 51: leasefs.v1.CreateResult
-	(*DirectoryLook)(nil),           // 52: leasefs.v1.DirectoryLook
-	(*AppendRequest)(nil),           // 53: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 54: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 55: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 56: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 57: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 58: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 59: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 60: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 61: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 62: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 63: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 64: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 65: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 66: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 67: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 68: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 69: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 70: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 71: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 72: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 73: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 74: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 75: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 76: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 77: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 78: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 79: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 80: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 81: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 82: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 83: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 84: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 85: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 86: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 87: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 88: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 89: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 90: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 91: leasefs.v1.StatusResponse
-	(*CheckpointRequest)(nil),       // 92: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 93: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 94: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 95: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 96: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 97: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 98: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 99: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 100: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 101: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 102: leasefs.v1.FailoverResponse
-	(*BackupRequest)(nil),           // 103: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 104: leasefs.v1.BackupResponse
-	nil,                             // 105: leasefs.v1.Block.HeadersEntry
-	nil,                             // 106: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 107: leasefs.v1.BackupResponse.HeadersEntry
+	(*Owner)(nil),                   // 48: leasefs.v1.Owner
+	(*OpenResponse)(nil),            // 49: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 50: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 51: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 52: leasefs.v1.CreateResult
+	(*DirectoryLook)(nil),           // 53: leasefs.v1.DirectoryLook
+	(*AppendRequest)(nil),           // 54: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 55: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 56: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 57: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 58: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 59: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 60: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 61: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 62: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 63: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 64: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 65: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 66: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 67: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 68: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 69: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 70: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 71: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 72: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 73: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 74: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 75: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 76: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 77: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 78: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 79: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 80: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 81: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 82: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 83: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 84: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 85: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 86: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 87: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 88: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 89: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 90: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 91: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 92: leasefs.v1.StatusResponse
+	(*CheckpointRequest)(nil),       // 93: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 94: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 95: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 96: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 97: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 98: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 99: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 100: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 101: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 102: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 103: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 104: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 105: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 106: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 107: leasefs.v1.BackupResponse
+	nil,                             // 108: leasefs.v1.Block.HeadersEntry
+	nil,                             // 109: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 110: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	8,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	9,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	105, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	108, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	9,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	5,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	12,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -8838,172 +9157,178 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	4,   // 43: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
 	5,   // 44: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
 	22,  // 45: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	7,   // 46: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	6,   // 47: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	21,  // 48: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 49: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	21,  // 50: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	47,  // 51: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	51,  // 52: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	52,  // 53: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
-	11,  // 54: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	7,   // 55: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
-	21,  // 56: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 57: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
-	21,  // 58: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
-	4,   // 59: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 60: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 61: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	6,   // 62: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	22,  // 63: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	6,   // 64: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	57,  // 65: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	59,  // 66: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	106, // 67: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	6,   // 68: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	10,  // 69: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	4,   // 70: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 71: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	22,  // 72: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	4,   // 73: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 74: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 75: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 76: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	7,   // 77: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	10,  // 78: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	21,  // 79: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 80: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 81: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	21,  // 82: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 83: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	5,   // 84: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	71,  // 85: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	21,  // 86: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 87: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	74,  // 88: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	7,   // 89: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	21,  // 90: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 91: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	5,   // 92: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 93: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	79,  // 94: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	7,   // 95: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	7,   // 96: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	4,   // 97: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 98: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 99: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 100: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	83,  // 101: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 102: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 103: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 104: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	83,  // 105: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 106: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 107: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 108: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 109: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 110: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	4,   // 111: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 112: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 113: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 114: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 115: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 116: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 117: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 118: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 119: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 120: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	5,   // 121: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	98,  // 122: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	5,   // 123: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 124: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 125: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	107, // 126: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	14,  // 127: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	23,  // 128: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	27,  // 129: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	31,  // 130: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	33,  // 131: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	35,  // 132: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	37,  // 133: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	40,  // 134: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	42,  // 135: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	43,  // 136: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	44,  // 137: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	47,  // 138: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	49,  // 139: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	53,  // 140: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	54,  // 141: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	56,  // 142: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	60,  // 143: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	62,  // 144: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	64,  // 145: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	65,  // 146: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	67,  // 147: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	69,  // 148: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	72,  // 149: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	75,  // 150: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	77,  // 151: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	81,  // 152: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	82,  // 153: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	84,  // 154: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	85,  // 155: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	87,  // 156: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	86,  // 157: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	88,  // 158: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	89,  // 159: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	90,  // 160: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	92,  // 161: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	94,  // 162: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	96,  // 163: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	99,  // 164: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	103, // 165: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	101, // 166: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	15,  // 167: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	25,  // 168: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	28,  // 169: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	32,  // 170: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	34,  // 171: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	36,  // 172: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	38,  // 173: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	41,  // 174: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	80,  // 175: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	80,  // 176: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	45,  // 177: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	48,  // 178: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	50,  // 179: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	48,  // 180: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	55,  // 181: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	58,  // 182: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	61,  // 183: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	63,  // 184: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	63,  // 185: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	66,  // 186: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	68,  // 187: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	70,  // 188: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	73,  // 189: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	76,  // 190: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	78,  // 191: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	80,  // 192: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	80,  // 193: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	80,  // 194: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	80,  // 195: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	80,  // 196: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	80,  // 197: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	80,  // 198: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	80,  // 199: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	91,  // 200: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	93,  // 201: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	95,  // 202: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	97,  // 203: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	100, // 204: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	104, // 205: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	102, // 206: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	167, // [167:207] is the sub-list for method output_type
-	127, // [127:167] is the sub-list for method input_type
-	127, // [127:127] is the sub-list for extension type_name
-	127, // [127:127] is the sub-list for extension extendee
-	0,   // [0:127] is the sub-list for field type_name
+	48,  // 46: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	7,   // 47: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	6,   // 48: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	21,  // 49: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 50: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	21,  // 51: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	47,  // 52: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	52,  // 53: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	53,  // 54: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
+	11,  // 55: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	7,   // 56: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
+	21,  // 57: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 58: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
+	21,  // 59: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
+	4,   // 60: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 61: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 62: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	6,   // 63: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	22,  // 64: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	6,   // 65: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	58,  // 66: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	60,  // 67: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	109, // 68: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	6,   // 69: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	10,  // 70: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	4,   // 71: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 72: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	22,  // 73: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	4,   // 74: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 75: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 76: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 77: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	7,   // 78: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	10,  // 79: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	21,  // 80: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 81: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 82: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	21,  // 83: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	11,  // 84: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	5,   // 85: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	72,  // 86: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	21,  // 87: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 88: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	75,  // 89: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	7,   // 90: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	21,  // 91: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 92: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	5,   // 93: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 94: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	80,  // 95: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	7,   // 96: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	7,   // 97: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	4,   // 98: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 99: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	48,  // 100: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	4,   // 101: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 102: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	84,  // 103: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 104: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 105: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	0,   // 106: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	84,  // 107: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 108: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 109: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 110: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 111: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 112: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	4,   // 113: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 114: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	48,  // 115: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	4,   // 116: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 117: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 118: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 119: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 120: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 121: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 122: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 123: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	5,   // 124: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	99,  // 125: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	5,   // 126: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 127: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 128: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 129: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	110, // 130: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	14,  // 131: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	23,  // 132: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	27,  // 133: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	31,  // 134: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	33,  // 135: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	35,  // 136: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	37,  // 137: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	40,  // 138: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	42,  // 139: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	43,  // 140: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	44,  // 141: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	47,  // 142: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	50,  // 143: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	54,  // 144: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	55,  // 145: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	57,  // 146: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	61,  // 147: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	63,  // 148: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	65,  // 149: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	66,  // 150: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	68,  // 151: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	70,  // 152: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	73,  // 153: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	76,  // 154: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	78,  // 155: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	82,  // 156: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	83,  // 157: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	85,  // 158: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	86,  // 159: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	88,  // 160: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	87,  // 161: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	89,  // 162: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	90,  // 163: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	91,  // 164: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	93,  // 165: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	95,  // 166: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	97,  // 167: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	100, // 168: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	106, // 169: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	102, // 170: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	104, // 171: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	15,  // 172: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	25,  // 173: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	28,  // 174: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	32,  // 175: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	34,  // 176: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	36,  // 177: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	38,  // 178: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	41,  // 179: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	81,  // 180: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	81,  // 181: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	45,  // 182: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	49,  // 183: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	51,  // 184: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	49,  // 185: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	56,  // 186: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	59,  // 187: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	62,  // 188: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	64,  // 189: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	64,  // 190: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	67,  // 191: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	69,  // 192: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	71,  // 193: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	74,  // 194: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	77,  // 195: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	79,  // 196: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	81,  // 197: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	81,  // 198: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	81,  // 199: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	81,  // 200: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	81,  // 201: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	81,  // 202: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	81,  // 203: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	81,  // 204: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	92,  // 205: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	94,  // 206: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	96,  // 207: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	98,  // 208: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	101, // 209: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	107, // 210: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	103, // 211: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	105, // 212: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	172, // [172:213] is the sub-list for method output_type
+	131, // [131:172] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9024,13 +9349,15 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*SessionResponse_CacheTerm)(nil),
 		(*SessionResponse_CacheRevocation)(nil),
 	}
+	file_leasefs_v1_leasefs_proto_msgTypes[43].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   104,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

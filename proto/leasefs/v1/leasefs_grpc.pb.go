@@ -1421,13 +1421,14 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Admin_Status_FullMethodName     = "/leasefs.v1.Admin/Status"
-	Admin_Checkpoint_FullMethodName = "/leasefs.v1.Admin/Checkpoint"
-	Admin_SafeMode_FullMethodName   = "/leasefs.v1.Admin/SafeMode"
-	Admin_Fsck_FullMethodName       = "/leasefs.v1.Admin/Fsck"
-	Admin_Collect_FullMethodName    = "/leasefs.v1.Admin/Collect"
-	Admin_Backup_FullMethodName     = "/leasefs.v1.Admin/Backup"
-	Admin_Failover_FullMethodName   = "/leasefs.v1.Admin/Failover"
+	Admin_Status_FullMethodName       = "/leasefs.v1.Admin/Status"
+	Admin_Checkpoint_FullMethodName   = "/leasefs.v1.Admin/Checkpoint"
+	Admin_SafeMode_FullMethodName     = "/leasefs.v1.Admin/SafeMode"
+	Admin_Fsck_FullMethodName         = "/leasefs.v1.Admin/Fsck"
+	Admin_Collect_FullMethodName      = "/leasefs.v1.Admin/Collect"
+	Admin_Backup_FullMethodName       = "/leasefs.v1.Admin/Backup"
+	Admin_Failover_FullMethodName     = "/leasefs.v1.Admin/Failover"
+	Admin_ResolveStore_FullMethodName = "/leasefs.v1.Admin/ResolveStore"
 )
 
 // AdminClient is the client API for Admin service.
@@ -1450,6 +1451,9 @@ type AdminClient interface {
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupResponse], error)
 	// Failover makes the active namenode hand its reign over to the next one.
 	Failover(ctx context.Context, in *FailoverRequest, opts ...grpc.CallOption) (*FailoverResponse, error)
+	// ResolveStore gives a block store that copies of the namespace have used, too,
+	// to this one alone. Without such a conflict it does nothing.
+	ResolveStore(ctx context.Context, in *ResolveStoreRequest, opts ...grpc.CallOption) (*ResolveStoreResponse, error)
 }
 
 type adminClient struct {
@@ -1548,6 +1552,16 @@ func (c *adminClient) Failover(ctx context.Context, in *FailoverRequest, opts ..
 	return out, nil
 }
 
+func (c *adminClient) ResolveStore(ctx context.Context, in *ResolveStoreRequest, opts ...grpc.CallOption) (*ResolveStoreResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolveStoreResponse)
+	err := c.cc.Invoke(ctx, Admin_ResolveStore_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -1568,6 +1582,9 @@ type AdminServer interface {
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupResponse]) error
 	// Failover makes the active namenode hand its reign over to the next one.
 	Failover(context.Context, *FailoverRequest) (*FailoverResponse, error)
+	// ResolveStore gives a block store that copies of the namespace have used, too,
+	// to this one alone. Without such a conflict it does nothing.
+	ResolveStore(context.Context, *ResolveStoreRequest) (*ResolveStoreResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -1598,6 +1615,9 @@ func (UnimplementedAdminServer) Backup(*BackupRequest, grpc.ServerStreamingServe
 }
 func (UnimplementedAdminServer) Failover(context.Context, *FailoverRequest) (*FailoverResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Failover not implemented")
+}
+func (UnimplementedAdminServer) ResolveStore(context.Context, *ResolveStoreRequest) (*ResolveStoreResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolveStore not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1732,6 +1752,24 @@ func _Admin_Failover_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ResolveStore_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolveStoreRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ResolveStore(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ResolveStore_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ResolveStore(ctx, req.(*ResolveStoreRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1758,6 +1796,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Failover",
 			Handler:    _Admin_Failover_Handler,
+		},
+		{
+			MethodName: "ResolveStore",
+			Handler:    _Admin_ResolveStore_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// straightKey marks a context whose calls follow no symbolic link.
+type straightKey struct{}
+
+// WithoutLinks returns a context whose calls follow no symbolic link, neither on
+// the way nor, where a call would, at the end of a path: Loop. For whoever works
+// below a directory that others can change: Locate finds the directory itself
+// once, and no link that is put there meanwhile leads out of it.
+func WithoutLinks(ctx context.Context) context.Context {
+	return context.WithValue(ctx, straightKey{}, true)
+}
+
+func followsLinks(ctx context.Context) bool { return ctx.Value(straightKey{}) == nil }
+
+// callerIn is who asks in a call under ctx.
+func (f *FS) callerIn(ctx context.Context) *pb.Caller {
+	if followsLinks(ctx) {
+		return f.caller
+	}
+	return f.straight
+}
+
+// withoutLinks is a caller whose calls follow no link.
+func withoutLinks(c *pb.Caller) *pb.Caller {
+	out := proto.CloneOf(c)
+	out.NoLinks = true
+	return out
+}
+
+// Locate is Stat, but FileInfo.Path is where the file or directory is: it has no
+// symbolic link in it.
+func (f *FS) Locate(ctx context.Context, path string) (*FileInfo, error) {
+	path, err := clean("stat", path)
+	if err != nil {
+		return nil, err
+	}
+	resp := new(pb.StatResponse)
+	req := &pb.StatRequest{Caller: f.callerIn(ctx), Path: path, Follow: true, Where: true}
+	if err := f.call(ctx, &call{op: "stat", path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
+		return nil, err
+	}
+	i := fileInfo(resp.GetPath(), resp.GetAttr())
+	i.TxID = resp.GetTxid()
+	return i, nil
+}

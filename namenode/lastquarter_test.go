@@ -1,0 +1,226 @@
+package namenode_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/testenv/known"
+)
+
+// shared is how much there is of a thing in these tests, manyOfOne more than that.
+const shared, manyOfOne = 64, 200
+
+// Of each thing that all callers share, one user cannot take so much that another
+// is refused; and an administrator on the namenode's machine is served even if
+// others have taken all that is left.
+func TestOneUserLeavesRoomForOthers(t *testing.T) {
+	if known.Failure(t) {
+		return
+	}
+	for _, tc := range []struct {
+		name  string
+		limit func(*namenode.Config)
+		take  func(t *testing.T, r *testenv.Raw, i int) error // takes one more, and keeps it
+	}{
+		{"watches", nil, takeWatch},
+		{"waiting calls", nil, takeWait},
+		{"granted leases", nil, takeLease},
+		{"caching sessions", nil, takeCache},
+		{"tail budget", func(c *namenode.Config) { c.TailBudget = shared << 10 }, takeTail},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if known.Failure(t) {
+				return
+			}
+			n := testenv.Start(t, func(c *namenode.Config) {
+				c.MaxStreams = 10 * manyOfOne
+				if tc.limit != nil {
+					tc.limit(c)
+				}
+			})
+			n.ShareLittle(shared)
+			admin := n.Raw(t, "admin")
+			held := admin.Create("/held")
+			if err := admin.Flush(held, 0, "x"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {
+				t.Fatal(err)
+			}
+			greedy := n.RawFrom(t, "greedy", "127.0.0.2")
+			took := takeAll(t, greedy, tc.take)
+			if took == 0 || took >= shared {
+				t.Fatalf("one user got %d of %d", took, shared)
+			}
+			modest := n.RawFrom(t, "modest", "127.0.0.3")
+			var err error
+			testenv.Eventually(t, fmt.Sprintf("one user has %d, another gets one", took), func() bool {
+				err = tc.take(t, modest, 0)
+				// A call that was answered may be about to give its place back.
+				return tc.name != "waiting calls" || !errors.Is(err, fserror.Retry)
+			})
+			if err != nil {
+				t.Fatalf("one user has %d, and another gets none: %v", took, err)
+			}
+			if tc.name == "caching sessions" {
+				return // who may not cache is served all the same
+			}
+			for i := range shared { // until those who hold little have all of their part
+				other := n.RawFrom(t, fmt.Sprintf("user%d", i), fmt.Sprintf("127.0.1.%d", i+1))
+				if tc.take(t, other, 0) != nil {
+					break
+				}
+			}
+			if err := tc.take(t, admin, 0); err != nil {
+				t.Fatalf("others have all, and the administrator gets none: %v", err)
+			}
+		})
+	}
+}
+
+func takeAll(t *testing.T, r *testenv.Raw, take func(*testing.T, *testenv.Raw, int) error) (took int) {
+	t.Helper()
+	for i := range manyOfOne {
+		switch err := take(t, r, i); {
+		case err == nil:
+			took++
+		case !errors.Is(err, fserror.Retry):
+			t.Fatal(err)
+		}
+	}
+	return took
+}
+
+func takeWatch(t *testing.T, r *testenv.Raw, _ int) error {
+	t.Helper()
+	st, err := r.NN.Watch(t.Context(), &pb.WatchRequest{Caller: r.Who, Path: "/", Recursive: true})
+	if err == nil {
+		_, err = st.Recv()
+	}
+	return wire.FromStatus(err)
+}
+
+// takeWait makes a call that waits, and returns when it does or was refused.
+func takeWait(t *testing.T, r *testenv.Raw, _ int) error {
+	t.Helper()
+	answered := make(chan error, 1)
+	ask := func(ctx context.Context, wait time.Duration) error {
+		_, err := r.NN.GetFile(ctx, &pb.GetFileRequest{Caller: r.Who, Path: "/held", WaitBeyond: 1, WaitMs: wait.Milliseconds()})
+		return err
+	}
+	if err := ask(t.Context(), time.Millisecond); err != nil {
+		return err
+	}
+	go func() { answered <- ask(t.Context(), time.Hour) }()
+	// It waits, or a call after it is refused: calls of one connection begin in order.
+	if err := ask(t.Context(), time.Millisecond); err != nil && !errors.Is(err, fserror.Retry) {
+		return err
+	}
+	select {
+	case err := <-answered:
+		return err
+	default:
+		return nil
+	}
+}
+
+func takeLease(t *testing.T, r *testenv.Raw, _ int) error {
+	t.Helper()
+	_, err := r.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: r.Call(), Caller: r.Who, TtlMs: time.Hour.Milliseconds()})
+	return err
+}
+
+// takeCache begins a session that caches; one that is told that it may not is
+// refused.
+func takeCache(t *testing.T, r *testenv.Raw, i int) error {
+	t.Helper()
+	who := &pb.Caller{User: r.Who.GetUser(), Client: r.Who.GetClient(), Session: fmt.Appendf(nil, "%-16.16s", fmt.Sprint(i, r.Who.GetUser())), Host: "h", Pid: 1}
+	st, err := r.NN.Session(t.Context())
+	if err == nil {
+		err = st.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: who, Cache: true, Stream: 1}}})
+	}
+	if err != nil {
+		return wire.FromStatus(err)
+	}
+	m, err := st.Recv()
+	if err == nil && m.GetWelcome().GetCacheTermMs() == 0 {
+		return &fserror.Error{Kind: fserror.Retry, Message: "it may not cache"}
+	}
+	return wire.FromStatus(err)
+}
+
+func takeTail(t *testing.T, r *testenv.Raw, i int) error {
+	t.Helper()
+	return r.Flush(r.Create(fmt.Sprintf("/%s-%d", r.Who.GetUser(), i)), 0, strings.Repeat("x", 1<<10))
+}
+
+// Names of owners are kept for good, and one machine can make up as many as it
+// likes.
+func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
+	if known.Failure(t) {
+		return
+	}
+	n := testenv.Start(t)
+	admin := n.Raw(t, "admin")
+	if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {
+		t.Fatal(err)
+	}
+	greedy := n.RawFrom(t, "greedy", "127.0.0.2")
+	for from := 0; from <= namespace.MaxOwners; from += 1000 {
+		req := &pb.CreateManyRequest{}
+		for i := from; i < from+1000; i++ {
+			who := &pb.Caller{User: fmt.Sprintf("user%d", i), Client: "c", Session: greedy.Who.GetSession(), Host: "h", Pid: 1}
+			req.Files = append(req.Files, &pb.CreateRequest{Call: greedy.Call(), Caller: who, Path: fmt.Sprintf("/%d", i)})
+		}
+		first := req.GetFiles()[0].GetCall()
+		first.Acked = first.GetSeq() - 1 // so that not too many results are kept
+		if _, err := greedy.NN.CreateMany(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modest := n.RawFrom(t, "modest", "127.0.0.3")
+	if _, err := modest.NN.Create(t.Context(), &pb.CreateRequest{Call: modest.Call(), Caller: modest.Who, Path: "/modest"}); err != nil {
+		t.Fatalf("one address has made up many names, and another user cannot make a file: %v", err)
+	}
+}
+
+// A walk of the whole tree need not wait until another user's many are done.
+func TestWalksTakeTurns(t *testing.T) {
+	n := testenv.Start(t)
+	r := n.Raw(t, "r")
+	manyNames(t, r)
+	greedy, modest := n.RawFrom(t, "greedy", "127.0.0.2"), n.RawFrom(t, "modest", "127.0.0.3")
+	const walks = 2000
+	var done atomic.Int64
+	for range walks {
+		st, err := greedy.NN.Find(t.Context(), &pb.FindRequest{Caller: greedy.Who, Path: "/", OpenOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = st.Recv() // the end, that of the test for some
+			done.Add(1)
+		}()
+	}
+	if _, err := greedy.NN.Stat(t.Context(), &pb.StatRequest{Caller: greedy.Who, Path: "/"}); err != nil {
+		t.Fatal(err) // once it is answered, the walks have begun
+	}
+	before := done.Load()
+	if _, err := modest.NN.Summary(t.Context(), &pb.SummaryRequest{Caller: modest.Who, Path: "/"}); err != nil {
+		t.Fatal(err)
+	}
+	if first, all := done.Load()-before, walks-before; first > all/2 {
+		t.Errorf("of another user's %d walks that were on the way, %d went before", all, first)
+	}
+}

@@ -1,0 +1,69 @@
+package namenode_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/leasefs/leasefs/namenode"
+)
+
+// logText is a log that can be read while it is written.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// has reports whether a line has all the words.
+func (l *logText) has(words ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		all := true
+		for _, w := range words {
+			all = all && strings.Contains(line, w)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *logText) config(c *namenode.Config) {
+	c.Logger, c.Version = slog.New(slog.NewTextHandler(l, nil)), "7.7"
+}
+
+// The log tells at the start who this is, and later what it does: it stands by, it
+// is isolated.
+func TestLogTellsWhoAndWhat(t *testing.T) {
+	p := newPair(t)
+	var one, other logText
+	acfg, way := p.config(one.config)
+	bcfg, _ := p.config(other.config)
+	a := p.active(acfg)
+	b := p.start(bcfg)
+	if !one.has("msg=starting", "version=7.7", acfg.Listen, acfg.HTTP, acfg.Data, "namespace=pair") || !one.has("msg=active", "term=") {
+		t.Errorf("%s", one.text.String())
+	}
+	if !other.has(`msg="standing by"`) || b.Reigned() || !a.Reigned() {
+		t.Errorf("%s", other.text.String())
+	}
+	way.Down()
+	p.eventually("the active one says that it is isolated", func() bool { return one.has("isolated: answering nothing", acfg.Listen) })
+	way.Up()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}

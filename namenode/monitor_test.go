@@ -1,0 +1,193 @@
+package namenode_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+// attached makes files that are attached to a new lease.
+func attached(t *testing.T, r *testenv.Raw, ttl time.Duration, paths ...string) (lease uint64) {
+	t.Helper()
+	g, err := r.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: r.Call(), Caller: r.Who, TtlMs: ttl.Milliseconds()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if _, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: path, Close: true, Parents: true, Lease: g.GetId()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g.GetId()
+}
+
+// look is what there is at a path; nil: nothing.
+func look(t *testing.T, r *testenv.Raw, path string) *pb.Attr {
+	t.Helper()
+	out, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: path})
+	if err != nil && !errors.Is(err, fserror.NotFound) {
+		t.Fatal(err)
+	}
+	return out.GetAttr()
+}
+
+const (
+	longTerm = time.Hour // of a cache; longer than any lease of these tests
+	shortTTL = time.Minute
+)
+
+func termOf(d time.Duration) func(*namenode.Config) {
+	return func(c *namenode.Config) { c.CacheTerm = d }
+}
+
+// reapFast has the clock, which stands still, not count for the rate.
+func reapFast(c *namenode.Config) { c.ReapRate = 1_000_000 }
+
+// Who keeps what he has read and does not answer holds up the end of the lease
+// that it is of. No other end waits for him, neither of a granted lease nor at the
+// hard limit nor of the files that are left of a lease that has ended.
+func TestASilentReaderHoldsUpOnlyWhatItHolds(t *testing.T) {
+	t.Parallel()
+	clk, with := testenv.FakeClock()
+	n := testenv.Start(t, with, termOf(longTerm), reapFast)
+	owner, writer := n.Raw(t, "owner"), n.Raw(t, "writer")
+	reader, _ := silentReader(t, n, "reader")
+	attached(t, owner, shortTTL, "/a/kept")
+	// The record of the end deletes the first 64 of its files; the 65th is reaped.
+	many := make([]string, 70)
+	for i := range many {
+		many[i] = "/many/" + string(rune('A'+i/10)) + string(rune('0'+i%10))
+	}
+	attached(t, owner, shortTTL, many...)
+	attached(t, owner, shortTTL+time.Second, "/b/other")
+	rest := make([]string, 70)
+	for i := range rest {
+		rest[i] = "/rest" + many[i]
+	}
+	attached(t, owner, shortTTL+time.Second, rest...)
+	writer.Create("/c/open")
+	keep(t, reader, "/a/kept")
+	keep(t, reader, many[len(many)-1])
+
+	clk.Advance(shortTTL + 2*time.Second)
+	testenv.Eventually(t, "leases end of which nobody keeps anything", func() bool {
+		return look(t, owner, "/b/other") == nil && look(t, owner, rest[0]) == nil && look(t, owner, rest[len(rest)-1]) == nil && look(t, owner, many[0]) == nil
+	})
+	clk.Advance(namenode.DefaultHardLimit)
+	testenv.Eventually(t, "the file is closed at the hard limit", func() bool { return look(t, owner, "/c/open").GetOpen() == nil })
+	if look(t, owner, "/a/kept") == nil || look(t, owner, many[len(many)-1]) == nil {
+		t.Fatal("it was deleted while a session may answer from its cache that it is there")
+	}
+	clk.Advance(2 * longTerm)
+	testenv.Eventually(t, "what was kept is deleted when the term is over", func() bool {
+		return look(t, owner, "/a/kept") == nil && look(t, owner, many[len(many)-1]) == nil
+	})
+}
+
+// keepAlive names a lease once, and returns the time to live that it is answered.
+func keepAlive(t *testing.T, r *testenv.Raw, lease uint64) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	k, err := r.NN.KeepAlive(ctx)
+	if err == nil {
+		err = k.Send(&pb.KeepAliveRequest{Caller: r.Who, Ids: []uint64{lease}})
+	}
+	var m *pb.KeepAliveResponse
+	if err == nil {
+		m, err = k.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(m.GetLeases()[0].GetTtlMs()) * time.Millisecond
+}
+
+// A lease whose end waits for a reader has not ended: it is kept alive, and
+// nobody is told of an end that a crash could take back.
+func TestALeaseIsAliveUntilItsEndIsDurable(t *testing.T) {
+	t.Parallel()
+	clk, with := testenv.FakeClock()
+	n := testenv.Start(t, with, termOf(longTerm), reapFast)
+	owner := n.Raw(t, "owner")
+	reader, stream := silentReader(t, n, "reader")
+	lease := attached(t, owner, shortTTL, "/f")
+	attached(t, owner, 2*shortTTL, "/fence")
+	keep(t, reader, "/f")
+	clk.Advance(shortTTL + time.Second)
+	asked := <-stream.revoked
+	// Less than the TTL if the journal has its age already.
+	if ttl := keepAlive(t, owner, lease); ttl <= 0 || ttl > shortTTL {
+		n.Restart(t)
+		t.Fatalf("answered %s; after a restart %s", ttl, keepAlive(t, owner, lease))
+	}
+	stream.ack(asked)
+	clk.Advance(shortTTL)
+	testenv.Eventually(t, "another lease ends", func() bool { return look(t, owner, "/fence") == nil })
+	if look(t, owner, "/f") == nil {
+		t.Fatal("a lease was kept alive, and its file is gone")
+	}
+	clk.Advance(shortTTL)
+	testenv.Eventually(t, "the lease ends", func() bool { return look(t, owner, "/f") == nil })
+	n.Restart(t)
+	if keepAlive(t, owner, lease) != 0 {
+		t.Fatal("it lives again after a restart")
+	}
+}
+
+// The hard limit closes a file no sooner than its holder has dropped the
+// attributes that it has kept, which say that the file is open.
+func TestTheHardLimitRecallsWhatIsKept(t *testing.T) {
+	t.Parallel()
+	clk, with := testenv.FakeClock()
+	n := testenv.Start(t, with, termOf(longTerm))
+	other := n.Raw(t, "other")
+	holder, stream := silentReader(t, n, "holder")
+	out, err := holder.NN.Create(t.Context(), &pb.CreateRequest{Call: holder.Call(), Caller: holder.Who, Path: "/f", Cache: true})
+	if err != nil || len(out.GetKeys()) == 0 || out.GetAttr().GetOpen() == nil {
+		t.Fatal(out, err)
+	}
+	clk.Advance(namenode.DefaultHardLimit + time.Second)
+	testenv.Eventually(t, "the holder is asked, or the file closed", func() bool {
+		return len(stream.revoked) > 0 || look(t, other, "/f").GetOpen() == nil
+	})
+	if look(t, other, "/f").GetOpen() == nil {
+		t.Fatal("closed while its holder may answer from its cache that it is open")
+	}
+	stream.ack(<-stream.revoked)
+	testenv.Eventually(t, "the file is closed", func() bool { return look(t, other, "/f").GetOpen() == nil })
+}
+
+// A lease that was granted under the id of one whose end waited is another lease.
+func TestTheEndOfALeaseIsNotThatOfTheNext(t *testing.T) {
+	t.Parallel()
+	clk, with := testenv.FakeClock()
+	n := testenv.Start(t, with, termOf(longTerm), reapFast)
+	owner := n.Raw(t, "owner")
+	reader, stream := silentReader(t, n, "reader")
+	lease := attached(t, owner, shortTTL, "/f")
+	attached(t, owner, 2*shortTTL, "/fence")
+	keep(t, reader, "/f")
+	clk.Advance(shortTTL + time.Second)
+	asked := <-stream.revoked
+	id := namespace.LeaseID(lease)
+	if err := n.ApplyAtOnce(
+		&namespace.OpEndLease{ID: id, Reason: namespace.LeaseRevoked},
+		&namespace.OpGrant{ID: id, TTL: time.Hour.Milliseconds(), Owner: namespace.Owner{User: owner.Who.GetUser()}},
+	); err != nil {
+		t.Fatal(err)
+	}
+	stream.ack(asked)
+	clk.Advance(shortTTL)
+	testenv.Eventually(t, "another lease ends", func() bool { return look(t, owner, "/fence") == nil })
+	if keepAlive(t, owner, lease) == 0 {
+		t.Fatal("the new lease has ended with the old one")
+	}
+}

@@ -1,0 +1,55 @@
+package namenode
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/peer"
+
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
+)
+
+// taker is who takes something of what all callers share: the caller's user, if
+// it is known, and address. The reserve is for superusers on this machine and for
+// the namenode's own work.
+func taker(ctx context.Context, c *namespace.Call) share.Taker {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return share.Taker{Reserve: true}
+	}
+	who := conns.Taker(p.Addr)
+	who.Reserve = who.Reserve && c != nil && c.Super
+	if c != nil {
+		who.Names = append(who.Names, owns(c.User).Names...)
+	}
+	return who
+}
+
+// owns is who has what is kept under a user's name and outlasts a connection.
+func owns(user string) share.Taker { return share.Taker{Names: []string{"user " + user}} }
+
+// countGranted counts the leases of each user, at the beginning of a reign.
+func (s *Server) countGranted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.granted = share.New(namespace.MaxLeases)
+	s.tree.Leases(func(l namespace.Lease) bool {
+		s.granted.Hold(1, owns(l.Owner.User))
+		return true
+	})
+}
+
+// checkGranted refuses one more lease to a user who has many, while few are left
+// for the others. The caller holds mu.
+func (s *Server) checkGranted(ctx context.Context, c *namespace.Call) error {
+	who := owns(c.User)
+	who.Reserve = taker(ctx, c).Reserve
+	if s.granted.Fits(1, who) {
+		return nil
+	}
+	return &fserror.Error{Kind: fserror.Retry, Message: fmt.Sprintf("there are %d granted leases, and the room that is left is for users who have few; revoke some", s.granted.Used()), RetryAfter: time.Second}
+}
