@@ -10,5 +10,11 @@
 // file is there. Get writes, syncs and renames a local file the same way. What fails
 // removes its temporary file. Checksums are verified by package client as it reads.
 //
+// No symbolic link below a source or a target is followed, be it there from the
+// beginning or put there by somebody else meanwhile: the directory that the user
+// names is opened once (os.Root; client.FS.Locate and client.WithoutLinks), and
+// files in it are reached from there. One that is in the way of a directory is an
+// error. Links that the user names are followed.
+//
 // Copies stop at the first error; what was copied until then stays.
 package transfer

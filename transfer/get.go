@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -20,7 +21,8 @@ import (
 // Get copies a file or, if asked, a tree out of the namespace. If local is a
 // directory the copy goes into it, under the remote name; else local is the
 // copy's name. A file open for write is copied as far as it was flushed. Each
-// file is durable when it is renamed into place. Links, modes, times, extended
+// file is durable when it is renamed into place. No link below either of the two
+// is followed (see doc.go). Links, modes, times, extended
 // attributes and merging are as with Put; a local file system that keeps no such
 // attributes is an error (Unsupported) if there are any.
 func Get(ctx context.Context, fsys *client.FS, remote, local string, opts Options) (Result, error) {
@@ -34,7 +36,8 @@ type getter struct {
 	counters
 	fs   *client.FS
 	opts Options
-	dirs []dirAttr // made by this copy, parents first
+	root *os.Root   // of all local paths
+	dirs []localDir // made by this copy, parents first
 
 	mu      sync.Mutex
 	touched map[string]bool // directories with new names, to sync
@@ -42,12 +45,19 @@ type getter struct {
 
 // item is one file or link to copy.
 type item struct {
-	remote, local string
+	remote, local string // the local path is below the root
 	info          *client.FileInfo
 }
 
+// localDir is what a directory gets when all is in it.
+type localDir struct {
+	path  string
+	mode  fs.FileMode
+	mtime time.Time
+}
+
 func (g *getter) run(ctx context.Context, remote, local string) error {
-	info, err := g.fs.Stat(ctx, remote)
+	info, err := g.fs.Locate(ctx, remote)
 	if err != nil {
 		return fserror.With(err, "get", remote)
 	}
@@ -57,8 +67,9 @@ func (g *getter) run(ctx context.Context, remote, local string) error {
 	if local, err = g.target(remote, local); err != nil {
 		return err
 	}
+	defer func() { _ = g.root.Close() }() // nothing is written by it
 	if info.IsDir() {
-		err = g.tree(ctx, item{remote, local, info})
+		err = g.tree(client.WithoutLinks(ctx), item{info.Path, local, info})
 	} else {
 		g.found(info.Length)
 		err = g.file(ctx, item{remote, local, info})
@@ -69,23 +80,37 @@ func (g *getter) run(ctx context.Context, remote, local string) error {
 	return g.finish()
 }
 
-// target is where the copy goes.
-func (g *getter) target(remote, local string) (string, error) {
+// target opens the directory that the copy goes into, and returns where in it.
+func (g *getter) target(remote, local string) (path string, err error) {
+	local = filepath.Clean(local)
 	info, err := os.Stat(local)
-	if err == nil && info.IsDir() {
-		if remote == "/" {
-			return local, nil
-		}
-		_, name := fspath.Split(remote)
-		return filepath.Join(local, name), nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, name := filepath.Split(local)
+	switch {
+	case err == nil && info.IsDir() && remote == "/":
+		dir, name = local, "."
+	case err == nil && info.IsDir():
+		dir = local
+		_, name = fspath.Split(remote)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", LocalError("get", local, err)
+	case dir == "":
+		dir = "."
+	case g.opts.Parents:
+		err = os.MkdirAll(dir, 0o777) //nolint:gosec // as mkdir -p
+	default:
+		err = nil
 	}
-	if g.opts.Parents {
-		return local, LocalError("get", local, os.MkdirAll(filepath.Dir(local), 0o777)) //nolint:gosec // as mkdir -p
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		g.root, err = os.OpenRoot(dir)
 	}
-	return local, nil
+	return name, LocalError("get", local, err)
+}
+
+// local is the name of a path below the root, for errors.
+func (g *getter) local(path string) string { return filepath.Join(g.root.Name(), path) }
+
+func (g *getter) localError(path string, err error) error {
+	return LocalError("get", g.local(path), err)
 }
 
 func (g *getter) tree(ctx context.Context, root item) error {
@@ -150,54 +175,90 @@ func (g *getter) walk(ctx context.Context, root item, jobs chan<- item) error {
 
 func (g *getter) mkdir(ctx context.Context, it item) error {
 	mode := it.info.Mode() & (fs.ModePerm | fs.ModeSticky)
-	err := os.Mkdir(it.local, mode|0o700)
+	err := g.root.Mkdir(it.local, mode.Perm()|0o700) // os.Root takes no other bits; finish sets them
 	if err == nil {
 		g.directories.Add(1)
-		g.dirs = append(g.dirs, dirAttr{it.local, mode, it.info.ModTime()})
+		g.dirs = append(g.dirs, localDir{it.local, mode, it.info.ModTime()})
 		g.touch(it.local)
 		return g.dirXattrs(ctx, it)
 	}
-	if info, serr := os.Stat(it.local); serr == nil && info.IsDir() {
+	info, serr := g.root.Lstat(it.local)
+	switch {
+	case serr == nil && info.IsDir():
 		return nil
+	case serr == nil && info.Mode().Type() == fs.ModeSymlink:
+		return linkInTheWay("get", g.local(it.local))
 	}
-	return LocalError("get", it.local, err)
+	return g.localError(it.local, err)
+}
+
+// linkInTheWay is the error of a tree that has a directory where its target has
+// a link.
+func linkInTheWay(op, path string) error {
+	return fserror.New(fserror.NotDirectory, op, path, "is a symbolic link, which a copy does not follow; remove it, or copy to where it leads")
 }
 
 func (g *getter) link(_ context.Context, it item) error {
-	temp := filepath.Join(filepath.Dir(it.local), fspath.TempName(filepath.Base(it.local)))
-	if err := os.Symlink(it.info.LinkTarget, temp); err != nil {
-		return LocalError("get", it.local, err)
+	to, err := g.open(it)
+	if err != nil {
+		return err
 	}
-	if err := g.place(temp, it.local); err != nil {
+	defer to.close()
+	if err := to.dir.Symlink(it.info.LinkTarget, to.temp); err != nil {
+		return g.localError(it.local, err)
+	}
+	if err := g.place(to); err != nil {
 		return err
 	}
 	g.symlinks.Add(1)
 	return nil
 }
 
+// spot is where a file goes: its directory is looked up once.
+type spot struct {
+	item
+	dir        *os.Root
+	name, temp string // in dir
+}
+
+func (g *getter) open(it item) (to spot, err error) {
+	dir, err := g.root.OpenRoot(filepath.Dir(it.local))
+	name := filepath.Base(it.local)
+	return spot{it, dir, name, fspath.TempName(name)}, g.localError(it.local, err)
+}
+
+func (s *spot) close() { _ = s.dir.Close() } // nothing is written by it
+
+func (s *spot) taken() bool {
+	_, err := s.dir.Lstat(s.name)
+	return err == nil
+}
+
 // file copies to a temporary file, syncs and renames it.
 func (g *getter) file(ctx context.Context, it item) (err error) {
-	if !g.opts.Overwrite {
-		if _, err := os.Lstat(it.local); err == nil {
-			return existsLocally(it.local)
-		}
+	to, err := g.open(it)
+	if err != nil {
+		return err
 	}
-	src, err := g.fs.Open(ctx, it.remote)
+	defer to.close()
+	if !g.opts.Overwrite && to.taken() {
+		return existsLocally(g.local(it.local))
+	}
+	src, _, err := g.fs.OpenInode(ctx, it.info.Inode, it.remote)
 	if err != nil {
 		return fserror.With(err, "get", it.remote)
 	}
 	defer func() { _ = src.Close() }() // only read
-	temp := filepath.Join(filepath.Dir(it.local), fspath.TempName(filepath.Base(it.local)))
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the user names the place
+	f, err := to.dir.OpenFile(to.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return LocalError("get", it.local, err)
+		return g.localError(it.local, err)
 	}
-	if err := g.fill(ctx, f, src, it); err != nil {
+	if err := g.fill(ctx, f, src, to); err != nil {
 		_ = f.Close()
-		_ = os.Remove(temp) // adds nothing to the error that led here
+		_ = to.dir.Remove(to.temp) // adds nothing to the error that led here
 		return err
 	}
-	if err := g.place(temp, it.local); err != nil {
+	if err := g.place(to); err != nil {
 		return err
 	}
 	g.done(1, 0)
@@ -205,22 +266,22 @@ func (g *getter) file(ctx context.Context, it item) (err error) {
 }
 
 // fill makes the temporary file durable with all its attributes.
-func (g *getter) fill(ctx context.Context, f *os.File, src *client.Reader, it item) error {
+func (g *getter) fill(ctx context.Context, f *os.File, src *client.Reader, to spot) error {
 	counted := &countingReader{r: src, count: g.moved, stop: func() error { return context.Cause(ctx) }}
 	if _, err := io.CopyBuffer(struct{ io.Writer }{f}, counted, make([]byte, 256<<10)); err != nil {
 		var remote *fserror.Error
 		if errors.As(err, &remote) || ctx.Err() != nil {
-			return fserror.With(err, "get", it.remote)
+			return fserror.With(err, "get", to.remote)
 		}
-		return LocalError("get", it.local, err)
+		return g.localError(to.local, err)
 	}
-	if err := g.xattrs(ctx, f, it); err != nil {
+	if err := g.xattrs(ctx, f, to.item); err != nil {
 		return err
 	}
-	mtime := it.info.ModTime()
-	err := f.Chmod(it.info.Mode() & (fs.ModePerm | fs.ModeSticky))
+	mtime := to.info.ModTime()
+	err := f.Chmod(to.info.Mode() & (fs.ModePerm | fs.ModeSticky))
 	if err == nil {
-		err = os.Chtimes(f.Name(), mtime, mtime)
+		err = to.dir.Chtimes(to.temp, mtime, mtime)
 	}
 	if err == nil {
 		err = f.Sync()
@@ -228,35 +289,40 @@ func (g *getter) fill(ctx context.Context, f *os.File, src *client.Reader, it it
 	if err == nil {
 		err = f.Close()
 	}
-	return LocalError("get", it.local, err)
+	return g.localError(to.local, err)
 }
 
 // place renames a finished temporary file to its name, or removes it.
-func (g *getter) place(temp, local string) error {
-	err := g.rename(temp, local)
+func (g *getter) place(to spot) error {
+	err := g.rename(to)
 	if err != nil {
-		_ = os.Remove(temp) // adds nothing to the error that led here
+		_ = to.dir.Remove(to.temp) // adds nothing to the error that led here
 		return err
 	}
-	g.touch(filepath.Dir(local))
+	g.touch(filepath.Dir(to.local))
 	return nil
 }
 
-func (g *getter) rename(temp, local string) error {
+func (g *getter) rename(to spot) error {
 	if g.opts.Overwrite {
-		return LocalError("get", local, os.Rename(temp, local))
+		return g.localError(to.local, to.dir.Rename(to.temp, to.name))
 	}
-	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, local, unix.RENAME_NOREPLACE)
+	d, err := to.dir.Open(".")
+	if err != nil {
+		return g.localError(to.local, err)
+	}
+	defer func() { _ = d.Close() }() // nothing is written by it
+	err = unix.Renameat2(int(d.Fd()), to.temp, int(d.Fd()), to.name, unix.RENAME_NOREPLACE)
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return existsLocally(local)
+		return existsLocally(g.local(to.local))
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // this file system cannot
-		if _, serr := os.Lstat(local); serr == nil {
-			return existsLocally(local)
+		if to.taken() {
+			return existsLocally(g.local(to.local))
 		}
-		err = os.Rename(temp, local)
+		err = to.dir.Rename(to.temp, to.name)
 	}
-	return LocalError("get", local, err)
+	return g.localError(to.local, err)
 }
 
 func existsLocally(local string) error {
@@ -272,28 +338,27 @@ func (g *getter) touch(dir string) {
 // finish syncs directories, and sets their times and modes, children first.
 func (g *getter) finish() error {
 	for dir := range g.touched {
-		if err := syncDir(dir); err != nil {
-			return LocalError("get", dir, err)
+		if err := g.withDir(dir, (*os.File).Sync); err != nil {
+			return err
 		}
 	}
 	for i := len(g.dirs) - 1; i >= 0; i-- {
 		d := g.dirs[i]
-		err := os.Chmod(d.path, d.mode)
-		if err == nil {
-			err = os.Chtimes(d.path, d.mtime, d.mtime)
+		if err := g.withDir(d.path, func(f *os.File) error { return f.Chmod(d.mode) }); err != nil {
+			return err
 		}
-		if err != nil {
-			return LocalError("get", d.path, err)
+		if err := g.root.Chtimes(d.path, d.mtime, d.mtime); err != nil {
+			return g.localError(d.path, err)
 		}
 	}
 	return nil
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path) //nolint:gosec // the user names the place
-	if err != nil {
-		return err
+// withDir runs f with an open directory below the root.
+func (g *getter) withDir(path string, f func(*os.File) error) error {
+	d, err := g.root.Open(path)
+	if err == nil {
+		err = errors.Join(f(d), d.Close())
 	}
-	err = d.Sync()
-	return errors.Join(err, d.Close())
+	return g.localError(path, err)
 }

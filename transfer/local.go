@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/leasefs/leasefs/fserror"
@@ -28,6 +29,8 @@ func LocalError(op, path string, err error) error {
 		kind = fserror.IsDirectory
 	case errors.Is(err, syscall.ENOTDIR):
 		kind = fserror.NotDirectory
+	case strings.HasSuffix(err.Error(), "path escapes from parent"): // os.Root has no name for it
+		return fserror.New(fserror.Loop, op, path, "a symbolic link that leads out of the copy took the place of a file or directory; copy it again")
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) { // the path is said already

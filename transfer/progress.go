@@ -3,6 +3,8 @@ package transfer
 import (
 	"io"
 	"sync/atomic"
+
+	"github.com/leasefs/leasefs/client"
 )
 
 // Options are those of Put and Get; the zero value copies one file and refuses
@@ -14,6 +16,8 @@ type Options struct {
 	SkipSpecial bool // leave sockets, devices and pipes out instead of failing
 	Xattrs      bool // keep extended attributes user.* of files, and of directories that are made
 	Workers     int  // copies under way at once; 0: 8
+	// Lease is a granted lease that Put attaches the files to; 0: none.
+	Lease client.LeaseID
 	// Progress, if set, is called often, by several goroutines at once.
 	Progress func(Progress)
 }

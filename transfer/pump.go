@@ -263,6 +263,10 @@ func (p *pump) finish(ctx context.Context, readErr error) error {
 	if err := p.write(ctx, p.line); err != nil {
 		return p.because(ctx, err)
 	}
+	var own *fserror.Error
+	if errors.As(readErr, &own) {
+		return readErr
+	}
 	if !errors.Is(readErr, io.EOF) {
 		return &fserror.Error{Op: "read standard input", Kind: fserror.Internal, Err: readErr}
 	}

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
@@ -44,17 +44,20 @@ type putter struct {
 	counters
 	fs   *client.FS
 	opts Options
-	dirs []dirAttr // made by this copy, parents first
+	root *os.Root    // of a tree
+	dirs []remoteDir // made by this copy, parents first
 }
 
 // entry is one file or link to copy.
 type entry struct {
 	local, remote string
+	below         string // of a tree: the local path below its root
 	info          fs.FileInfo
 }
 
-// dirAttr is what a directory gets when all is in it.
-type dirAttr struct {
+// remoteDir is what a directory gets when all is in it.
+type remoteDir struct {
+	inode uint64
 	path  string
 	mode  fs.FileMode
 	mtime time.Time
@@ -68,11 +71,15 @@ func (p *putter) run(ctx context.Context, local, remote string) error {
 	if info.IsDir() && !p.opts.Recursive {
 		return fserror.New(fserror.IsDirectory, "put", local, "is a directory; -r copies it with all that is in it")
 	}
-	if remote, err = p.target(ctx, local, remote); err != nil {
+	remote, exact, err := p.target(ctx, local, remote)
+	if err != nil {
 		return err
 	}
+	if !exact || info.IsDir() {
+		ctx = client.WithoutLinks(ctx)
+	}
 	if !info.IsDir() {
-		return p.one(ctx, entry{local, remote, info})
+		return p.one(ctx, entry{local: local, remote: remote, info: info})
 	}
 	if err := p.tree(ctx, local, remote); err != nil {
 		return err
@@ -80,28 +87,57 @@ func (p *putter) run(ctx context.Context, local, remote string) error {
 	return p.finishDirs(ctx)
 }
 
-// target is where the copy goes.
-func (p *putter) target(ctx context.Context, local, remote string) (string, error) {
-	info, err := p.fs.Stat(ctx, remote)
+// target is where the copy goes, and whether that is exactly what the user named,
+// which may be a link to a file; in a directory that was named no link is followed.
+func (p *putter) target(ctx context.Context, local, remote string) (path string, exact bool, err error) {
+	info, err := p.fs.Locate(ctx, remote)
 	switch {
 	case err == nil && info.IsDir():
 		name := filepath.Base(local)
 		if name == "." || name == ".." || name == "/" {
-			return remote, nil // its contents
+			return info.Path, false, nil // its contents
 		}
 		if err := fspath.CheckName(name); err != nil {
-			return "", fserror.With(err, "put", local)
+			return "", false, fserror.With(err, "put", local)
 		}
-		return fspath.Join(remote, name), nil
+		return fspath.Join(info.Path, name), false, nil
 	case err == nil:
-		return remote, nil
+		return remote, true, nil
 	case fserror.KindOf(err) != fserror.NotFound:
-		return "", fserror.With(err, "put", remote)
+		return "", false, fserror.With(err, "put", remote)
 	}
-	if parent, _ := fspath.Split(remote); p.opts.Parents && parent != "/" {
-		return remote, p.fs.MkdirAll(ctx, parent, 0o755)
+	parent, name := fspath.Split(remote)
+	if p.opts.Parents && parent != "/" {
+		if err := p.fs.MkdirAll(ctx, parent, 0o755); err != nil {
+			return "", false, err
+		}
 	}
-	return remote, nil
+	if info, err = p.fs.Locate(ctx, parent); err != nil {
+		return "", false, fserror.With(err, "put", remote)
+	}
+	return fspath.Join(info.Path, name), true, nil
+}
+
+// open opens a local file to read it: of a tree, one that is in it.
+func (p *putter) open(e entry) (*os.File, error) {
+	const flags = os.O_RDONLY | unix.O_NONBLOCK // a pipe that took its place makes nobody wait
+	open := func() (*os.File, error) { return os.OpenFile(e.local, flags, 0) }
+	if p.root != nil {
+		open = func() (*os.File, error) { return p.root.OpenFile(e.below, flags, 0) }
+	}
+	f, err := open()
+	if err != nil {
+		return nil, LocalError("put", e.local, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		return f, nil
+	}
+	_ = f.Close() // only read
+	if err != nil {
+		return nil, LocalError("put", e.local, err)
+	}
+	return nil, fserror.New(fserror.Unsupported, "put", e.local, "was replaced while it was copied, and is no regular file now; copy it again")
 }
 
 // one copies a single file that is not in a tree.
@@ -138,14 +174,17 @@ func kindName(m fs.FileMode) string {
 
 // tree copies a directory: one goroutine walks and makes directories, the
 // workers copy.
-func (p *putter) tree(ctx context.Context, local, remote string) error {
+func (p *putter) tree(ctx context.Context, local, remote string) (err error) {
+	if p.root, err = os.OpenRoot(local); err != nil { // a link that the user names is followed
+		return LocalError("put", local, err)
+	}
+	defer func() { _ = p.root.Close() }() // only read
 	g, ctx := errgroup.WithContext(ctx)
 	jobs := make(chan []entry, p.opts.workers())
 	g.Go(func() error {
 		defer close(jobs)
 		w := putWalk{p: p, ctx: ctx, jobs: jobs, local: local, remote: remote}
-		// A final slash walks into a link named by the user.
-		if err := filepath.WalkDir(strings.TrimSuffix(local, "/")+"/", w.visit); err != nil {
+		if err := fs.WalkDir(p.root.FS(), ".", w.visit); err != nil {
 			return err
 		}
 		return w.send()
@@ -173,26 +212,21 @@ type putWalk struct {
 	bytes         int64
 }
 
-func (w *putWalk) visit(path string, d fs.DirEntry, err error) error {
-	if err != nil {
-		return LocalError("put", path, err)
-	}
-	info, err := d.Info()
-	if err != nil {
-		return LocalError("put", path, err)
-	}
-	rel, err := filepath.Rel(w.local, path)
-	if err != nil {
-		return LocalError("put", path, err)
-	}
-	remote := w.remote
-	if rel != "." {
+func (w *putWalk) visit(below string, d fs.DirEntry, err error) error {
+	e := entry{local: filepath.Join(w.local, below), remote: w.remote, below: below}
+	if err == nil && below != "." {
 		if err := fspath.CheckName(d.Name()); err != nil {
-			return fserror.With(err, "put", path)
+			return fserror.With(err, "put", e.local)
 		}
-		remote = fspath.Join(w.remote, filepath.ToSlash(rel))
+		e.remote = fspath.Join(w.remote, below)
 	}
-	e := entry{path, remote, info}
+	if err == nil {
+		e.info, err = w.p.root.Lstat(below)
+	}
+	if err != nil {
+		return LocalError("put", e.local, err)
+	}
+	info := e.info
 	switch {
 	case info.IsDir():
 		return w.p.mkdir(w.ctx, e)
@@ -234,15 +268,19 @@ func (w *putWalk) put(job ...entry) error {
 // mkdir makes a directory that its owner can fill; it gets its own mode at the end.
 func (p *putter) mkdir(ctx context.Context, e entry) error {
 	mode := e.info.Mode() & (fs.ModePerm | fs.ModeSticky)
-	err := p.fs.Mkdir(ctx, e.remote, mode|0o700)
+	inode, err := p.fs.MkdirInode(ctx, e.remote, mode|0o700)
 	if err == nil {
 		p.directories.Add(1)
-		p.dirs = append(p.dirs, dirAttr{e.remote, mode, e.info.ModTime()})
-		return p.dirXattrs(ctx, e)
+		p.dirs = append(p.dirs, remoteDir{inode, e.remote, mode, e.info.ModTime()})
+		return p.dirXattrs(ctx, e, inode)
 	}
 	if fserror.KindOf(err) == fserror.Exists {
-		if info, serr := p.fs.Stat(ctx, e.remote); serr == nil && info.IsDir() {
+		info, serr := p.fs.Lstat(ctx, e.remote)
+		switch {
+		case serr == nil && info.IsDir():
 			return nil
+		case serr == nil && info.Mode().Type() == fs.ModeSymlink:
+			return linkInTheWay("put", e.remote)
 		}
 	}
 	return err
@@ -253,19 +291,23 @@ func (p *putter) finishDirs(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(p.opts.workers())
 	for _, d := range p.dirs {
-		g.Go(func() error { return p.fs.Chtimes(gctx, d.path, d.mtime) })
+		g.Go(func() error { return p.change(gctx, d, client.AttrChange{SetMTime: true, MTime: d.mtime}) })
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	for i := len(p.dirs) - 1; i >= 0; i-- {
 		if d := p.dirs[i]; d.mode&0o700 != 0o700 {
-			if err := p.fs.Chmod(ctx, d.path, d.mode); err != nil {
+			if err := p.change(ctx, d, client.AttrChange{SetMode: true, Mode: d.mode}); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (p *putter) change(ctx context.Context, d remoteDir, c client.AttrChange) error {
+	return named(p.fs.SetAttrInode(ctx, d.inode, d.path, c), d.path)
 }
 
 func (p *putter) copy(ctx context.Context, job []entry) error {
@@ -280,7 +322,7 @@ func (p *putter) copy(ctx context.Context, job []entry) error {
 }
 
 func (p *putter) link(ctx context.Context, e entry) error {
-	target, err := os.Readlink(e.local)
+	target, err := p.root.Readlink(e.below)
 	if err != nil {
 		return LocalError("put", e.local, err)
 	}
@@ -350,9 +392,9 @@ func (p *putter) small(ctx context.Context, job []entry) error {
 // readSmall reads a small file, or says that there is more to it: it has grown
 // since it was found, or has extended attributes.
 func (p *putter) readSmall(e entry) (data []byte, more bool, err error) {
-	f, err := os.Open(e.local)
+	f, err := p.open(e)
 	if err != nil {
-		return nil, false, LocalError("put", e.local, err)
+		return nil, false, err
 	}
 	defer func() { _ = f.Close() }() // only read
 	if p.opts.Xattrs {
@@ -380,14 +422,17 @@ func (p *putter) options(e entry) []client.OpenOption {
 	if p.opts.Overwrite {
 		opts = append(opts, client.WithOverwrite())
 	}
+	if p.opts.Lease != 0 {
+		opts = append(opts, client.WithLease(p.opts.Lease))
+	}
 	return opts
 }
 
 // large copies a file that is published when all of it is there.
 func (p *putter) large(ctx context.Context, e entry) (err error) {
-	src, err := os.Open(e.local)
+	src, err := p.open(e)
 	if err != nil {
-		return LocalError("put", e.local, err)
+		return err
 	}
 	defer func() { _ = src.Close() }() // only read
 	counted := &countingReader{r: src, count: p.moved, stop: func() error { return context.Cause(ctx) }}

@@ -73,11 +73,11 @@ func grown(fill func([]byte) (int, error)) ([]byte, error) {
 }
 
 // dirXattrs gives a directory that was made the attributes of the local one.
-func (p *putter) dirXattrs(ctx context.Context, e entry) error {
+func (p *putter) dirXattrs(ctx context.Context, e entry, inode uint64) error {
 	if !p.opts.Xattrs {
 		return nil
 	}
-	d, err := os.Open(e.local)
+	d, err := p.root.Open(e.below)
 	if err != nil {
 		return LocalError("put", e.local, err)
 	}
@@ -86,7 +86,7 @@ func (p *putter) dirXattrs(ctx context.Context, e entry) error {
 		return LocalError("put", e.local, err)
 	}
 	for _, x := range all {
-		if err := p.fs.SetXattr(ctx, e.remote, x.Name, x.Value, client.XattrAny); err != nil {
+		if err := p.fs.SetXattrInode(ctx, inode, x.Name, x.Value, client.XattrAny); err != nil {
 			return xattrError(err, "put", e.remote, x.Name)
 		}
 	}
@@ -110,9 +110,9 @@ func (g *getter) dirXattrs(ctx context.Context, it item) error {
 	if !g.opts.Xattrs || it.info.Xattrs == 0 {
 		return nil
 	}
-	d, err := os.Open(it.local)
+	d, err := g.root.Open(it.local)
 	if err != nil {
-		return LocalError("get", it.local, err)
+		return g.localError(it.local, err)
 	}
 	defer func() { _ = d.Close() }() // nothing is written by it
 	return g.xattrs(ctx, d, it)
@@ -124,13 +124,13 @@ func (g *getter) xattrs(ctx context.Context, f *os.File, it item) error {
 	if !g.opts.Xattrs || it.info.Xattrs == 0 {
 		return nil
 	}
-	all, err := g.fs.Xattrs(ctx, it.remote)
+	all, err := g.fs.XattrsInode(ctx, it.info.Inode)
 	if err != nil {
 		return fserror.With(err, "get", it.remote)
 	}
 	for _, x := range all {
 		if err := unix.Fsetxattr(int(f.Fd()), x.Name, x.Value, 0); err != nil {
-			return localXattrError(it.local, x, err)
+			return localXattrError(g.local(it.local), x, err)
 		}
 	}
 	return nil
