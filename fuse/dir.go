@@ -37,7 +37,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 			ino = w.Inode()
 		}
 	} else {
-		ino, err = n.m.fs.CreateClosed(ctx, p, client.WithMode(modeOf(mode)))
+		ino, err = n.createClosed(ctx, raw, p, mode)
 	}
 	if errors.Is(err, fserror.Exists) && flags&syscall.O_EXCL == 0 {
 		// Somebody made it since the look-up. The kernel looks again, and opens it.
@@ -46,7 +46,6 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	if err != nil {
 		return nil, nil, 0, errno(err)
 	}
-	n.m.give(ctx, raw, p)
 	i := n.NewInode(ctx, &node{m: n.m, ino: ino}, gofs.StableAttr{Mode: syscall.S_IFREG, Ino: ino})
 	child, ok := i.Operations().(*node)
 	if !ok {
@@ -68,11 +67,20 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	return i, h, fuse.FOPEN_DIRECT_IO, 0
 }
 
+// createClosed makes an empty file.
+func (n *node) createClosed(ctx, raw context.Context, p string, mode uint32) (ino uint64, err error) {
+	err = n.m.giving(raw, func(o client.Owner) (err error) {
+		ino, err = n.m.fs.CreateClosed(ctx, p, client.WithMode(modeOf(mode)), client.WithOwner(o))
+		return err
+	})
+	return ino, err
+}
+
 // created fills in what is known of a new file without asking; the kernel asks
 // when it wants to know, since there is no time-out.
 func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode uint32) {
 	out.Ino, out.Mode, out.Nlink, out.Blksize = ino, mode, 1, blockSize
-	out.Owner = fuse.Owner{Uid: n.m.ids.uid(n.m.fs.User()), Gid: nobody}
+	out.Owner = fuse.Owner{Uid: n.m.ids.uid(n.m.fs.User()), Gid: n.m.ids.noGroup}
 	if c, ok := fuse.FromContext(ctx); ok {
 		out.Owner = c.Owner
 	}
@@ -86,37 +94,38 @@ func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode
 	out.SetTimes(&now, &now, &now)
 }
 
-// giveTo is the user who asks, if he is to be the owner of what is made for him
-// and is not by himself.
-func (m *Mounted) giveTo(raw context.Context) string {
+// ownerFor is who asks, if he is to be the owner of what is made for him and is
+// not by himself.
+func (m *Mounted) ownerFor(raw context.Context) client.Owner {
 	c, ok := fuse.FromContext(raw)
 	if !ok || m.keepsOwner.Load() {
-		return ""
+		return client.Owner{}
 	}
 	user := m.ids.user(c.Uid)
-	if user == m.fs.User() {
-		return ""
+	if user == "" || user == m.fs.User() {
+		return client.Owner{}
 	}
-	return user
+	return client.Owner{User: user, Group: m.ids.groupName(c.Gid)}
 }
 
-// give makes who asked the owner of what was made for him, where the mount's user
-// may do that.
-func (m *Mounted) give(ctx, raw context.Context, p string) {
-	user := m.giveTo(raw)
-	c, ok := fuse.FromContext(raw)
-	if user == "" || !ok {
-		return
+// giving makes something for who asks, where the mount's user may do that; else
+// for the mount's user.
+func (m *Mounted) giving(raw context.Context, do func(client.Owner) error) error {
+	owner := m.ownerFor(raw)
+	err := do(owner)
+	switch {
+	case owner == client.Owner{}:
+	case client.IsNotSuperuser(err):
+		m.keepsOwner.Store(true)
+		return do(client.Owner{})
+	case err == nil:
+		m.gives.Store(true)
 	}
-	err := m.fs.SetAttr(ctx, p, client.AttrChange{User: user, Group: m.ids.groupName(c.Gid)})
-	if errors.Is(err, fserror.Permission) {
-		m.keepsOwner.Store(true) // it is no superuser
-	}
+	return err
 }
 
 // made looks at what was just made, and returns its inode.
-func (n *node) made(ctx, raw context.Context, p string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	n.m.give(ctx, raw, p)
+func (n *node) made(ctx context.Context, p string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	i, _, err := n.m.fs.LstatKept(ctx, p)
 	if err != nil {
 		return nil, errno(err)
@@ -133,10 +142,11 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	if e != 0 {
 		return nil, e
 	}
-	if err := n.m.fs.Mkdir(ctx, p, modeOf(mode)); err != nil {
+	err := n.m.giving(raw, func(o client.Owner) error { return n.m.fs.MkdirFor(ctx, p, modeOf(mode), o) })
+	if err != nil {
 		return nil, errno(err)
 	}
-	return n.made(ctx, raw, p, out)
+	return n.made(ctx, p, out)
 }
 
 // Mknod makes an empty file; there are no devices, pipes and sockets.
@@ -151,10 +161,10 @@ func (n *node) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse
 	if e != 0 {
 		return nil, e
 	}
-	if _, err := n.m.fs.CreateClosed(ctx, p, client.WithMode(modeOf(mode))); err != nil {
+	if _, err := n.createClosed(ctx, raw, p, mode); err != nil {
 		return nil, errno(err)
 	}
-	return n.made(ctx, raw, p, out)
+	return n.made(ctx, p, out)
 }
 
 // Symlink makes a symbolic link.
@@ -166,10 +176,11 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 	if e != 0 {
 		return nil, e
 	}
-	if err := n.m.fs.Symlink(ctx, target, p); err != nil {
+	err := n.m.giving(raw, func(o client.Owner) error { return n.m.fs.SymlinkFor(ctx, target, p, o) })
+	if err != nil {
 		return nil, errno(err)
 	}
-	return n.made(ctx, raw, p, out)
+	return n.made(ctx, p, out)
 }
 
 // Link refuses: a file of the namespace has one name.
@@ -319,11 +330,9 @@ func (f *file) hide(ctx context.Context, p string, do func(client.Hidden) (bool,
 		return err
 	}
 	dir, name := fspath.Split(p)
-	h := client.Hidden{Inode: f.ino, Name: fspath.TempName(name), Lease: id}
-	f.m.hidden.add(h.Name)
+	h := client.Hidden{Inode: f.ino, Name: f.m.hidden.name(name), Lease: id}
 	hidden, err := do(h)
 	if !hidden {
-		f.m.hidden.remove(h.Name)
 		return err
 	}
 	f.mu.Lock()
@@ -337,12 +346,9 @@ func (m *Mounted) removeHidden(p string, ino uint64) {
 	err := m.fs.RemoveFile(m.ctx, p)
 	if errors.Is(err, fserror.NotFound) {
 		if p, err = m.fs.PathOf(m.ctx, ino); err == nil {
-			err = m.fs.RemoveFile(m.ctx, p)
+			_ = m.fs.RemoveFile(m.ctx, p) // else it ends with the lease
 		}
 	}
-	if err == nil || errors.Is(err, fserror.NotFound) {
-		m.hidden.remove(base(p))
-	} // else it ends with the lease
 }
 
 // hiddenUp moves files that this mount hid in a directory to the one above; true
@@ -360,7 +366,11 @@ func (m *Mounted) hiddenUp(ctx context.Context, dir string) bool {
 	up, _ := fspath.Split(dir)
 	for _, i := range entries {
 		to := fspath.Join(up, i.Name())
-		if err := m.fs.Rename(ctx, i.Path, to, false); err != nil {
+		err := m.fs.Rename(ctx, i.Path, to, false)
+		if errors.Is(err, fserror.NotFound) {
+			continue // its last descriptor was closed meanwhile
+		}
+		if err != nil {
 			return false
 		}
 		if f := m.opened(i.Inode); f != nil {

@@ -112,10 +112,11 @@ func (n *node) settleNode(ctx context.Context) syscall.Errno {
 
 // createDraft makes a file without a call; false if that cannot be.
 func (n *node) createDraft(raw context.Context, p string, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
-	if n.m.giveTo(raw) != "" {
-		return nil, nil, false // its owner is another
+	owner := n.m.ownerFor(raw)
+	if owner != (client.Owner{}) && !n.m.gives.Load() {
+		return nil, nil, false // whether it can be his has to be tried
 	}
-	d, ok := n.m.fs.Draft(p, client.WithMode(modeOf(mode)))
+	d, ok := n.m.fs.Draft(p, client.WithMode(modeOf(mode)), client.WithOwner(owner))
 	if !ok {
 		return nil, nil, false
 	}
@@ -144,7 +145,14 @@ func (n *node) createDraft(raw context.Context, p string, flags, mode uint32, ou
 // createWaiting is Create, which waits, if the mount does so, while another makes
 // the file without having said so.
 func (n *node) createWaiting(ctx, raw context.Context, p string, mode os.FileMode) (*client.Writer, error) {
-	w, err := n.m.fs.Create(ctx, p, client.WithMode(mode))
+	var w *client.Writer
+	create := func() error {
+		return n.m.giving(raw, func(o client.Owner) (err error) {
+			w, err = n.m.fs.Create(ctx, p, client.WithMode(mode), client.WithOwner(o))
+			return err
+		})
+	}
+	err := create()
 	if !n.m.wait || !errors.Is(err, fserror.Held) {
 		return w, err
 	}
@@ -158,7 +166,7 @@ func (n *node) createWaiting(ctx, raw context.Context, p string, mode os.FileMod
 		case <-patient.Done():
 			return nil, syscall.EINTR
 		}
-		w, err = n.m.fs.Create(ctx, p, client.WithMode(mode))
+		err = create()
 	}
 	return w, err
 }

@@ -48,8 +48,9 @@ type file struct {
 	// unmade is set when others wanted to see a draft that could not be made: what
 	// was written is nowhere.
 	unmade bool
-	// cutting: the writer is being replaced by one with which it goes on.
-	cutting bool
+	// ending: this mount itself ends the writer, by closing it or to replace it by
+	// one with which it goes on. That its context ends then says nothing.
+	ending bool
 	// gen counts the holds that are not the same: a handle of an older one gets
 	// ESTALE. length and left are length and modification time of the file when
 	// the lease was given back; left is zero if it is not known.
@@ -143,7 +144,7 @@ func lock(ctx context.Context, l chan struct{}) syscall.Errno {
 // live is the writer if the lease is held. One whose lease was lost is let go
 // of here. The caller holds mu.
 func (f *file) live() *client.Writer {
-	if f.writer != nil && f.writer.Context().Err() != nil && !f.cutting {
+	if f.writer != nil && f.writer.Context().Err() != nil && !f.ending {
 		f.drop()
 	}
 	return f.writer
@@ -286,10 +287,12 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 	} else {
 		w.KeepModTime()
 	}
+	f.ending = true
 	f.mu.Unlock()
 	err := w.CloseContext(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.ending = false
 	if err != nil {
 		f.drop()
 		return errno(err)
@@ -309,6 +312,7 @@ func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byt
 		return 0, e
 	}
 	if off >= 0 && off != w.Length() {
+		h.n.refuse("a write that is not at the end", "offset", off, "length", w.Length())
 		return 0, syscall.EOPNOTSUPP
 	}
 	f.used(h, thread)

@@ -27,6 +27,9 @@ func (h *handle) flock(raw context.Context, lk *fuse.FileLock, flags uint32, wai
 	if lk.Typ == syscall.F_UNLCK {
 		return h.funlock(raw)
 	}
+	if e := h.mayLock(raw); e != 0 {
+		return e
+	}
 	exclusive := lk.Typ == syscall.F_WRLCK
 	ctx, stop := h.n.m.impatient(raw)
 	defer stop()
@@ -41,6 +44,36 @@ func (h *handle) flock(raw context.Context, lk *fuse.FileLock, flags uint32, wai
 			return syscall.EINTR
 		}
 	}
+}
+
+// mayLock refuses who could not open the file for write: a lock keeps its writers
+// out. (The kernel lets lock who can read.)
+func (h *handle) mayLock(raw context.Context) syscall.Errno {
+	c, ok := fuse.FromContext(raw)
+	if h.write || !ok {
+		return 0
+	}
+	ctx, end := h.n.m.op(raw)
+	defer end()
+	var a fuse.Attr
+	if _, _, e := h.n.attrs(ctx, &a); e != 0 {
+		return e
+	}
+	var may bool
+	switch {
+	case c.Uid == 0:
+		may = true
+	case c.Uid == a.Uid:
+		may = a.Mode&0o200 != 0
+	case c.Gid == a.Gid || inGroup(c.Pid, a.Gid):
+		may = a.Mode&0o020 != 0
+	default:
+		may = a.Mode&0o002 != 0
+	}
+	if !may {
+		return syscall.EACCES
+	}
+	return 0
 }
 
 // tryFlock takes the lock. EWOULDBLOCK with a channel: another handle of this

@@ -186,6 +186,9 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 		f.used(h, threadOf(raw))
 	}
 	e := f.cut(ctx, raw, int64(size), false)
+	if e == syscall.EOPNOTSUPP {
+		n.refuse("a truncate to more than the file has", "size", size)
+	}
 	if re := f.release(ctx); e == 0 {
 		e = re
 	}
@@ -196,17 +199,29 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 // still be one of a sequence: the kernel sends several at once.
 const aheadWindow = 8 << 20
 
+// truncations is how often a read begins again because the file was truncated
+// under it.
+const truncations = 10
+
 // Read reads from the file as it is now, what this mount has written included.
 func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	ctx, end := h.n.m.op(ctx)
 	defer end()
-	r, e := h.f.view(ctx)
-	if e != 0 {
-		return nil, e
-	}
 	last := h.end.Load()
 	ahead := off > 0 && off-last <= aheadWindow && last-off <= aheadWindow
-	n, err := r.ReadAtContext(ctx, dest, off, ahead)
+	var n int
+	var err error
+	for range truncations {
+		r, e := h.f.view(ctx)
+		if e != 0 {
+			return nil, e
+		}
+		n, err = r.ReadAtContext(ctx, dest, off, ahead)
+		if !errors.Is(err, fserror.Truncated) {
+			break
+		}
+		h.f.stale.Store(true) // the whole read again, of the file as it is now
+	}
 	h.end.Store(off + int64(n))
 	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns io.EOF itself
 		return nil, inodeErrno(err)
@@ -359,11 +374,11 @@ func (f *file) takeCut(ctx, raw context.Context, size int64) syscall.Errno {
 // cutHeld cuts a file whose lease is held, without letting go of it.
 func (f *file) cutHeld(ctx context.Context, w *client.Writer, size int64) syscall.Errno {
 	f.mu.Lock()
-	f.cutting = true
+	f.ending = true
 	f.mu.Unlock()
 	next, err := w.Cut(ctx, size)
 	f.mu.Lock()
-	f.cutting = false
+	f.ending = false
 	if err == nil {
 		f.hold(next)
 	}

@@ -1,14 +1,12 @@
 package fuse
 
 import (
+	"math"
 	"os/user"
 	"strconv"
 	"sync"
 	"time"
 )
-
-// nobody is the user and the group of names that this machine does not know.
-const nobody = 65534
 
 // idsFresh is how long a name's number is remembered.
 const idsFresh = time.Minute
@@ -18,6 +16,9 @@ const idsFresh = time.Minute
 type ids struct {
 	// asUID and asGID, if not nil, are shown as owner and group of everything.
 	asUID, asGID *uint32
+	// noUser and noGroup are the numbers of names that this machine does not know.
+	// Nobody has them: who has the mode's bits of owner and group is checked by number.
+	noUser, noGroup uint32
 
 	mu    sync.Mutex
 	since time.Time
@@ -25,6 +26,10 @@ type ids struct {
 	gids  map[string]uint32
 	users map[uint32]string
 	group map[uint32]string
+}
+
+func newIDs(o Options) ids {
+	return ids{asUID: o.UID, asGID: o.GID, noUser: freeNumber(userNamed), noGroup: freeNumber(groupNamed)}
 }
 
 func (c *ids) fresh() {
@@ -45,14 +50,45 @@ func remembered[K comparable, V any](m map[K]V, k K, find func() V) V {
 	return v
 }
 
-// number is what a name's record says, or the name itself if it is a number.
-func number(name, record string, err error) uint32 {
-	if err != nil {
-		record = name
+// freeNumber is a number without a name: the highest but for those that mean
+// something to the kernel (-1) or to NFS (-2). (A machine may name all numbers:
+// then it is one of them.)
+func freeNumber(named func(number string) bool) uint32 {
+	n := uint32(math.MaxUint32 - 2)
+	for range 100 {
+		if !named(strconv.FormatUint(uint64(n), 10)) {
+			break
+		}
+		n--
 	}
-	n, perr := strconv.ParseUint(record, 10, 32)
-	if perr != nil {
-		return nobody
+	return n
+}
+
+func userNamed(number string) bool {
+	_, err := user.LookupId(number)
+	return err == nil
+}
+
+func groupNamed(number string) bool {
+	_, err := user.LookupGroupId(number)
+	return err == nil
+}
+
+// numberOf is the number that a name of digits stands for, if that has no name
+// here: who has one is another. Else, and for any other name, it is unknown.
+func numberOf(name string, named func(number string) bool, unknown uint32) uint32 {
+	n, err := strconv.ParseUint(name, 10, 32)
+	if err != nil || n == math.MaxUint32 || strconv.FormatUint(n, 10) != name || named(name) {
+		return unknown
+	}
+	return uint32(n)
+}
+
+// known is the number that this machine's lists have for a name.
+func known(record string, unknown uint32) uint32 {
+	n, err := strconv.ParseUint(record, 10, 32)
+	if err != nil {
+		return unknown
 	}
 	return uint32(n)
 }
@@ -65,11 +101,10 @@ func (c *ids) uid(name string) uint32 {
 	defer c.mu.Unlock()
 	c.fresh()
 	return remembered(c.uids, name, func() uint32 {
-		u, err := user.Lookup(name)
-		if err != nil {
-			return number(name, "", err)
+		if u, err := user.Lookup(name); err == nil {
+			return known(u.Uid, c.noUser)
 		}
-		return number(name, u.Uid, nil)
+		return numberOf(name, userNamed, c.noUser)
 	})
 }
 
@@ -81,11 +116,10 @@ func (c *ids) gid(name string) uint32 {
 	defer c.mu.Unlock()
 	c.fresh()
 	return remembered(c.gids, name, func() uint32 {
-		g, err := user.LookupGroup(name)
-		if err != nil {
-			return number(name, "", err)
+		if g, err := user.LookupGroup(name); err == nil {
+			return known(g.Gid, c.noGroup)
 		}
-		return number(name, g.Gid, nil)
+		return numberOf(name, groupNamed, c.noGroup)
 	})
 }
 

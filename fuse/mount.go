@@ -80,12 +80,14 @@ type Mounted struct {
 	epochs     epochs
 	device     *os.File // notifications that go-fuse does not know go this way; or nil
 	names      *names
-	hidden     nameSet
+	hidden     hiddenNames
+	refused    refusals
 	drafts     draftSet
 	timeout    time.Duration // of a call
 	draftTime  time.Duration
 	lease      scratchLease
 	keepsOwner atomic.Bool // the client's user cannot give files away
+	gives      atomic.Bool // it can: it has
 
 	mu     sync.Mutex
 	files  map[uint64]*file
@@ -113,7 +115,8 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	m := &Mounted{
 		log: cfg.Logger, root: "/", dir: dir, within: []byte(strings.TrimSuffix(within, "/") + "/"), wait: o.Wait,
 		ended: make(chan struct{}), files: make(map[uint64]*file), names: newNames(nil),
-		armed: armed{of: make(map[uint64]*arm)}, draftTime: draftTime,
+		armed: armed{of: make(map[uint64]*arm)}, draftTime: draftTime, hidden: newHiddenNames(),
+		ids: newIDs(o),
 	}
 	if o.test.draft != nil {
 		m.draftTime = *o.test.draft
@@ -124,7 +127,6 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	if m.timeout = cfg.Timeout; m.timeout <= 0 {
 		m.timeout = client.DefaultTimeout
 	}
-	m.ids.asUID, m.ids.asGID = o.UID, o.GID
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
@@ -172,6 +174,7 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 		MountOptions: fuse.MountOptions{
 			AllowOther: o.AllowOther, Options: kernel, FsName: source, Name: "leasefs",
 			DirectMount: direct, DirectMountFlags: flags, MaxWrite: maxIO, MaxBackground: 64, Logger: logger,
+			DisableSplice: true, // what is read is in memory, and may be more than a pipe takes
 			// O_TRUNC comes with OPEN, so that it is one with taking the lease; flock
 			// comes, record locks do not; there are no set-id bits to be taken away.
 			ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_FLOCK_LOCKS | fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_HANDLE_KILLPRIV_V2,

@@ -126,3 +126,20 @@ func TestBasics(t *testing.T) {
 	_, err = os.Stat(m.path("a"))
 	is(t, err, syscall.ENOENT)
 }
+
+// Whoever changes what an unmounted mount has read waits for nobody: the mount has
+// said that it keeps nothing.
+func TestAChangeDoesNotWaitForAMountThatHasEnded(t *testing.T) {
+	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
+	other := r.Client(t)
+	must(t, other.WriteFile(t.Context(), "/f", []byte("x")))
+	m := r.mount(fuse.Options{})
+	testenv.Eventually(t, "what the mount reads is kept", func() bool {
+		_, err := os.Stat(m.path("f"))
+		must(t, err)
+		return m.FS().CacheStats().Entries > 0
+	})
+	must(t, m.Unmount(t.Context()))
+	must(t, other.Chmod(t.Context(), "/f", 0o600))
+	must(t, other.Remove(t.Context(), "/f"))
+}

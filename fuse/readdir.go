@@ -48,8 +48,8 @@ func (n *node) OpendirHandle(context.Context, uint32) (gofs.FileHandle, uint32, 
 	return &listing{n: n, first: 2, more: true, marks: []mark{{off: 2}}}, 0, 0
 }
 
-// Readdirent is the next entry. Names that files of this mount are hidden under
-// are left out; their offsets are not used.
+// Readdirent is the next entry. Hidden names of this mount are left out; their
+// offsets are not used.
 func (l *listing) Readdirent(ctx context.Context) (*fuse.DirEntry, syscall.Errno) {
 	for {
 		e, errno := l.next(ctx)

@@ -2,39 +2,62 @@ package fuse
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/fspath"
 )
 
-// nameSet is a set of names.
-type nameSet struct {
-	mu sync.RWMutex
-	of map[string]struct{}
+// hiddenNames are the names that a mount gives to files that are removed or
+// replaced while they are open. They end in a mark of the mount, so that it knows
+// them however late it meets them, as in a listing that was read before the file went.
+type hiddenNames struct{ mark string }
+
+func newHiddenNames() hiddenNames {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hiddenNames{mark: "-" + hex.EncodeToString(b[:])}
 }
 
-func (s *nameSet) add(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of == nil {
-		s.of = make(map[string]struct{})
+func (h hiddenNames) name(of string) string { return fspath.TempNameOf(of, h.mark) }
+
+func (h hiddenNames) has(name string) bool { return strings.HasSuffix(name, h.mark) }
+
+// maxRefusals is of how many files it is remembered that something was refused.
+const maxRefusals = 1000
+
+// refusals are the files of which something was refused that programs that write
+// in place want. Most of those do not say what went wrong, so the log does, once a file.
+type refusals struct {
+	mu sync.Mutex
+	of map[uint64]struct{}
+}
+
+func (r *refusals) first(ino uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, was := r.of[ino]; was {
+		return false
 	}
-	s.of[name] = struct{}{}
+	if r.of == nil || len(r.of) >= maxRefusals {
+		r.of = make(map[uint64]struct{})
+	}
+	r.of[ino] = struct{}{}
+	return true
 }
 
-func (s *nameSet) remove(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.of, name)
-}
-
-func (s *nameSet) has(name string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	_, ok := s.of[name]
-	return ok
+// refuse logs that something was refused of the file.
+func (n *node) refuse(what string, args ...any) {
+	if !n.m.refused.first(n.ino) {
+		return
+	}
+	p, _ := n.treePath()
+	n.m.log.Warn("leasefs: refused "+what+": files only grow at their end; see docs/POSIX.md, editors and databases", append([]any{"path", p, "inode", n.ino}, args...)...)
 }
 
 // statusTime is for how long statfs tells the same.

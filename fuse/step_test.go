@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/testenv"
 )
 
 // meanwhile runs try again and again while do runs.
@@ -119,6 +122,41 @@ func TestRenameOverAnOpenFile(t *testing.T) {
 		must(t, err)
 		if len(entries) != 1 {
 			t.Fatal(entries)
+		}
+	}
+}
+
+// TestHiddenNamesAreNeverListed: a listing that was read before a hidden file went
+// with its last descriptor does not show its name after that either.
+func TestHiddenNamesAreNeverListed(t *testing.T) {
+	r := newRig(t)
+	m, other := r.mount(fuse.Options{}), r.Client(t)
+	hidden := func() bool {
+		entries, _, err := other.List(t.Context(), "/", "", 1000)
+		must(t, err)
+		return slices.ContainsFunc(entries, func(i *client.FileInfo) bool { return strings.HasPrefix(i.Name(), ".f") })
+	}
+	for i := range 500 { // more than the kernel asks for at once; before ".f" in order
+		must(t, other.Symlink(t.Context(), "to", fmt.Sprintf("/!%s%d", strings.Repeat("x", 100), i)))
+	}
+	m.write("f", "text")
+	f := m.open("f", os.O_RDONLY)
+	must(t, os.Remove(m.path("f")))
+	if !hidden() {
+		t.Fatal("the file has no hidden name")
+	}
+	dir, err := os.Open(m.dir)
+	must(t, err)
+	defer func() { _ = dir.Close() }() // only read
+	first, err := dir.Readdirnames(1)
+	must(t, err)
+	must(t, f.Close())
+	testenv.Eventually(t, "the hidden file is removed", func() bool { return !hidden() })
+	rest, err := dir.Readdirnames(-1)
+	must(t, err)
+	for _, name := range append(first, rest...) {
+		if !strings.HasPrefix(name, "!") {
+			t.Errorf("%s is listed", name)
 		}
 	}
 }

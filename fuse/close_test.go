@@ -1,0 +1,73 @@
+package fuse_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/leasefs/leasefs/fuse"
+)
+
+// looks are the ways to look at a file, or at its directory.
+func (m *mounted) looks(name string) map[string]func() error {
+	return map[string]func() error{
+		"stat": func() error { _, err := os.Stat(m.path(name)); return err },
+		"list": func() error { _, err := os.ReadDir(m.dir); return err },
+		"read": func() error { _, err := os.ReadFile(m.path(name)); return err },
+	}
+}
+
+// Whoever looks at a file while it is closed does not disturb that.
+func TestClosesBesideLooks(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	for how, look := range m.looks("log") {
+		must(t, os.RemoveAll(m.path("log")))
+		m.write("log", "")
+		var want strings.Builder
+		meanwhile(t, func() {
+			for i := range 300 {
+				f := m.open("log", os.O_WRONLY|os.O_APPEND)
+				line := fmt.Sprintln(i)
+				_, err := io.WriteString(f, line)
+				if err = errors.Join(err, f.Close()); err != nil {
+					t.Errorf("line %d beside %s: %v", i, how, err)
+				}
+				want.WriteString(line)
+			}
+		}, look)
+		m.reads("log", want.String())
+	}
+}
+
+// A descriptor that a child inherited goes on after its maker has closed it, whoever
+// looks at the file meanwhile.
+func TestInheritedDescriptorsBesideLooks(t *testing.T) {
+	m := newRig(t).mount(fuse.Options{})
+	for how, look := range m.looks("log") {
+		must(t, os.RemoveAll(m.path("log")))
+		m.write("log", "")
+		meanwhile(t, func() {
+			for i := range 30 {
+				f := m.open("log", os.O_WRONLY|os.O_APPEND)
+				say(t, f, "parent\n")
+				child := exec.CommandContext(t.Context(), "sh", "-c", "read go && echo child >&3 && exec 3>&-")
+				child.ExtraFiles = []*os.File{f}
+				var out strings.Builder
+				child.Stderr = &out
+				in, err := child.StdinPipe()
+				must(t, err)
+				must(t, child.Start())
+				err = f.Close()
+				_, werr := io.WriteString(in, "go\n")
+				if err = errors.Join(err, werr, in.Close(), child.Wait()); err != nil {
+					t.Errorf("round %d beside %s: %v %s", i, how, err, out.String())
+				}
+			}
+		}, look)
+		m.reads("log", strings.Repeat("parent\nchild\n", 30))
+	}
+}
