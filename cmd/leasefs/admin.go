@@ -12,7 +12,7 @@ func (p *program) adminCommand() *cli.Command {
 		Name:        "admin",
 		Usage:       "for operators: checkpoints, checks, backups",
 		UsageText:   "leasefs admin COMMAND\n\nExample:\n  leasefs admin fsck --blocks",
-		Description: "journal and image read a stopped namenode's folder, or a copy of it, and restore speaks to ZooKeeper\nand the block store. All others ask the active namenode and are for its superuser; everybody may ask\nfor safemode get.",
+		Description: "journal and image read a stopped namenode's folder, or a copy of it; format and restore speak to\nZooKeeper and the block store, zookeeper-acl to ZooKeeper. All others ask the active namenode and are for its\nsuperuser; everybody may ask for safemode get.",
 		Subcommands: []*cli.Command{
 			{
 				Name:        "checkpoint",
@@ -63,6 +63,17 @@ func (p *program) adminCommand() *cli.Command {
 				Action:      p.connected(operands{}, collect),
 			},
 			{
+				Name:      "resolve",
+				Usage:     "give the block store to this copy of the namespace",
+				UsageText: "leasefs admin resolve\n\nExample:\n  leasefs --namenode nn1:8020,nn2:8020 admin resolve",
+				Description: "Two copies of a namespace, over copies of ZooKeeper or of a data folder, have found each other in one\n" +
+					"block store, and delete nothing there (status shows it). Stop all but the copy that is to stay, and\n" +
+					"give this command to that one. The others delete nothing any more, end when they notice, and are\n" +
+					"refused when they are started again; what they have written is lost. Without a conflict it changes\n" +
+					"nothing.",
+				Action: p.connected(operands{}, resolve),
+			},
+			{
 				Name:        "backup",
 				Usage:       "copy the namespace into a folder",
 				UsageText:   "leasefs admin backup [--tree-only] DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
@@ -70,7 +81,9 @@ func (p *program) adminCommand() *cli.Command {
 				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "no blocks: for who has another copy of the block store"}},
 				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, backup),
 			},
+			p.formatCommand(),
 			p.restoreCommand(),
+			p.zookeeperACLCommand(),
 			p.journalCommand(),
 			p.imageCommand(),
 		},
@@ -161,6 +174,22 @@ func collect(e *env) error {
 		return e.printJSON(map[string]any{"garbage": res.Garbage, "deleted": res.Deleted, "waiting": res.Waiting, "orphans": res.Orphans})
 	}
 	e.printf("%s deleted, %d waiting, %d orphans found\n", plural(res.Deleted, "block", "blocks"), res.Waiting, res.Orphans)
+	return nil
+}
+
+func resolve(e *env) error {
+	resolved, err := e.fs.Admin().ResolveStore(e.ctx)
+	if err != nil {
+		return e.fail(err, "")
+	}
+	switch {
+	case e.json:
+		return e.printJSON(map[string]any{"resolved": resolved})
+	case resolved:
+		e.printf("the block store belongs to this copy of the namespace; the others end\n")
+	default:
+		e.printf("there is no conflict about the block store\n")
+	}
 	return nil
 }
 

@@ -43,19 +43,12 @@ func (p *program) restoreCommand() *cli.Command {
 }
 
 func restore(e *env) error {
-	ha, err := e.ensemble()
+	cfg, err := e.offlineEnsemble("a namenode alone is started with --data on the folder of a backup")
 	if err != nil {
 		return err
 	}
-	if ha == nil {
-		return usagef(e.op, "needs --zookeeper HOSTS; a namenode alone is started with --data on the folder of a backup")
-	}
-	r := namenode.Restoring{
-		Config: namenode.Config{HA: ha, Blocks: e.flags.String("blocks"), TakeOver: e.flags.String("take-over"), Version: version}, ID: e.flags.String("id"),
-	}
-	if r.Config.Logger, err = e.logger(); err != nil {
-		return err
-	}
+	cfg.TakeOver = e.flags.String("take-over")
+	r := namenode.Restoring{Config: cfg, ID: e.flags.String("id")}
 	what := r.Config.Blocks
 	if len(e.args) > 0 {
 		if r.Backup = e.args[0]; r.ID != "" {
@@ -73,11 +66,11 @@ func restore(e *env) error {
 	at := done.Time.UTC().Format(time.RFC3339)
 	if e.json {
 		return e.printJSON(map[string]any{
-			"namespace": ha.Name, "id": hex.EncodeToString(done.ID[:]), "txid": done.TxID, "time": at, "files": done.Files,
+			"namespace": cfg.HA.Name, "id": hex.EncodeToString(done.ID[:]), "txid": done.TxID, "time": at, "files": done.Files,
 			"blocks": done.Blocks, "block_bytes": done.BlockBytes, "copied": done.Copied, "copied_bytes": done.CopiedBytes,
 		})
 	}
 	e.printf("%s: txid %d of %s, %s, %s (%d bytes), %d of them copied; all later changes are lost. Start the namenodes\n",
-		ha.Name, done.TxID, at, plural(uint64(done.Files), "file", "files"), plural(uint64(done.Blocks), "block", "blocks"), done.BlockBytes, done.Copied) //nolint:gosec // counts
+		cfg.HA.Name, done.TxID, at, plural(uint64(done.Files), "file", "files"), plural(uint64(done.Blocks), "block", "blocks"), done.BlockBytes, done.Copied) //nolint:gosec // counts
 	return nil
 }

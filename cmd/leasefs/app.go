@@ -48,12 +48,12 @@ func (p *program) commands() []*cli.Command {
 		p.putCommand(), p.getCommand(),
 		p.catCommand(), p.headCommand(), p.tailCommand(),
 		p.lsCommand(), p.treeCommand(), p.findCommand(), p.statCommand(), p.duCommand(), p.dfCommand(),
-		p.mkdirCommand(), p.mvCommand(), p.rmCommand(), p.touchCommand(), p.truncateCommand(), p.concatCommand(),
+		p.mkdirCommand(), p.cpCommand(), p.mvCommand(), p.rmCommand(), p.touchCommand(), p.truncateCommand(), p.concatCommand(),
 		p.chmodCommand(), p.chownCommand(), p.xattrCommand(), p.lnCommand(),
 		p.leaseCommand(), p.lockCommand(), p.watchCommand(),
 		p.mountCommand(),
 		p.statusCommand(), p.adminCommand(),
-		p.benchCommand(), p.completionCommand(),
+		p.benchCommand(), p.completionCommand(), p.versionCommand(),
 	}
 }
 

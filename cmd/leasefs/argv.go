@@ -165,6 +165,8 @@ func (a *arranger) joined(arg string, rest []string) ([]string, error) {
 		name := letters[i : i+1]
 		f := a.find(name)
 		switch {
+		case f == nil && letters[i] >= '1' && letters[i] <= '9' && a.find("n") != nil: // head -5
+			return rest, a.value(a.find("n"), "n", letters[i:])
 		case f == nil && name == "h":
 			a.help = true
 		case f == nil:
@@ -188,9 +190,11 @@ func (a *arranger) value(f cli.Flag, name, value string) error {
 	switch f.(type) {
 	case *cli.DurationFlag:
 		// Of a time to live the command says itself what the least is.
-		if d, err := time.ParseDuration(value); err != nil || d < 0 && name != "ttl" {
-			return usagef(a.op(), "%s: %q is not a duration such as 500ms, 30s or 5m", dashed(name), value)
+		d, err := parseDuration(value)
+		if err != nil || d < 0 && name != "ttl" {
+			return usagef(a.op(), "%s: %q is not a duration such as 500ms, 30s or 5m, nor a number of seconds", dashed(name), value)
 		}
+		value = d.String()
 	case *cli.IntFlag, *cli.Int64Flag:
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 0 {
@@ -206,6 +210,14 @@ func (a *arranger) value(f cli.Flag, name, value string) error {
 	}
 	a.file(f, dashed(name)+"="+value)
 	return nil
+}
+
+// parseDuration reads 500ms, 30s or 5m, or a plain number of seconds.
+func parseDuration(s string) (time.Duration, error) {
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		s += "s"
+	}
+	return time.ParseDuration(s)
 }
 
 // file puts a flag where its owner finds it.

@@ -37,8 +37,8 @@ func chmod(e *env) error {
 	if err != nil {
 		return err
 	}
-	return e.eachBelow(func(i *client.FileInfo, path string) error {
-		return e.fs.Chmod(e.ctx, path, change(i.Mode()))
+	return e.setAttr(func(i *client.FileInfo) client.AttrChange {
+		return client.AttrChange{SetMode: true, Mode: change(i.Mode())}
 	})
 }
 
@@ -51,8 +51,8 @@ func (p *program) chownCommand() *cli.Command {
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Usage: "all that is below, too"}},
 		Action: p.connected(operands{min: 2, max: -1, names: "USER[:GROUP] and at least one PATH", local: true}, func(e *env) error {
 			user, group, _ := strings.Cut(e.args[0], ":")
-			return e.eachBelow(func(_ *client.FileInfo, path string) error {
-				return e.fs.Chown(e.ctx, path, user, group)
+			return e.setAttr(func(*client.FileInfo) client.AttrChange {
+				return client.AttrChange{User: user, Group: group}
 			})
 		}, func(e *env) error {
 			user, group, colon := strings.Cut(e.args[0], ":")
@@ -64,30 +64,19 @@ func (p *program) chownCommand() *cli.Command {
 	}
 }
 
-// eachBelow runs f for each path after the first operand and, with
-// --recursive, for all below it but symbolic links.
-func (e *env) eachBelow(f func(i *client.FileInfo, path string) error) error {
+// setAttr changes each path after the first operand and, with --recursive, all
+// below it but symbolic links.
+func (e *env) setAttr(change func(*client.FileInfo) client.AttrChange) error {
 	e.args = e.args[1:]
 	return e.each(func(path string) error {
+		if e.flags.Bool("recursive") {
+			return e.fail(e.fs.SetAttrAll(e.ctx, path, change), path)
+		}
 		info, err := e.fs.Stat(e.ctx, path)
 		if err == nil {
-			err = f(info, path)
+			err = e.fs.SetAttrInode(e.ctx, info.Inode, path, change(info))
 		}
-		if err != nil || !info.IsDir() || !e.flags.Bool("recursive") {
-			return e.fail(err, path)
-		}
-		for i, err := range e.fs.Find(e.ctx, path, client.FindOptions{}) {
-			if err == nil && (i.Path == path || i.Mode().Type() == fs.ModeSymlink) {
-				continue
-			}
-			if err == nil {
-				err = f(i, i.Path)
-			}
-			if err != nil {
-				return e.fail(err, path)
-			}
-		}
-		return nil
+		return e.fail(err, path)
 	})
 }
 

@@ -91,6 +91,9 @@ func applyConfig(c *cli.Context) error {
 		if c.IsSet(flag) {
 			continue
 		}
+		if d, err := parseDuration(value); err == nil && flag == "timeout" {
+			value = d.String()
+		}
 		if err := c.Set(flag, value); err != nil {
 			return configError(name, fmt.Errorf("%s: %q is not a valid value", flag, value))
 		}

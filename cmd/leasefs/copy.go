@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
 	"github.com/leasefs/leasefs/transfer"
 )
 
@@ -33,7 +32,9 @@ func (p *program) putCommand() *cli.Command {
 			"is there whole or not at all: large ones are written under a temporary name and renamed.\n" +
 			"Existing directories are merged into; an existing file is an error without --overwrite.\n" +
 			"The first error ends the copy; files copied before it stay.",
-		Flags:  append(copyFlags(), &cli.BoolFlag{Name: "skip-special", Usage: "leave sockets, pipes and devices out instead of failing"}),
+		Flags: append(copyFlags(),
+			&cli.BoolFlag{Name: "skip-special", Usage: "leave sockets, pipes and devices out instead of failing"},
+			&cli.StringFlag{Name: "lease", Usage: "delete the files (not directories and links) when the granted lease `ID` ends"}),
 		Action: p.action(operands{min: 2, max: 2, names: "LOCAL PATH", local: true}, put),
 	}
 }
@@ -57,8 +58,12 @@ func put(e *env) error {
 	if err != nil {
 		return err
 	}
+	lease, err := e.leaseID(e.flags.String("lease"))
+	if err != nil {
+		return err
+	}
 	return e.transfer(func(ctx context.Context, opts transfer.Options) (transfer.Result, error) {
-		opts.SkipSpecial = e.flags.Bool("skip-special")
+		opts.SkipSpecial, opts.Lease = e.flags.Bool("skip-special"), lease
 		return transfer.Put(ctx, e.fs, e.args[0], remote, opts)
 	})
 }
@@ -126,16 +131,25 @@ func (e *env) copied(res transfer.Result, took time.Duration) error {
 	return nil
 }
 
-// into is where an operand goes if the target may be a directory: the target
-// itself, or the operand's name in it.
-func (e *env) into(target, operand string) (string, error) {
-	info, err := e.fs.Stat(e.ctx, target)
-	switch {
-	case err == nil && info.IsDir():
-		_, name := fspath.Split(operand)
-		return fspath.Join(target, name), nil
-	case err == nil || fserror.KindOf(err) == fserror.NotFound:
-		return target, nil
+func (p *program) cpCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "cp",
+		Usage:     "copy files within the namespace",
+		UsageText: "leasefs cp [--overwrite] FROM... TO\n\nExample:\n  leasefs cp /conf/a /conf/a.old",
+		Description: "Copies FROM to TO, or each FROM into the directory TO, through this machine. Each copy is there\n" +
+			"whole or not at all. Files of this machine are copied by put and get, trees too.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "overwrite", Usage: "replace files that exist"}},
+		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, func(e *env) error {
+			to := e.args[len(e.args)-1]
+			e.args = e.args[:len(e.args)-1]
+			if len(e.args) > 1 {
+				if info, err := e.fs.Stat(e.ctx, to); err != nil || !info.IsDir() {
+					return fserror.New(fserror.NotDirectory, e.op, to, "is not a directory, but several paths were given to copy there")
+				}
+			}
+			return e.each(func(from string) error {
+				return e.fail(transfer.Copy(e.ctx, e.fs, from, to, e.flags.Bool("overwrite")), from)
+			})
+		}),
 	}
-	return "", err
 }

@@ -7,13 +7,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/blockstore/s3"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/testenv"
 )
 
 const deploy = "../../deploy/"
@@ -32,8 +35,8 @@ func output(t *testing.T, stdin string, argv ...string) string {
 	return string(out)
 }
 
-// namenodeOf parses the command line of a namenode as the program does, and
-// starts none.
+// namenodeOf parses the command line of a namenode, or of a format, as the program
+// does, and starts none.
 func namenodeOf(t *testing.T, environment map[string]string, argv ...string) (cfg namenode.Config) {
 	t.Helper()
 	for name, value := range environment {
@@ -42,11 +45,12 @@ func namenodeOf(t *testing.T, environment map[string]string, argv ...string) (cf
 	p := newProgram(os.Stdin, os.Stdout, os.Stderr)
 	app := p.app()
 	parsed := false
-	for _, c := range app.Commands {
-		if c.Name == "namenode" {
-			c.Action = p.action(operands{}, func(e *env) error {
-				var err error
-				cfg, err = e.namenodeConfig()
+	for _, c := range append(app.Commands, app.Command("admin").Subcommands...) {
+		if c.Name == "namenode" || c.Name == "format" {
+			c.Action = p.action(operands{}, func(e *env) (err error) {
+				if cfg, err = e.namenodeConfig(); c.Name == "format" {
+					cfg, err = e.offlineEnsemble("")
+				}
 				parsed = err == nil
 				return err
 			})
@@ -95,15 +99,19 @@ func TestComposeFile(t *testing.T) {
 		}
 	}
 	seen := map[string]string{}
-	n := 0
+	n, formats, namespace := 0, 0, ""
 	for name, service := range file.Services {
 		if len(service.Command) < 2 || filepath.Base(service.Command[0]) != "leasefs" {
 			continue
 		}
-		n++
 		cfg := namenodeOf(t, service.Environment, service.Command[1:]...)
 		if cfg.HA == nil || !slices.Equal(cfg.HA.ZooKeeper, zookeepers) || len(zookeepers) != 3 {
-			t.Errorf("%s: ZooKeeper at %+v, there are %v", name, cfg.HA, zookeepers)
+			t.Fatalf("%s: ZooKeeper at %+v, there are %v", name, cfg.HA, zookeepers)
+		}
+		if what := cfg.HA.Name + " in " + cfg.Blocks; namespace == "" {
+			namespace = what
+		} else if what != namespace {
+			t.Errorf("%s is of %s, others of %s", name, what, namespace)
 		}
 		if loc, err := s3.ParseURL(cfg.Blocks); err != nil || loc.Endpoint != "http://"+port {
 			t.Errorf("%s: blocks at %s, the store is at %s; %v", name, cfg.Blocks, port, err)
@@ -111,6 +119,11 @@ func TestComposeFile(t *testing.T) {
 		if service.Environment["AWS_SECRET_ACCESS_KEY"] != store.Environment["ROOT_SECRET_KEY"] || service.Environment["AWS_ACCESS_KEY_ID"] != store.Environment["ROOT_ACCESS_KEY"] {
 			t.Errorf("%s has other keys than the store", name)
 		}
+		if service.Command[1] == "admin" {
+			formats++
+			continue
+		}
+		n++
 		for _, addr := range []string{cfg.Listen, cfg.HTTP} {
 			if by := seen[addr]; by != "" {
 				t.Errorf("%s and %s both listen at %s", by, name, addr)
@@ -118,8 +131,8 @@ func TestComposeFile(t *testing.T) {
 			seen[addr] = name
 		}
 	}
-	if n != 3 {
-		t.Errorf("%d namenodes", n)
+	if n != 3 || formats != 1 {
+		t.Errorf("%d namenodes, %d formats", n, formats)
 	}
 }
 
@@ -186,6 +199,76 @@ func TestUnit(t *testing.T) {
 		if cfg.Data != "/var/lib/leasefs/prod" || cfg.Listen != env["LISTEN"] || cfg.HTTP != env["HTTP"] || cfg.Blocks == "" {
 			t.Errorf("%+v", cfg)
 		}
+	}
+}
+
+// TestAppendUnit: systemd finds nothing wrong with the units, and takes what the
+// program, started as they say, answers to SIGTERM for success.
+func TestAppendUnit(t *testing.T) {
+	var files [2]string
+	for i, name := range []string{"leasefs-append@.service", "leasefs-append@.socket"} {
+		raw, err := os.ReadFile(deploy + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = string(raw)
+	}
+	unit := files[0]
+	program, err := exec.LookPath("leasefs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	verify := []string{"verify", "--man=no"}
+	for i, name := range []string{"leasefs-append@.service", "leasefs-append@.socket"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(strings.Replace(files[i], "ExecStart=/usr/bin/leasefs", "ExecStart="+program, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		verify = append(verify, strings.Replace(file, "@", "@host-1", 1))
+	}
+	if said, err := exec.CommandContext(t.Context(), "systemd-analyze", verify...).CombinedOutput(); err != nil || len(said) > 0 { //nolint:gosec // the test's own
+		t.Errorf("systemd-analyze verify: %v\n%s", err, said)
+	}
+
+	// The unit's command line at a namenode, with a FIFO that somebody keeps open.
+	_, argv, _ := strings.Cut(unit, "ExecStart=/usr/bin/leasefs ")
+	argv, _, _ = strings.Cut(argv, "\n")
+	argv = strings.NewReplacer("%i", "host-1", "${FILE}", "/lines").Replace(argv)
+	n := testenv.Start(t)
+	fifo := filepath.Join(dir, "host-1")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	cmd := exec.CommandContext(t.Context(), program, strings.Fields(argv)...) //nolint:gosec // the test binary
+	cmd.Stdin, cmd.Stderr = in, os.Stderr
+	cmd.Env = append(os.Environ(), "LEASEFS_NAMENODE="+n.Addr())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const line = "a line\n"
+	if _, err := in.WriteString(line); err != nil {
+		t.Fatal(err)
+	}
+	fsys := n.Client(t)
+	testenv.Eventually(t, "the line is in the file", func() bool {
+		info, err := fsys.Stat(t.Context(), "/lines")
+		return err == nil && info.Length == int64(len(line))
+	})
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // its code says how it ended
+	if want := "SuccessExitStatus=" + strconv.Itoa(cmd.ProcessState.ExitCode()); !slices.Contains(strings.Split(unit, "\n"), want) {
+		t.Errorf("the unit does not say %s", want)
+	}
+	if info, err := fsys.Stat(t.Context(), "/lines"); err != nil || info.Open != nil {
+		t.Errorf("after SIGTERM: %+v, %v", info, err)
 	}
 }
 

@@ -118,6 +118,7 @@ type errorJSON struct {
 	IdleMS       *int64  `json:"idle_ms"`
 	TakeableInMS *int64  `json:"takeable_in_ms"`
 	RetryAfterMS *int64  `json:"retry_after_ms"`
+	Length       *int64  `json:"length"` // of the file, if that is what was wrong
 }
 
 // printError writes one error line, as text or as JSON.
@@ -136,6 +137,9 @@ func (p *program) printLine(err error, text string) {
 		e = &fserror.Error{Kind: kindOf(err), Err: err}
 	}
 	j := errorJSON{Kind: e.Kind.String(), Path: orNull(e.Path), Message: text, RetryAfterMS: orNull(e.RetryAfter.Milliseconds())}
+	if e.Kind == fserror.NotAtEnd {
+		j.Length = &e.Length
+	}
 	if e.Holder != nil {
 		j.Holder = &e.Holder.Client
 	}

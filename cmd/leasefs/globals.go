@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -42,6 +43,37 @@ func unsetEmpty() {
 	}
 }
 
+// umask is the process's own, as the kernel shows it; nil if that cannot be seen.
+func umask() *fs.FileMode {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil
+	}
+	_, rest, _ := strings.Cut(string(status), "\nUmask:")
+	line, _, _ := strings.Cut(rest, "\n")
+	mask, err := parseOctal(strings.TrimSpace(line))
+	if err != nil {
+		return nil
+	}
+	return &mask
+}
+
+// secondsInEnvironment lets a variable of a duration be a plain number of seconds,
+// which the parser does not know.
+func secondsInEnvironment(flags []cli.Flag) {
+	for _, f := range flags {
+		d, ok := f.(*cli.DurationFlag)
+		if !ok {
+			continue
+		}
+		for _, name := range d.EnvVars {
+			if v, err := parseDuration(os.Getenv(name)); err == nil {
+				_ = os.Setenv(name, v.String()) // it cannot fail for such a name
+			}
+		}
+	}
+}
+
 // clientConfig is what the global flags say to the library.
 func (e *env) clientConfig() (client.Config, error) {
 	cfg := client.Config{
@@ -49,6 +81,7 @@ func (e *env) clientConfig() (client.Config, error) {
 		Client:  e.flags.String("client"),
 		Timeout: e.flags.Duration("timeout"),
 		OnWait:  e.waits,
+		Umask:   umask(),
 	}
 	for a := range strings.SplitSeq(e.flags.String("namenode"), ",") {
 		a = strings.TrimSpace(a)

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"regexp"
+	"strings"
+	"syscall"
 
 	"github.com/leasefs/leasefs/fserror"
 )
@@ -35,8 +37,12 @@ var hints = [fserror.Kinds]string{
 	fserror.Unsupported:     "docs/CLI.md says what can be done instead",
 	fserror.Closed:          "open it again",
 	fserror.Unknown:         "look whether it was done before you try again",
-	fserror.TooOld:          "list again, then go on from now",
+	fserror.TooOld:          "list again with leasefs ls --txid, and watch from that id + 1",
+	fserror.Truncated:       "read it again from the beginning",
 }
+
+// noDescriptors is the next step after EMFILE, whatever failed with it.
+const noDescriptors = "raise the limit of open files, which ulimit -n shows, or have fewer open"
 
 // nextStep finds in a message what its reader should do.
 var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|--[a-z]|: (use|set|stop|delete|remove|mount|write|name|correct|make|get|is it|they need) `)
@@ -47,6 +53,9 @@ func errorText(err error) string {
 	var e *fserror.Error
 	if errors.As(err, &e) && (e.Kind == fserror.Held && e.Holder != nil || e.RetryAfter > 0) || nextStep.MatchString(text) {
 		return text
+	}
+	if strings.Contains(text, syscall.EMFILE.Error()) { // gRPC leaves only the words of it
+		return text + " (" + noDescriptors + ")"
 	}
 	return text + " (" + hints[kindOf(err)] + ")"
 }

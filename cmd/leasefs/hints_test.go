@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ func TestErrorText(t *testing.T) {
 		{usagef("ls", "unknown flag -z"), "ls: unknown flag -z (see leasefs ls --help)"},
 		{fserror.New(fserror.Held, "mv", "/a", "the file is open for write"), "mv /a: the file is open for write (" + hints[fserror.Held] + ")"},
 		{fserror.Held, "HELD (" + hints[fserror.Held] + ")"},
+		{fserror.Wrap(fserror.Internal, "get", "f", syscall.EMFILE), "get f: too many open files (" + noDescriptors + ")"},
+		{fserror.New(fserror.Unavailable, "create", "/a", "dial tcp: socket: too many open files"), "create /a: dial tcp: socket: too many open files (" + noDescriptors + ")"},
 		{errors.New("odd"), "odd (" + hints[fserror.Internal] + ")"},
 		{fmt.Errorf("call: %w", context.DeadlineExceeded), "call: context deadline exceeded (" + hints[fserror.Deadline] + ")"},
 		{&fserror.Error{Op: "x", Kind: fserror.Kinds + 3, Message: "from the future"}, "x: from the future (" + hints[fserror.Internal] + ")"},

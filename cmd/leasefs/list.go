@@ -15,15 +15,18 @@ func (p *program) lsCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "ls",
 		Usage:     "list directories",
-		UsageText: "leasefs ls [-l] [-R] [-1] [PATH...]\n\nExample:\n  leasefs ls -l /logs",
+		UsageText: "leasefs ls [-l] [-R] [-1] [--txid] [PATH...]\n\nExample:\n  leasefs ls -l /logs",
 		Description: "Lists directories (/ if none is named) in the order of names, and files as themselves. With\n" +
 			"-l: mode, user, group, length, time, name; a w after the mode marks a file open for write,\n" +
-			"and its holder follows the name. A terminal shows the mark without -l too.",
+			"and its holder follows the name. A terminal shows the mark without -l too. With --txid the first\n" +
+			"line is \"txid N\": leasefs watch --from N+1 tells all that the listing does not show.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "long", Aliases: []string{"l"}, Usage: "with attributes"},
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Usage: "directories below, too"},
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "names that begin with a dot, too (always so)"},
 			&cli.BoolFlag{Name: "one", Aliases: []string{"1"}, Usage: "one name a line (always so)"},
 			&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "lengths as 1.5K, 2.0M"},
+			&cli.BoolFlag{Name: "txid", Usage: "print first up to which change all are in the listing"},
 		},
 		Action: p.connected(operands{max: -1, names: "paths"}, func(e *env) error {
 			if len(e.args) == 0 {
@@ -40,6 +43,7 @@ type lister struct {
 	*env
 	headings bool // name the directory above its listing
 	printed  bool // something was; the next heading needs an empty line
+	dated    bool // the txid was printed
 }
 
 func (l *lister) operand(path string) error {
@@ -51,6 +55,13 @@ func (l *lister) operand(path string) error {
 	}
 	if err != nil {
 		return l.fail(err, path)
+	}
+	if l.flags.Bool("txid") && !l.dated { // what is asked for later has all these changes too
+		if l.dated = true; !l.json {
+			l.printf("txid %d\n", info.TxID)
+		} else if err := l.printJSON(map[string]any{"txid": info.TxID}); err != nil {
+			return err
+		}
 	}
 	if info.IsDir() {
 		return l.directory(path)

@@ -45,12 +45,13 @@ func mountSource(namenodes, subdir string) string {
 }
 
 // asMount makes a command line of mount of what mount(8) and its helpers call
-// this program with: SOURCE MOUNTPOINT -o OPTIONS, in which OPTIONS has what else
+// this program with: SOURCE MOUNTPOINT -o OPTIONS (it is mount.TYPE then, or SOURCE
+// has a colon or a slash), in which OPTIONS has what else
 // are flags. A command line of mount itself gets the flags out of -o, too.
 func asMount(app *cli.App, program string, argv []string) []string {
 	helper := strings.HasPrefix(filepath.Base(program), "mount.")
-	if !helper && len(argv) >= 2 && filepath.IsAbs(argv[1]) && !isCommand(app, argv[0]) && !strings.HasPrefix(argv[0], "-") {
-		helper = true
+	if !helper && len(argv) >= 2 && filepath.IsAbs(argv[1]) && !strings.HasPrefix(argv[0], "-") {
+		helper = strings.ContainsAny(argv[0], ":/") // a device, and no command, nor one that is mistyped
 	}
 	if !helper && (len(argv) == 0 || !hasMount(app, argv)) {
 		return argv

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -19,8 +20,9 @@ func (p *program) namenodeCommand() *cli.Command {
 		Usage:     "serve a namespace",
 		UsageText: "leasefs namenode --data DIR [options]\n\nExample:\n  leasefs namenode --data /var/lib/leasefs --listen 0.0.0.0:8020 --http 0.0.0.0:8021",
 		Description: "Serves the namespace in DIR, which is made when new, and prints a line \"ready\" with its\n" +
-			"addresses (the first is the one for --namenode) once it answers. SIGTERM ends it cleanly. The\n" +
-			"HTTP address serves blocks, /metrics, /healthz and /readyz. With --tls-cert and --tls-key both\n" +
+			"addresses (the first is the one for --namenode) once it answers. With --zookeeper the namespace\n" +
+			"is one that leasefs admin format has made. SIGTERM ends it cleanly. The\n" +
+			"HTTP address serves blocks, /metrics, /healthz, /readyz, /activez. With --tls-cert and --tls-key both\n" +
 			"are served with TLS; with --tls-client-ca clients need a certificate that names their user.",
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "data", Usage: "the `DIR` that holds the namespace", EnvVars: []string{"LEASEFS_DATA"}},
@@ -39,6 +41,7 @@ func (p *program) namenodeCommand() *cli.Command {
 			&cli.DurationFlag{Name: "hard-limit", Usage: "after so `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
 			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`", Value: namenode.DefaultMinLeaseTTL},
 			&cli.IntFlag{Name: "reap-rate", Usage: "end `N` granted leases, or delete N of their files, a second", Value: namenode.DefaultReapRate},
+			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for so `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
 			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates"},
 			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "info"},
@@ -89,7 +92,10 @@ func serve(e *env) error {
 		}
 		select {
 		case <-e.ctx.Done(): // asked to end: that is success
-			return e.fail(s.Close(), "")
+			cfg.Logger.Info("ending, by a signal", "signal", endingSignal(e.ctx), "role", s.Role())
+			err := s.Close()
+			cfg.Logger.Info("ended")
+			return e.fail(err, "")
 		case <-s.Done():
 		}
 		err = s.Err()
@@ -102,11 +108,24 @@ func serve(e *env) error {
 		case cfg.HA == nil || !namenode.Restartable(err):
 			return e.fail(err, "")
 		}
-		cfg.Logger.Warn("not active any more; starting anew as a standby", "cause", err)
+		was := "was a standby"
+		if s.Reigned() {
+			was = "not active any more"
+		}
+		cfg.Logger.Warn(was+"; starting again as a standby", "cause", err)
 		if err := e.pause(restartPause); err != nil {
 			return nil
 		}
 	}
+}
+
+// endingSignal names the signal that ended the context.
+func endingSignal(ctx context.Context) string {
+	var i interrupted
+	if errors.As(context.Cause(ctx), &i) {
+		return i.sig.String()
+	}
+	return "none"
 }
 
 // restartPause is how long a namenode that was deposed waits before it joins
@@ -134,7 +153,7 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 		Data: e.flags.String("data"), Listen: e.flags.String("listen"), HTTP: e.flags.String("http"),
 		AdvertiseHTTP: e.flags.String("advertise-http"), Pprof: e.flags.Bool("pprof"), Version: version,
 		SoftLimit: e.flags.Duration("soft-limit"), HardLimit: e.flags.Duration("hard-limit"),
-		MinLeaseTTL: e.flags.Duration("min-lease-ttl"), ReapRate: e.flags.Int("reap-rate"), CacheTerm: e.flags.Duration("cache-term"),
+		MinLeaseTTL: e.flags.Duration("min-lease-ttl"), ReapRate: e.flags.Int("reap-rate"), DeleteAfter: e.flags.Duration("delete-after"), CacheTerm: e.flags.Duration("cache-term"),
 		RequireCert: e.flags.String("tls-client-ca") != "",
 	}
 	if cfg.CacheTerm == 0 {
@@ -150,7 +169,7 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 		cfg.CacheTerm = -1 // off
 	}
 	var err error
-	if cfg.HA, err = e.ensemble(); err != nil {
+	if cfg.HA, err = e.ensembleAndStore(); err != nil {
 		return cfg, err
 	}
 	cfg.Blocks, cfg.Advertise, cfg.TakeOver = e.flags.String("blocks"), e.flags.String("advertise"), e.flags.String("take-over")
@@ -159,6 +178,15 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 	}
 	cfg.TLS, err = e.serverTLS(e.flags.String("tls-client-ca"))
 	return cfg, err
+}
+
+// ensembleAndStore is ensemble for those who need --blocks with it.
+func (e *env) ensembleAndStore() (*namenode.HA, error) {
+	ha, err := e.ensemble()
+	if ha != nil && e.flags.String("blocks") == "" {
+		return nil, usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
+	}
+	return ha, err
 }
 
 // ensemble reads the flags of several namenodes; nil without --zookeeper.
@@ -180,9 +208,6 @@ func (e *env) ensemble() (*namenode.HA, error) {
 	}
 	if ha.Name == "" {
 		return nil, usagef(e.op, "--zookeeper needs --namespace NAME: the name under which the namenodes meet")
-	}
-	if e.flags.String("blocks") == "" {
-		return nil, usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
 	}
 	var err error
 	if ha.User, ha.Password, err = e.login("zookeeper-auth"); err != nil {

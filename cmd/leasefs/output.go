@@ -106,6 +106,7 @@ type infoJSON struct {
 	Epoch       *uint64 `json:"epoch"`
 	LeaseIdleMS *int64  `json:"lease_idle_ms"`
 	LinkTarget  *string `json:"link_target"`
+	TxID        *uint64 `json:"txid"`  // all changes up to it are in this answer
 	Lease       *string `json:"lease"` // the granted lease that it is attached to
 }
 
@@ -114,7 +115,7 @@ const timeJSON = "2006-01-02T15:04:05.000Z07:00"
 func toJSON(i *client.FileInfo) infoJSON {
 	j := infoJSON{
 		Path: i.Path, Type: typeName(i.Mode()), Length: i.Length, Mode: octal(i.Mode()), User: i.User, Group: i.Group,
-		MTime: i.ModTime().UTC().Format(timeJSON), Inode: i.Inode, Open: i.Open != nil,
+		MTime: i.ModTime().UTC().Format(timeJSON), Inode: i.Inode, Open: i.Open != nil, TxID: orNull(i.TxID),
 	}
 	if o := i.Open; o != nil {
 		idle := o.Holder.Idle.Milliseconds()

@@ -32,6 +32,7 @@ func (p *program) run(argv []string) int {
 	ctx, stop := p.signals.watch(context.Background())
 	defer stop()
 	app := p.app()
+	secondsInEnvironment(app.Flags)
 	argv = asMount(app, os.Args[0], argv)
 	p.json = saysJSON(argv)
 	arranged, err := arrange(app, argv)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/transfer"
 )
 
@@ -58,16 +60,21 @@ func (p *program) tailCommand() *cli.Command {
 		UsageText: "leasefs tail [-f] [-n N | -c N] PATH\n\nExample:\n  leasefs tail -f -n 0 /logs/a",
 		Description: "Prints the last N lines (10), or the last N bytes with -c. With -f it then prints what any\n" +
 			"writer flushes to the file, over renames, until it is interrupted; with --until-closed, until\n" +
-			"nobody has the file open for write. A file that was truncated is printed from its beginning.",
+			"nobody has the file open for write. A file that was truncated is printed from its beginning. -F\n" +
+			"follows the path: when its file is closed or removed, it goes on with the one that is there then.",
 		Flags: append(countFlags("last"),
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is flushed"},
+			&cli.BoolFlag{Name: "follow-name", Aliases: []string{"F"}, Usage: "-f of the path: wait for the file, and go on with one that takes its place"},
 			&cli.BoolFlag{Name: "until-closed", Usage: "with -f: end when the file is closed"}),
 		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
 			n, inBytes, err := e.count()
 			if err != nil {
 				return err
 			}
-			return e.open(e.args[0], func(r *client.Reader) error { return e.tail(r, n, inBytes) })
+			if !e.flags.Bool("follow-name") {
+				return e.open(e.args[0], func(r *client.Reader) error { return e.tail(r, n, inBytes) })
+			}
+			return e.followName(e.args[0], n, inBytes)
 		}, checkCount),
 	}
 }
@@ -145,7 +152,7 @@ func (e *env) copyOut(r io.Reader) error {
 
 func (e *env) tail(r *client.Reader, n int64, inBytes bool) error {
 	length := r.Length()
-	pos := max(0, length-n)
+	pos := max(0, length-min(n, length))
 	if !inBytes {
 		var err error
 		if pos, err = transfer.LastLines(r, length, n); err != nil {
@@ -153,10 +160,51 @@ func (e *env) tail(r *client.Reader, n int64, inBytes bool) error {
 		}
 	}
 	pos, err := e.printRange(r, pos, length)
-	if err != nil || !e.flags.Bool("follow") {
+	if err != nil || !e.flags.Bool("follow") && !e.flags.Bool("follow-name") {
 		return err
 	}
 	return e.follow(r, pos)
+}
+
+// errMoved says that a path leads to another file, or to none.
+var errMoved = errors.New("another file took its place")
+
+// followName is tail of one file after the other that the path leads to, of those
+// after the first from the beginning.
+func (e *env) followName(path string, n int64, inBytes bool) error {
+	for {
+		err := e.open(path, func(r *client.Reader) error { return e.tail(r, n, inBytes) })
+		switch {
+		case errors.Is(err, errMoved):
+			n, inBytes = math.MaxInt64, true
+			continue
+		case fserror.KindOf(err) != fserror.NotFound || err == nil:
+			return err
+		}
+		if err := e.pause(closedPause); err != nil {
+			return err
+		}
+		n, inBytes = math.MaxInt64, true
+	}
+}
+
+// moved returns errMoved if the path of r leads to another file now.
+func (e *env) moved(r *client.Reader) error {
+	if !e.flags.Bool("follow-name") {
+		return nil
+	}
+	was, err := r.Stat()
+	if err != nil {
+		return err
+	}
+	is, err := e.fs.Stat(e.ctx, r.Path())
+	if err == nil && is.Inode == was.Inode {
+		return nil
+	}
+	if err != nil && fserror.KindOf(err) != fserror.NotFound {
+		return err
+	}
+	return errMoved
 }
 
 // printRange prints the bytes from pos to end and returns where it came to.
@@ -172,17 +220,22 @@ const closedPause = time.Second
 
 // follow prints what is flushed beyond pos.
 func (e *env) follow(r *client.Reader, pos int64) error {
+	cut := r.Cut()
 	for {
 		length, open, err := r.WaitBeyond(e.ctx, pos)
 		if err != nil {
 			return err
 		}
-		if length < pos { // as of tail(1), all of it is new then
+		if r.Cut() != cut { // as of tail(1), all of it is new then
 			fmt.Fprintln(e.stderr, oneLine("leasefs: "+e.op+" "+r.Path()+": file truncated"))
-			pos = 0
+			pos, cut = 0, r.Cut()
 		}
 		if length > pos {
-			if pos, err = e.printRange(r, pos, length); err != nil {
+			pos, err = e.printRange(r, pos, length)
+			if errors.Is(err, fserror.Truncated) {
+				pos, err = 0, r.Refresh(e.ctx)
+			}
+			if err != nil {
 				return err
 			}
 			continue
@@ -192,6 +245,9 @@ func (e *env) follow(r *client.Reader, pos int64) error {
 		}
 		if e.flags.Bool("until-closed") {
 			return nil
+		}
+		if err := e.moved(r); err != nil {
+			return err
 		}
 		if err := e.pause(closedPause); err != nil {
 			return err

@@ -12,11 +12,13 @@ import (
 
 func (p *program) statCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "stat",
-		Usage:       "show what is known about a path",
-		UsageText:   "leasefs stat PATH...\n\nExample:\n  leasefs stat --json /logs/a | jq .holder",
-		Description: "Shows attributes, and of a file open for write its holder, epoch and lease. Symbolic links are\nshown as such; -L follows them.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "dereference", Aliases: []string{"L"}, Usage: "follow symbolic links"}},
+		Name:      "stat",
+		Usage:     "show what is known about a path",
+		UsageText: "leasefs stat PATH...\n\nExample:\n  leasefs stat --json /logs/a | jq .holder",
+		Description: "Shows attributes, of a file open for write its holder, epoch and lease, and the granted lease that\n" +
+			"a file is attached to. A watch from txid + 1 tells all that changed since. Symbolic links are shown\n" +
+			"as such; -L follows them.",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "dereference", Aliases: []string{"L"}, Usage: "follow symbolic links"}},
 		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
 			return e.each(func(path string) error {
 				stat := e.fs.Lstat
@@ -53,6 +55,10 @@ func (e *env) printStat(i *client.FileInfo) {
 	row("owner", "%s:%s", i.User, i.Group)
 	row("mtime", "%s", i.ModTime().Local().Format("2006-01-02 15:04:05.000 -0700"))
 	row("inode", "%d", i.Inode)
+	row("txid", "%d", i.TxID)
+	if i.Lease != 0 {
+		row("attached", "to granted lease %s: deleted when that ends", i.Lease)
+	}
 	o := i.Open
 	if o == nil {
 		if i.Mode().IsRegular() {
@@ -72,12 +78,13 @@ func (e *env) printStat(i *client.FileInfo) {
 
 func (p *program) dfCommand() *cli.Command {
 	return &cli.Command{
-		Name:        "df",
-		Usage:       "show the space of the namespace",
-		UsageText:   "leasefs df [-h]\n\nExample:\n  leasefs df -h",
-		Description: "Shows the disk of the active namenode: size, use, what the namespace's blocks and tails take of\nit, and its inodes.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}},
-		Action:      p.action(operands{}, df),
+		Name:      "df",
+		Usage:     "show the space of the namespace",
+		UsageText: "leasefs df [-h]\n\nExample:\n  leasefs df -h",
+		Description: "Shows the disk of the active namenode: size, use, what the blocks of files and tails take of it, what\n" +
+			"blocks take that wait to be deleted (GARBAGE), and the number of inodes.",
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"}},
+		Action: p.action(operands{}, df),
 	}
 }
 
@@ -98,19 +105,19 @@ func df(e *env) error {
 		}
 		return e.printJSON(map[string]any{
 			"namespace": s.NamespaceID, "disk_total": total, "disk_used": taken, "disk_free": free,
-			"stored": s.StoredBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
+			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
 		})
 	}
 	human := e.flags.Bool("human")
 	w := e.table()
-	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tTAILS\tINODES")
+	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTAILS\tINODES")
 	percent := int64(0)
 	if s.DiskTotal > 0 {
 		percent = used * 100 / s.DiskTotal
 	}
 	fmt.Fprintln(w, strings.Join([]string{
 		orDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), size(s.DiskTotal, human), size(used, human), size(s.DiskFree, human),
-		fmt.Sprintf("%d%%", percent), size(s.StoredBytes, human), size(s.TailBytes, human), fmt.Sprint(s.Inodes),
+		fmt.Sprintf("%d%%", percent), size(s.StoredBytes, human), size(s.GarbageBytes, human), size(s.TailBytes, human), fmt.Sprint(s.Inodes),
 	}, "\t"))
 	return w.Flush()
 }

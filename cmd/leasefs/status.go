@@ -17,9 +17,10 @@ func (p *program) statusCommand() *cli.Command {
 		Usage:     "show the state of every namenode",
 		UsageText: "leasefs status\n\nExample:\n  leasefs --namenode nn1:8020,nn2:8020 status",
 		Description: "Shows a line for each namenode in --namenode: role, term, last change (TXID), how many changes\n" +
-			"are not durable yet, or have not reached this standby (LAG), inodes, blocks, leases, open files,\n" +
-			"uptime. Exit code 9 if none of them is active. A namenode that was active and has lost sight of\n" +
-			"ZooKeeper is \"isolated\": it answers nothing until it knows who is.",
+			"are not durable yet, or have not reached this standby (LAG), inodes, blocks, bytes of blocks that\n" +
+			"wait to be deleted (GARBAGE), leases, open files, uptime, version. Exit code 9 if none of them is\n" +
+			"active. A namenode that was active and has lost sight of ZooKeeper is \"isolated\": it answers\n" +
+			"nothing until it knows who is.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -47,12 +48,16 @@ type statusJSON struct {
 	OldestOverdueMS *int64  `json:"oldest_overdue_ms"`
 	SafeMode        *bool   `json:"safe_mode"`
 	SafeModeWhy     *string `json:"safe_mode_why"`
+	StoreConflict   *string `json:"store_conflict"` // why nothing is deleted from the block store
 	Namespace       *string `json:"namespace"`
 	Version         *string `json:"version"`
 	TailBytes       *int64  `json:"tail_bytes"`
 	StoredBytes     *int64  `json:"stored_bytes"`
+	GarbageBytes    *int64  `json:"garbage_bytes"` // of blocks that wait to be deleted
 	JournalBytes    *int64  `json:"journal_bytes"`
 	HeapBytes       *int64  `json:"heap_bytes"`
+	ZooKeeperBytes  *int64  `json:"zookeeper_bytes"` // null with zookeeper_nodes of a namenode alone
+	ZooKeeperNodes  *int64  `json:"zookeeper_nodes"`
 	DiskFree        *int64  `json:"disk_free"` // null with disk_total where the store has no size
 	DiskTotal       *int64  `json:"disk_total"`
 }
@@ -105,7 +110,11 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, orNull(s.ImageTxID), &uptime
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles
 	j.SafeMode, j.SafeModeWhy, j.Namespace = &s.SafeMode, orNull(s.SafeModeWhy), orNull(s.NamespaceID)
-	j.TailBytes, j.StoredBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.JournalBytes, &s.HeapBytes
+	j.StoreConflict = orNull(s.StoreConflict)
+	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
+	if s.ZooKeeperNodes > 0 {
+		j.ZooKeeperBytes, j.ZooKeeperNodes = &s.ZooKeeperBytes, &s.ZooKeeperNodes
+	}
 	if s.DiskTotal > 0 {
 		j.DiskFree, j.DiskTotal = &s.DiskFree, &s.DiskTotal
 	}
@@ -117,15 +126,15 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 
 func (e *env) statusTable(list []client.NamenodeStatus) error {
 	w := e.table()
-	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tLEASES\tOPEN\tUPTIME")
+	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tGARBAGE\tLEASES\tOPEN\tUPTIME\tVERSION")
 	for i := range list {
 		s := &list[i]
 		if s.Err != nil {
-			fmt.Fprintf(w, "%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
+			fmt.Fprintf(w, "%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
 			continue
 		}
 		if s.Role == "starting" {
-			fmt.Fprintf(w, "%s\tstarting\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
+			fmt.Fprintf(w, "%s\tstarting\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", s.Address, orDash(s.Version))
 			continue
 		}
 		leases := strconv.FormatUint(s.Leases, 10)
@@ -136,8 +145,11 @@ func (e *env) statusTable(list []client.NamenodeStatus) error {
 		if s.SafeMode {
 			role += " (safe mode)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
-			s.Inodes, s.Blocks, leases, s.OpenFiles, fserror.Round(s.Uptime))
+		if s.StoreConflict != "" {
+			role += " (store conflict)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
+			s.Inodes, s.Blocks, size(s.GarbageBytes, true), leases, s.OpenFiles, fserror.Round(s.Uptime), orDash(s.Version))
 	}
 	return w.Flush()
 }

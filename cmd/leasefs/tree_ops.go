@@ -17,7 +17,7 @@ func (p *program) mkdirCommand() *cli.Command {
 		Description: "Makes directories. With -p parents too, and one that exists is no error.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make parents; no error if it exists"},
-			&cli.StringFlag{Name: "mode", Aliases: []string{"m"}, Usage: "octal permission `MODE`", Value: "0755"},
+			&cli.StringFlag{Name: "mode", Aliases: []string{"m"}, Usage: "octal permission `MODE`", DefaultText: "0777 less the umask"},
 		},
 		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
 			mode, err := e.mkdirMode()
@@ -40,6 +40,13 @@ func (p *program) mkdirCommand() *cli.Command {
 
 // mkdirMode reads -m.
 func (e *env) mkdirMode() (fs.FileMode, error) {
+	if !e.flags.IsSet("mode") {
+		mode := fs.FileMode(0o777)
+		if mask := umask(); mask != nil {
+			mode &^= *mask
+		}
+		return mode, nil
+	}
 	mode, err := parseOctal(e.flags.String("mode"))
 	if err != nil {
 		return 0, usagef(e.op, "-m: %v", err)
@@ -70,25 +77,24 @@ func (p *program) mvCommand() *cli.Command {
 func mv(e *env) error {
 	to := e.args[len(e.args)-1]
 	e.args = e.args[:len(e.args)-1]
-	exact := e.flags.Bool("no-target-directory")
-	if len(e.args) > 1 {
+	var into uint64
+	if !e.flags.Bool("no-target-directory") {
 		info, err := e.fs.Stat(e.ctx, to)
-		if err != nil {
+		switch {
+		case err == nil && info.IsDir():
+			into = info.Inode
+		case err == nil && len(e.args) > 1:
+			return fserror.New(fserror.NotDirectory, e.op, to, "is not a directory, but several paths were given to move there")
+		case err != nil && (len(e.args) > 1 || fserror.KindOf(err) != fserror.NotFound):
 			return e.fail(err, to)
 		}
-		if !info.IsDir() {
-			return fserror.New(fserror.NotDirectory, e.op, to, "is not a directory, but several paths were given to move there")
-		}
 	}
+	overwrite := e.flags.Bool("overwrite")
 	return e.each(func(from string) error {
-		target := to
-		if !exact {
-			var err error
-			if target, err = e.into(to, from); err != nil {
-				return e.fail(err, from)
-			}
+		if into != 0 {
+			return e.fail(e.fs.RenameInto(e.ctx, from, into, overwrite), from)
 		}
-		return e.fail(e.fs.Rename(e.ctx, from, target, e.flags.Bool("overwrite")), from)
+		return e.fail(e.fs.Rename(e.ctx, from, to, overwrite), from)
 	})
 }
 
@@ -112,14 +118,12 @@ func (e *env) rm(path string) error {
 	if path == "/" {
 		return fserror.New(fserror.InvalidArgument, e.op, path, "the root is never removed; name what is in it")
 	}
-	info, err := e.fs.Lstat(e.ctx, path)
-	switch {
-	case err != nil:
-	case !info.IsDir():
-		err = e.fs.Remove(e.ctx, path)
-	case e.flags.Bool("recursive"):
-		err = e.fs.RemoveAll(e.ctx, path)
-	default:
+	remove := e.fs.RemoveFile
+	if e.flags.Bool("recursive") {
+		remove = e.fs.RemoveTree
+	}
+	err := remove(e.ctx, path)
+	if fserror.KindOf(err) == fserror.IsDirectory {
 		err = fserror.New(fserror.IsDirectory, e.op, path, "is a directory; -r removes it with all that is in it")
 	}
 	if e.flags.Bool("force") && fserror.KindOf(err) == fserror.NotFound {

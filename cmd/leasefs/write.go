@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -33,7 +33,9 @@ func (p *program) createCommand() *cli.Command {
 		Description: "Makes a new file, writes standard input to it as it comes, and closes it at the end of\n" +
 			"the input. Ctrl-C closes it at the flushed length. With --keep-open nobody renews the\n" +
 			"lease after the command: the file can be taken after the soft limit, is closed at the hard\n" +
-			"one, and a command with the same --client name takes or closes it at once.",
+			"one, and a command with the same --client name takes or closes it at once. With --lease the\n" +
+			"file is there when it is complete, at the end of the input, unless --flush, --ack or\n" +
+			"--keep-open say that it is to be seen before.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "overwrite", Usage: "replace an existing file"},
 			&cli.BoolFlag{Name: "steal", Usage: "with --overwrite: even if another has it open for write"},
@@ -50,15 +52,18 @@ func (p *program) appendCommand() *cli.Command {
 		Usage:     "write standard input to the end of a file",
 		UsageText: "leasefs append [options] PATH\n\nExample:\n  journalctl -f | leasefs append --create --flush line /logs/host-1",
 		Description: "Opens a file at its end, writes standard input to it as it comes, and closes it at the end\n" +
-			"of the input. With --at a writer that resumes after a crash writes each byte exactly once:\n" +
-			"N is the last length that it saw acknowledged. Ctrl-C closes at the flushed length.",
+			"of the input. With --resume, and the whole input each time, a writer that begins again after a\n" +
+			"crash writes each byte exactly once; with --at it says itself from where its input is. Ctrl-C\n" +
+			"closes at the flushed length.",
 		Flags: append([]cli.Flag{
 			&cli.Int64Flag{Name: "at", Usage: "only if the file's length is `N` bytes", DefaultText: "whatever it is"},
+			&cli.BoolFlag{Name: "resume", Usage: "the input is that of the whole file: skip what it has already"},
+			&cli.BoolFlag{Name: "compare", Usage: "with --resume: check that the file has what is skipped"},
 			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for a holder to finish or to lapse", DefaultText: "not at all"},
 			&cli.BoolFlag{Name: "create", Usage: "make the file if it is missing"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "with --create: make missing parent directories"},
 		}, streamFlags()...),
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, appendTo, checkStream),
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, appendTo, checkAppend),
 	}
 }
 
@@ -100,6 +105,16 @@ func checkCreate(e *env) error {
 	return checkStream(e)
 }
 
+func checkAppend(e *env) error {
+	switch resume := e.flags.Bool("resume"); {
+	case resume && e.flags.IsSet("at"):
+		return usagef(e.op, "--resume and --at exclude each other")
+	case e.flags.Bool("compare") && !resume:
+		return usagef(e.op, "--compare needs --resume")
+	}
+	return checkStream(e)
+}
+
 func create(e *env) error {
 	opts, err := e.pumpOptions()
 	if err != nil {
@@ -119,12 +134,16 @@ func create(e *env) error {
 	}
 	if lease != 0 {
 		open = append(open, client.WithLease(lease))
+		if !e.flags.IsSet("flush") && !e.flags.Bool("ack") && !e.flags.Bool("keep-open") {
+			_, err := e.fs.WriteFrom(e.ctx, e.args[0], e.input(), open...)
+			return e.fail(err, e.args[0])
+		}
 	}
 	w, err := e.fs.Create(e.ctx, e.args[0], open...)
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
-	return e.stream(w, opts)
+	return e.stream(w, e.stdin, opts)
 }
 
 func appendTo(e *env) error {
@@ -149,7 +168,26 @@ func appendTo(e *env) error {
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
-	return e.stream(w, opts)
+	if !e.flags.Bool("resume") {
+		return e.stream(w, e.stdin, opts)
+	}
+	if !e.flags.Bool("compare") {
+		return e.stream(w, transfer.Resume(e.stdin, w.Durable(), nil), opts)
+	}
+	return e.open(e.args[0], func(r *client.Reader) error {
+		return e.stream(w, transfer.Resume(e.stdin, w.Durable(), io.NewSectionReader(r, 0, w.Durable())), opts)
+	})
+}
+
+// input is standard input until a signal comes, which its error tells then.
+func (e *env) input() io.Reader {
+	r, w := io.Pipe()
+	context.AfterFunc(e.ctx, func() { _ = w.CloseWithError(context.Cause(e.ctx)) })
+	go func() {
+		_, err := io.Copy(w, e.stdin)
+		_ = w.CloseWithError(err)
+	}()
+	return r
 }
 
 // pumpOptions reads --flush.
@@ -165,7 +203,7 @@ func (e *env) pumpOptions() (transfer.PumpOptions, error) {
 	case "block":
 		opts.Mode = transfer.FlushBlock
 	default:
-		d, err := time.ParseDuration(when)
+		d, err := parseDuration(when)
 		if err != nil || d <= 0 {
 			return opts, usagef(e.op, "--flush: %q is not line, block or an interval such as 500ms", when)
 		}
@@ -180,8 +218,8 @@ func (e *env) ack(length int64) error {
 	return e.flush()
 }
 
-// stream writes standard input to w and ends it as the flags say.
-func (e *env) stream(w *client.Writer, opts transfer.PumpOptions) error {
+// stream writes what is left of standard input to w and ends it as the flags say.
+func (e *env) stream(w *client.Writer, in io.Reader, opts transfer.PumpOptions) error {
 	// With SIGPIPE asked for, a reader of --ack that went away is an error of
 	// the write, and the file is closed as after any other.
 	pipe := make(chan os.Signal, 1)
@@ -195,7 +233,7 @@ func (e *env) stream(w *client.Writer, opts transfer.PumpOptions) error {
 			return e.ack(length)
 		}
 	}
-	err := transfer.Pump(e.ctx, w, e.stdin, opts)
+	err := transfer.Pump(e.ctx, w, in, opts)
 	if err == nil && !e.flags.Bool("keep-open") {
 		err = w.CloseContext(e.ctx)
 	} else if err == nil {

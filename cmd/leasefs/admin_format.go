@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/hex"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/namenode"
+)
+
+func (p *program) formatCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "format",
+		Usage: "make the namespace of several namenodes",
+		UsageText: "leasefs admin format --zookeeper HOSTS --namespace NAME --blocks URL\n\nExample:\n" +
+			"  leasefs admin format --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main \\\n    --blocks 's3://bucket/leasefs?endpoint=https://s3.example:9000'",
+		Description: "Makes a new, empty namespace: claims the block store for it, then makes it known to ZooKeeper.\n" +
+			"This is done once, before the first start; namenodes started with the same three flags then serve\n" +
+			"it. They never make one themselves: an empty ZooKeeper, a mistyped name or another store is refused.\n" +
+			"--zookeeper, --namespace and --blocks are needed. It speaks to ZooKeeper and the block store, to\n" +
+			"no namenode: --namenode, --user and --timeout mean nothing here. A bucket's credentials are those\n" +
+			"of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or of ~/.aws/credentials, as for leasefs namenode.\n" +
+			"It refuses (exit code 4) a name that ZooKeeper has, and a store that has files of a namespace of\n" +
+			"that name: admin restore brings that one back. After a failure it can be repeated. A namenode\n" +
+			"alone needs no format.",
+		Flags: append(zookeeperFlags(
+			"`HOSTS` of the ZooKeeper ensemble, which runs already, HOST:PORT with commas between",
+			"the `NAME` under which the namenodes are to meet there",
+		),
+			&cli.StringFlag{Name: "blocks", Usage: "where blocks go: a `URL` such as s3://bucket/prefix?endpoint=https://s3.example:9000 or file:///shared/dir"},
+			&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for twice so `LONG`", Value: namenode.DefaultSessionTimeout},
+			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "warn"},
+		),
+		Action: p.action(operands{}, format),
+	}
+}
+
+func format(e *env) error {
+	cfg, err := e.offlineEnsemble("a namenode alone makes its namespace when it starts on a new --data folder")
+	if err != nil {
+		return err
+	}
+	id, err := namenode.Format(e.ctx, cfg)
+	if err != nil {
+		return e.fail(err, cfg.Blocks)
+	}
+	if e.json {
+		return e.printJSON(map[string]any{"namespace": cfg.HA.Name, "id": hex.EncodeToString(id[:])})
+	}
+	e.printf("%s: made namespace %x with blocks in %s. Start the namenodes\n", cfg.HA.Name, id, cfg.Blocks)
+	return nil
+}
+
+// offlineEnsemble is the configuration of a command that speaks to ZooKeeper and
+// the block store; alone says what a namenode without ZooKeeper does instead.
+func (e *env) offlineEnsemble(alone string) (cfg namenode.Config, err error) {
+	cfg = namenode.Config{Blocks: e.flags.String("blocks"), Version: version}
+	if cfg.HA, err = e.ensembleAndStore(); err != nil {
+		return cfg, err
+	}
+	if cfg.HA == nil {
+		return cfg, usagef(e.op, "needs --zookeeper HOSTS; %s", alone)
+	}
+	cfg.Logger, err = e.logger()
+	return cfg, err
+}
