@@ -1,0 +1,47 @@
+package sim_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasefs/leasefs/sim"
+)
+
+var (
+	seed   = flag.Uint64("seed", 1, "the first seed")
+	seeds  = flag.Uint64("seeds", 2, "how many worlds to run, each with the next seed")
+	length = flag.Duration("length", 3*time.Minute, "of the work in each, in simulated time")
+	calm   = flag.Bool("calm", false, "nothing fails")
+)
+
+// TestWorlds runs whole fleets in which things fail. A world that breaks a promise
+// leaves its history in a file, whose name is printed with the seed.
+func TestWorlds(t *testing.T) {
+	for s := *seed; s < *seed+*seeds; s++ {
+		began := time.Now()
+		var w *sim.World
+		var took time.Duration
+		synctest.Test(t, func(t *testing.T) {
+			w = sim.New(t, sim.Config{Seed: s, Length: *length, Calm: *calm})
+			start := time.Now()
+			w.Run()
+			took = time.Since(start)
+		})
+		t.Logf("seed %d: %v simulated in %v: %v", s, took, time.Since(began), w.Done())
+		if broken := w.Broken(); len(broken) > 0 {
+			name := filepath.Join(os.TempDir(), "leasefs-sim-history.txt") //nolint:usetesting // to be read after the test
+			if err := os.WriteFile(name, []byte(w.History()+"\n"), 0o600); err != nil {
+				t.Error(err)
+			}
+			t.Errorf("seed %d breaks promises; its history is in %s", s, name)
+			for _, what := range broken[:min(len(broken), 10)] {
+				t.Error(what)
+			}
+			return
+		}
+	}
+}

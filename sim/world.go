@@ -1,0 +1,225 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/sim/simnet"
+	"github.com/leasefs/leasefs/sim/zkmodel"
+	"github.com/leasefs/leasefs/vfs/crashfs"
+)
+
+// Config says how large a world is and how long it lasts.
+type Config struct {
+	Seed      uint64
+	Namenodes int           // 0: 3
+	ZooKeeper int           // servers; 0: 3
+	Clients   int           // 0: 6
+	Length    time.Duration // of the work, in simulated time; 0: 5 minutes
+	Calm      bool          // nothing fails
+}
+
+// Session time-out and lease limits of a world. They are short, so that ends and
+// take-overs are frequent.
+const (
+	sessionTimeout = 3 * time.Second
+	softLimit      = 8 * time.Second
+	hardLimit      = 45 * time.Second
+	cacheTerm      = 4 * time.Second
+
+	// usualDelay is that of all lines, so that there are always calls under way.
+	usualDelay = time.Millisecond
+)
+
+// World is a fleet with its clients. It lives in a synctest bubble.
+type World struct {
+	t       testing.TB
+	cfg     Config
+	net     *simnet.Network
+	zk      *zkmodel.Ensemble
+	shared  *crashfs.FS
+	nodes   []*Node
+	clients []*worker
+	follow  *follower
+	truth   *truth
+	began   time.Time
+	log     *history
+	running sync.WaitGroup
+}
+
+// New makes a world whose namenodes are about to start.
+func New(t testing.TB, cfg Config) *World {
+	for v, d := range map[*int]int{&cfg.Namenodes: 3, &cfg.ZooKeeper: 3, &cfg.Clients: 6} {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if cfg.Length == 0 {
+		cfg.Length = 5 * time.Minute
+	}
+	w := &World{
+		t: t, cfg: cfg, net: simnet.New(), shared: crashfs.New(cfg.Seed), began: time.Now(),
+		zk: zkmodel.New(zkmodel.Config{Servers: cfg.ZooKeeper, Seed: cfg.Seed, Tick: 500 * time.Millisecond}),
+	}
+	w.log = &history{began: w.began}
+	w.truth = newTruth(w)
+	for i := range cfg.ZooKeeper {
+		l, err := w.net.Host(zkName(i)).Listen("tcp", ":2181")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.running.Go(func() { _ = w.zk.Server(i).Serve(l) }) // until it is closed
+		t.Cleanup(func() { _ = l.Close() })
+	}
+	for i := range cfg.Namenodes {
+		w.nodes = append(w.nodes, newNode(w, i))
+	}
+	for i := range cfg.Clients {
+		w.clients = append(w.clients, newWorker(w, i))
+	}
+	w.follow = newFollower(w)
+	for _, a := range append(w.machines(), w.follow.c.name) {
+		for _, b := range append(w.machines(), w.follow.c.name) {
+			w.net.Line(a, b).SetDelay(usualDelay)
+		}
+	}
+	return w
+}
+
+func zkName(i int) string { return fmt.Sprintf("zk%d", i) }
+
+// rand is a source of chance for one part of the world.
+func (w *World) rand(part string, number int) *rand.Rand {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(fmt.Sprintf("%s %d", part, number)) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(w.cfg.Seed, h)) //nolint:gosec // reproducible
+}
+
+func (w *World) zkAddrs() (all []string) {
+	for i := range w.cfg.ZooKeeper {
+		all = append(all, zkName(i)+":2181")
+	}
+	return all
+}
+
+func (w *World) namenodeAddrs() (all []string) {
+	for _, n := range w.nodes {
+		all = append(all, n.name+":8020")
+	}
+	return all
+}
+
+// dialer dials from a machine.
+func dialer(h *simnet.Host) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return h.DialContext
+}
+
+// Run lets the clients work while things fail, then heals all and checks what is
+// left.
+func (w *World) Run() {
+	if _, err := namenode.Format(w.t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, n := range w.nodes {
+		w.running.Go(n.run)
+	}
+	if err := w.follow.begin(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), w.cfg.Length)
+	var work sync.WaitGroup
+	for _, c := range w.clients {
+		work.Go(func() { c.work(ctx) })
+	}
+	if !w.cfg.Calm {
+		work.Go(func() { w.faults(ctx) })
+	}
+	work.Wait()
+	cancel()
+	w.log.note("world", "all is healed; checking")
+	w.checkHealed("after the faults")
+	for _, n := range w.nodes {
+		n.kill(crashfs.Strict)
+	}
+	for _, n := range w.nodes {
+		n.start()
+	}
+	w.log.note("world", "all namenodes have crashed; checking again")
+	w.checkHealed("after a crash of all")
+	for _, c := range w.clients {
+		c.end()
+	}
+	w.follow.c.end()
+	for _, n := range w.nodes {
+		n.stop()
+	}
+	w.zk.Close()
+	for i := range w.cfg.ZooKeeper {
+		w.net.Host(zkName(i)).Crash()
+	}
+	w.running.Wait()
+	<-time.After(time.Minute) // for what ends by itself: idle connections, ZooKeeper clients
+}
+
+// history is what has happened, by simulated time.
+type history struct {
+	began time.Time
+	mu    sync.Mutex
+	lines []string
+}
+
+// maxHistory is how many lines are kept.
+const maxHistory = 200_000
+
+func (h *history) note(who, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.lines) >= maxHistory {
+		h.lines = h.lines[maxHistory/2:]
+	}
+	h.lines = append(h.lines, fmt.Sprintf("%10.3fs %-6s %s", time.Since(h.began).Seconds(), who, fmt.Sprintf(format, args...)))
+}
+
+// String is the whole history.
+func (h *history) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.lines, "\n")
+}
+
+// logger is a slog.Handler that writes to the history.
+type logger struct {
+	h     *history
+	who   string
+	attrs []slog.Attr
+}
+
+func (l *logger) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (l *logger) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logger{l.h, l.who, append(append([]slog.Attr{}, l.attrs...), attrs...)}
+}
+
+func (l *logger) WithGroup(string) slog.Handler { return l }
+
+func (l *logger) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	b.WriteString(r.Message)
+	one := func(a slog.Attr) bool { fmt.Fprintf(&b, " %s=%v", a.Key, a.Value); return true }
+	for _, a := range l.attrs {
+		one(a)
+	}
+	r.Attrs(one)
+	l.h.note(l.who, "%s: %s", r.Level, b.String())
+	return nil
+}
