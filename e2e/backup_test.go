@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	journal "github.com/leasefs/leasefs/journal/local"
 )
 
 func TestBackupWhileWriting(t *testing.T) {
@@ -85,11 +87,11 @@ func TestJournalFromOutside(t *testing.T) {
 			t.Errorf("a token is shown: %s", line)
 		}
 	}
-	// Tokens are 16 bytes; the sessions and the namespace's id, which are no
-	// secrets, have as many.
+	// Tokens are 16 bytes; the sessions, the namespace's id and a reign's nonce,
+	// which are no secrets, have as many.
 	hex := regexp.MustCompile(`"(\w+)":"[0-9a-f]{32}"`)
 	for _, m := range hex.FindAllStringSubmatch(dump, -1) {
-		if name := strings.ToLower(m[1]); name != "session" && name != "namespaceid" {
+		if name := strings.ToLower(m[1]); name != "session" && name != "namespaceid" && name != "nonce" {
 			t.Errorf("%s", m[0])
 		}
 	}
@@ -100,7 +102,7 @@ func TestJournalFromOutside(t *testing.T) {
 	}
 
 	// One flipped bit in the middle.
-	segments, err := filepath.Glob(filepath.Join(n.data, "journal", "*"))
+	segments, err := filepath.Glob(filepath.Join(n.data, "journal", "*"+journal.SegmentSuffix))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,7 +131,7 @@ func startFleet(ctx context.Context, t testing.TB, mods ...func(*fleetConfig)) *
 			m.linked(servers, !cfg.direct)
 			addrs = append(addrs, m.clients.addr())
 		}
-		m.flags = append(m.flags, "--zookeeper", strings.Join(servers, ","), "--namespace", name, "--session-timeout", sessionTimeout.String(), "--blocks", cfg.blocks)
+		m.flags = append(m.flags, "--zookeeper", strings.Join(servers, ","), "--namespace", name, "--session-timeout", sessionTimeout.String(), "--delete-after", "1ms", "--blocks", cfg.blocks)
 		m.flags = append(m.flags, cfg.flags...)
 		if cfg.via != nil {
 			m.via = cfg.via(i)
@@ -152,6 +152,7 @@ func startFleet(ctx context.Context, t testing.TB, mods ...func(*fleetConfig)) *
 			}
 		}
 	})
+	e.members[0].format(ctx)
 	for _, m := range e.members {
 		m.start(ctx)
 	}

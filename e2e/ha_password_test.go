@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -10,9 +11,6 @@ import (
 
 	"github.com/leasefs/leasefs/fserror"
 )
-
-// zkCli is the ensemble's own command line, in Debian's package.
-const zkCli = "/usr/share/zookeeper/bin/zkCli.sh"
 
 // TestZooKeeperPasswordRenewed goes the way of docs/OPERATIONS.md, "A new
 // password for ZooKeeper", under a writer that does not stop.
@@ -34,15 +32,11 @@ func TestZooKeeperPasswordRenewed(t *testing.T) {
 			e.settled(ctx)
 		}
 	}
-	cli := func(lines ...string) {
+	own := func(code int, env ...string) *process {
 		t.Helper()
-		for { // it asks once
-			p := start(ctx, t, spec{argv: []string{zkCli, "-server", strings.Join(e.zk.Addrs(), ",")}, stdin: strings.NewReader(strings.Join(lines, "\n") + "\nquit\n")})
-			p.ends(ctx, 0)
-			if said := p.out.String() + p.err.String(); !strings.Contains(said, "ConnectionLoss") && !strings.Contains(said, "SessionExpired") {
-				return
-			}
-		}
+		p := start(ctx, t, spec{argv: []string{leasefs, "admin", "zookeeper-acl", "--zookeeper", strings.Join(e.zk.Addrs(), ","), "--namespace", e.name, "--json"}, env: env})
+		p.ends(ctx, code)
+		return p
 	}
 	connect := func(auth string) *zookeeper.Conn {
 		t.Helper()
@@ -74,14 +68,18 @@ func TestZooKeeperPasswordRenewed(t *testing.T) {
 	}
 
 	restart("LEASEFS_ZOOKEEPER_AUTH="+before, "LEASEFS_ZOOKEEPER_AUTH_ALSO="+after)
-	cli("addauth digest "+before, "addauth digest "+after, "setAcl -R "+top+" auth::cdrwa")
+	own(0, "LEASEFS_ZOOKEEPER_AUTH="+before, "LEASEFS_ZOOKEEPER_AUTH_ALSO="+after)
 	open(before, nil)
 	open(after, nil)
 	restart("LEASEFS_ZOOKEEPER_AUTH=" + after)
 	open(after, nil)
-	cli("addauth digest "+after, "setAcl -R "+top+" auth::cdrwa")
+	var done struct{ Nodes, Changed int }
+	if said := own(0, "LEASEFS_ZOOKEEPER_AUTH="+after).out.String(); json.Unmarshal([]byte(said), &done) != nil || done.Nodes < 10 || done.Changed < 10 {
+		t.Errorf("it says %q", said)
+	}
 	open(before, zookeeper.ErrNoAuth)
 	open(after, nil)
+	own(fserror.ExitPermission, "LEASEFS_ZOOKEEPER_AUTH="+before)
 	stop()
 
 	m := e.members[0]

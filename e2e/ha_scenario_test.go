@@ -23,10 +23,15 @@ import (
 // when another is active and the one harmed on its way back.
 func (e *fleet) harms(ctx context.Context) map[string]func(a *member) {
 	return map[string]func(a *member){
-		"graceful": func(a *member) { e.failover(ctx, a) },
-		"SIGTERM":  func(a *member) { a.term(ctx); e.successor(ctx, a); a.start(ctx) },
-		"kill -9":  func(a *member) { a.kill(); e.successor(ctx, a); a.start(ctx) },
-		"SIGSTOP":  func(a *member) { a.stop(ctx); e.successor(ctx, a); a.cont() },
+		"graceful": func(a *member) {
+			e.failover(ctx, a)
+			eventually(ctx, e.t, a.name+" says what it was", func() bool {
+				return strings.Contains(a.err.String(), "not active any more; starting again as a standby")
+			})
+		},
+		"SIGTERM": func(a *member) { a.term(ctx); e.successor(ctx, a); a.start(ctx) },
+		"kill -9": func(a *member) { a.kill(); e.successor(ctx, a); a.start(ctx) },
+		"SIGSTOP": func(a *member) { a.stop(ctx); e.successor(ctx, a); a.cont() },
 		"cut from ZooKeeper": func(a *member) {
 			a.fromZooKeeper()
 			e.successor(ctx, a)

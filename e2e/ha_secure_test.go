@@ -87,16 +87,19 @@ func TestHASecureZooKeeper(t *testing.T) {
 	refused("delete", top+"/format", persistently(ctx, func() error { return conn.Delete(top+"/format", -1) }))
 
 	// Another namespace's user has room beside it.
-	launch := func(auth string, flags ...string) *process {
+	prepare := func(auth string, flags ...string) *namenode {
 		t.Helper()
 		n := newNamenode(t, t.TempDir(), append([]string{"--blocks", "file://" + t.TempDir(), "--session-timeout", sessionTimeout.String()}, flags...)...)
 		if auth != "" {
 			n.env = []string{"LEASEFS_ZOOKEEPER_AUTH=" + auth}
 		}
-		return n.launch(ctx)
+		return n
 	}
+	launch := func(auth string, flags ...string) *process { t.Helper(); return prepare(auth, flags...).launch(ctx) }
 	plain := []string{"--zookeeper", strings.Join(zk.Addrs(), ","), "--namespace"}
-	p := launch("another:user", append(plain, e.name+"-other")...)
+	other := prepare("another:user", append(plain, e.name+"-other")...)
+	other.format(ctx)
+	p := other.launch(ctx)
 	p.prints(ctx, p.out, "ready", func(s string) bool { return strings.HasPrefix(s, "ready") })
 	p.kill()
 	for _, auth := range []string{"", "leasefs:wrong", "another:right"} {

@@ -48,12 +48,12 @@ func TestSecondWriterIsTold(t *testing.T) {
 
 	e := jsonError(t, n.fails(ctx, 5, "", "--json", "append", "/logs/a"))
 	keys := slices.Sorted(maps.Keys(e))
-	if want := []string{"holder", "idle_ms", "kind", "message", "path", "retry_after_ms", "takeable_in_ms"}; !slices.Equal(keys, want) {
+	if want := []string{"holder", "idle_ms", "kind", "length", "message", "path", "retry_after_ms", "takeable_in_ms"}; !slices.Equal(keys, want) {
 		t.Errorf("keys %v, want %v", keys, want)
 	}
 	idle, _ := e["idle_ms"].(float64)
 	left, _ := e["takeable_in_ms"].(float64)
-	if e["kind"] != "HELD" || e["path"] != "/logs/a" || e["holder"] != "ingest-3" || e["retry_after_ms"] != nil ||
+	if e["kind"] != "HELD" || e["path"] != "/logs/a" || e["holder"] != "ingest-3" || e["retry_after_ms"] != nil || e["length"] != nil ||
 		idle < 0 || left <= 0 || idle+left < 59_000 || idle+left > 61_000 {
 		t.Errorf("%v", e)
 	}

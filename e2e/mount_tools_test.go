@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,6 +142,36 @@ func TestMountSQLite(t *testing.T) {
 	if i, err := os.Stat(m.path("db")); err != nil || i.Size() != 0 {
 		t.Fatal(i, err)
 	}
+}
+
+// TestMountVim: an editor that keeps its swap file elsewhere, or has none, saves as
+// on a disk. Whose swap file is refused finds the reason in the mount's log.
+func TestMountVim(t *testing.T) {
+	ctx := deadline(t, time.Minute)
+	m := startNamenode(ctx, t).mount(ctx)
+	swap := "set directory=" + t.TempDir()
+	want := "text\n"
+	if err := m.add("f", want); err != nil {
+		t.Fatal(err)
+	}
+	edit := func(add string, flags ...string) error {
+		argv := append([]string{"-u", "NONE"}, append(flags, "-es", "-c", "normal A"+add, "-c", "wq", "f")...)
+		cmd := exec.CommandContext(ctx, "vim", argv...)
+		cmd.Dir = m.dir
+		return cmd.Run()
+	}
+	for i, flags := range [][]string{{"-n"}, {"--cmd", swap}, {"--cmd", swap, "--cmd", "set backupcopy=yes"}, {"--cmd", swap, "--cmd", "set nowritebackup"}} {
+		add := fmt.Sprint(" and ", i)
+		if err := edit(add, flags...); err != nil {
+			t.Errorf("vim %q: %v", flags, err)
+		}
+		want = strings.TrimSuffix(want, "\n") + add + "\n"
+		m.is("f", want)
+	}
+	_ = edit(" more") // what vim says then is its own affair
+	m.prints(ctx, m.err, "the log says what was refused", func(s string) bool {
+		return strings.Contains(s, "refused") && strings.Contains(s, "path=/.f.swp")
+	})
 }
 
 // TestMountRotate: one host rotates the log that another has open, as logrotate

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
 )
 
 // namenode is one under test: a process at a time, always on the same folder
@@ -81,6 +82,22 @@ func (n *namenode) launch(ctx context.Context, more ...string) *process {
 	argv = append(argv, leasefs, "namenode", "--data", n.data, "--listen", n.listen, "--http", n.http)
 	argv = append(argv, n.flags...)
 	return start(ctx, n.t, spec{argv: append(argv, more...), env: n.env})
+}
+
+// format makes the namespace of several namenodes with the flags of this one,
+// unless ZooKeeper has it.
+func (n *namenode) format(ctx context.Context) {
+	n.t.Helper()
+	argv := append(slices.Clone(n.via), leasefs, "admin", "format")
+	for i := 0; i+1 < len(n.flags); i += 2 { // each has a value
+		if name := n.flags[i]; name == "--namespace" || name == "--blocks" || name == "--session-timeout" || strings.HasPrefix(name, "--zookeeper") {
+			argv = append(argv, n.flags[i:i+2]...)
+		}
+	}
+	p := start(ctx, n.t, spec{argv: argv, env: n.env, stdin: reader("")})
+	if code := p.wait(ctx); code != 0 && code != fserror.ExitExists {
+		n.t.Fatalf("format: exit code %d: %s", code, p.err.String())
+	}
 }
 
 var readyLine = regexp.MustCompile(`^ready (\S+) http (\S+)\n$`)
@@ -185,6 +202,8 @@ type status struct {
 	StoredBytes   int64  `json:"stored_bytes"`
 	JournalBytes  int64  `json:"journal_bytes"`
 	HeapBytes     int64  `json:"heap_bytes"`
+	ZooKeeperB    int64  `json:"zookeeper_bytes"`
+	ZooKeeperN    int64  `json:"zookeeper_nodes"`
 }
 
 func (n *namenode) status(ctx context.Context) status {

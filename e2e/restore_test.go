@@ -51,7 +51,7 @@ func TestOneFolderOneNamespace(t *testing.T) {
 func onFolder(t *testing.T, zk []string, blocks string) *ensemble {
 	t.Helper()
 	e := &ensemble{namenode: &namenode{t: t}, zk: zk}
-	n := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--blocks", blocks, "--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--session-timeout", "2s")
+	n := newNamenode(t, filepath.Join(t.TempDir(), "data"), "--blocks", blocks, "--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--session-timeout", "2s", "--delete-after", "1ms")
 	e.all, e.listen = append(e.all, n), n.listen
 	return e
 }

@@ -175,11 +175,11 @@ func (b *bad) noOrphans() {
 	}
 }
 
-// onFirst does something with the first PUT.
+// onFirst does something with the first PUT of a block.
 func onFirst(do s3env.Around) s3env.Around {
 	var done atomic.Bool
 	return func(r *http.Request, body []byte, send func([]byte) *s3env.Reply) *s3env.Reply {
-		if r.Method == http.MethodPut && !done.Swap(true) {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/blocks/") && !done.Swap(true) {
 			return do(r, body, send)
 		}
 		return send(body)

@@ -43,7 +43,7 @@ func newEnsemble(t *testing.T, zk []string, server *s3env.Server, n int) *ensemb
 // add prepares one more, on an empty folder.
 func (e *ensemble) add(server *s3env.Server) *namenode {
 	n := newNamenode(e.t, filepath.Join(e.t.TempDir(), "data"), "--blocks", server.URL(prefixOf(e.t)),
-		"--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--session-timeout", "2s")
+		"--zookeeper", strings.Join(e.zk, ","), "--namespace", ensembleName, "--session-timeout", "2s", "--delete-after", "1ms")
 	n.env = server.Env()
 	e.all = append(e.all, n)
 	if e.listen != "" {
@@ -55,6 +55,7 @@ func (e *ensemble) add(server *s3env.Server) *namenode {
 
 func (e *ensemble) start(ctx context.Context) {
 	e.t.Helper()
+	e.all[0].format(ctx)
 	for _, n := range e.all {
 		n.start(ctx)
 	}

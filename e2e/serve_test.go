@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // refused starts a namenode that must not come up, and returns why not.
@@ -21,8 +23,9 @@ func refused(ctx context.Context, n *namenode, flags ...string) string {
 	if p.out.String() != "" {
 		n.t.Errorf("it printed %q", p.out)
 	}
-	oneLine(n.t, p.err.String())
-	return p.err.String()
+	why := behindLog(p.err.String())
+	oneLine(n.t, why)
+	return why
 }
 
 func names(t testing.TB, text string, parts ...string) {
@@ -171,35 +174,53 @@ func TestRefusesToStart(t *testing.T) {
 }
 
 // scratch is a small disk of its own: a tmpfs that only processes started
-// through it see, and that goes with its keeper, whatever happens.
+// through it see, and that goes with its keeper, whatever happens. It is held
+// open, not found by the keeper's number: when the keeper is gone that may be
+// another process's, and the disk that is filled the machine's.
 type scratch struct {
-	t      *testing.T
-	keeper *process
-	dir    string // as those processes see it
-	via    []string
+	t    *testing.T
+	dir  string // as those processes see it
+	root *os.File
+	via  []string
 }
 
 func newScratch(ctx context.Context, t *testing.T, size string) *scratch {
 	t.Helper()
-	dir := t.TempDir()
+	// Without links: one that names its target from the root would lead out of the
+	// keeper's root again.
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	argv := []string{"unshare", "--mount"}
-	s := &scratch{t: t, dir: dir}
-	s.via = []string{"nsenter", "--mount"}
 	if os.Getuid() != 0 {
 		argv = append(argv, "--user", "--map-root-user")
-		s.via = append(s.via, "--user", "--preserve-credentials")
 	}
 	argv = append(argv, "sh", "-ec", fmt.Sprintf("mount -t tmpfs -o size=%s scratch '%s'; echo mounted; exec cat", size, dir))
-	s.keeper = start(ctx, t, spec{argv: argv})
-	s.keeper.prints(ctx, s.keeper.out, "mounted", func(text string) bool { return text == "mounted\n" })
-	s.via = append(s.via, "--target", fmt.Sprint(s.keeper.cmd.Process.Pid))
+	keeper := start(ctx, t, spec{argv: argv})
+	keeper.prints(ctx, keeper.out, "mounted", func(text string) bool { return text == "mounted\n" })
+	hold := func(name string) *os.File {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/%s", keeper.cmd.Process.Pid, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	here := func(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
+	s := &scratch{t: t, dir: dir, root: hold("root" + dir), via: []string{"nsenter", "--mount=" + here(hold("ns/mnt"))}}
+	if os.Getuid() != 0 {
+		s.via = append(s.via, "--user="+here(hold("ns/user")), "--preserve-credentials")
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(s.root.Fd()), &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+		t.Fatalf("%s is no disk of its own: type %#x, %v", dir, st.Type, err)
+	}
 	return s
 }
 
 // outside is the folder as this process sees it.
-func (s *scratch) outside() string {
-	return fmt.Sprintf("/proc/%d/root%s", s.keeper.cmd.Process.Pid, s.dir)
-}
+func (s *scratch) outside() string { return fmt.Sprintf("/proc/self/fd/%d", s.root.Fd()) }
 
 func (s *scratch) remount(ctx context.Context, options string) {
 	s.t.Helper()

@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -80,6 +82,89 @@ func TestAppendAt(t *testing.T) {
 	if got := n.run(ctx, "find", "/", "--open"); got != "" {
 		t.Errorf("left open: %s", got)
 	}
+}
+
+// killedWriting feeds a writer, and kills it once something of that is durable;
+// false if it ended before that by itself.
+func killedWriting(ctx context.Context, w *process, text string) bool {
+	w.t.Helper()
+	go func() { _, _ = io.WriteString(w.stdin, text) }() // the kill breaks it
+	eventually(ctx, w.t, "something is acknowledged", func() bool { return w.ended() || w.acked() > 0 })
+	if w.ended() {
+		return false
+	}
+	w.kill()
+	return true
+}
+
+// A writer that is killed again and again, and begins again with its whole input,
+// writes each byte once. So does one that keeps to the numbers that were printed:
+// when one is missing the error has it.
+func TestAppendExactlyOnce(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 4*time.Minute)
+	n := startNamenode(ctx, t)
+	var b strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	input := b.String()
+	const kills = 12
+	t.Run("resume", func(t *testing.T) {
+		t.Parallel()
+		for i := 0; ; i++ {
+			// Some of the input comes, then the process dies at some moment of its flushes.
+			w := n.begin(ctx, nil, "--client", "job-1", "append", "--create", "--resume", "--compare", "--ack", "--flush", "line", "--wait", "1m", "/resumed")
+			if i == kills {
+				w.feed(input)
+				w.eof()
+				w.ends(ctx, 0)
+				break
+			}
+			if !killedWriting(ctx, w, input[:len(input)*(i+1)/(kills+1)]) {
+				t.Fatalf("it ended: %s", w.err.String())
+			}
+		}
+		if got := n.run(ctx, "cat", "/resumed"); got != input {
+			t.Errorf("%d bytes were written, %d are there, or others", len(input), len(got))
+		}
+		e := jsonError(t, n.fails(ctx, 1, "line 0\nline 2\n", "--json", "append", "--resume", "--compare", "/resumed"))
+		if e["kind"] != "NOT_AT_END" || e["path"] != "/resumed" || e["length"] != float64(len(input)) {
+			t.Errorf("another input: %v", e)
+		}
+		n.fails(ctx, 1, "line 0\n", "append", "--resume", "/resumed")
+		n.fails(ctx, 2, "", "append", "--resume", "--at", "5", "/resumed")
+		n.fails(ctx, 2, "", "append", "--compare", "/resumed")
+	})
+	t.Run("at", func(t *testing.T) {
+		t.Parallel()
+		at, behind := int64(0), 0
+		for i := 0; ; i++ {
+			w := n.begin(ctx, nil, "--json", "--client", "job-2", "append", "--create", "--at", strconv.FormatInt(at, 10), "--ack", "--flush", "line", "--wait", "1m", "/at")
+			if i < kills {
+				if killedWriting(ctx, w, input[at:max(at+1, int64(len(input)*(i+1)/(kills+1)))]) {
+					at = max(at, w.acked())
+					continue
+				}
+			} else {
+				_, _ = io.WriteString(w.stdin, input[at:]) // it may be refused
+				_ = w.stdin.Close()
+			}
+			if w.wait(ctx) == 0 {
+				break
+			}
+			e := jsonError(t, w.err.String())
+			length, ok := e["length"].(float64)
+			if e["kind"] != "NOT_AT_END" || !ok || int64(length) <= at {
+				t.Fatalf("%v", e)
+			}
+			at, behind = int64(length), behind+1
+		}
+		t.Logf("in %d of %d crashes a number was missing", behind, kills)
+		if got := n.run(ctx, "cat", "/at"); got != input {
+			t.Errorf("%d bytes were written, %d are there, or others", len(input), len(got))
+		}
+	})
 }
 
 func TestTailFollows(t *testing.T) {
