@@ -73,6 +73,7 @@ func (s *Server) startBackground() {
 	}
 	s.run("lease monitor", s.watchLeases)
 	s.run("events", s.publishLoop)
+	s.run("watchers", s.wakeLoop)
 	// Oftener than the ages are journalled, or one just below the step is late by
 	// nearly a whole one more.
 	s.every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.checkpointAges)

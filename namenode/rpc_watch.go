@@ -3,9 +3,11 @@ package namenode
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fspath"
@@ -62,56 +64,42 @@ func (s *Server) publishLoop(ctx context.Context) error {
 				}
 			}
 			published = min(s.journal.Durable(), last)
-			if s.gather(ctx, s.events.Publish(published)) != nil {
-				break
+			if s.events.Publish(published) {
+				s.wake(&s.watchersDue)
 			}
 		}
 	}
 }
 
-// A watcher that is woken puts the next changes off by wakeCost, several times
-// what it takes to tell it something, all of them together by no more than
-// longestGather.
+// Watchers that have something to read are woken wakesAtOnce at a time, or a
+// wakeShare of all, if these are more, with a wakePause after them. So however many
+// there are, calls of others do not queue behind them, and each is told of a change
+// within about half a second.
 const (
-	wakeCost      = 100 * time.Microsecond
-	longestGather = 500 * time.Millisecond
+	wakesAtOnce = 10
+	wakeShare   = 500
+	wakePause   = time.Millisecond
 )
 
-// gather lets changes gather while watchers are told of those before: so many
-// were woken. All of them get what has gathered at once, and however many there
-// are they leave the namenode time for others.
-func (s *Server) gather(ctx context.Context, woken int) error {
-	pause := min(time.Duration(woken)*wakeCost, longestGather)
-	if pause < time.Millisecond {
-		return nil
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// fewEvents is how many events a watcher may be sent that takes no place among
-// those that catch up.
-const fewEvents = 32
-
-// tell sends a watcher what is new to it. Who takes nothing of it for a while is
-// cut off: it would keep what is sent in memory. Of long answers only some are
-// under way at once.
-func (s *Server) tell(ctx context.Context, stream grpc.ServerStreamingServer[pb.WatchResponse], resp *pb.WatchResponse) error {
-	if len(resp.GetEvents()) > fewEvents {
+// wakeLoop wakes the watchers that publishLoop found something for.
+func (s *Server) wakeLoop(ctx context.Context) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
 		select {
-		case s.catchUp <- struct{}{}:
-			defer func() { <-s.catchUp }()
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
+		case <-s.watchersDue:
+		}
+		for s.events.Wake(wakesAtOnce, wakeShare) >= wakesAtOnce {
+			pause.Reset(wakePause)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-pause.C:
+			}
 		}
 	}
-	return s.send(func() error { return stream.Send(resp) })
 }
 
 // Watch tells what happens to a path or below it.
@@ -154,20 +142,17 @@ func (s *service) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 		if err != nil {
 			return watchError(err, r.GetPath())
 		}
-		resp := &pb.WatchResponse{Txid: upTo}
-		for i := range events {
-			if e, ok := s.shown(c, events[i]); ok {
-				resp.Events = append(resp.Events, wireEvent(&e))
-			}
-		}
-		if err := s.tell(ctx, stream, resp); err != nil {
+		// Who takes nothing of it for a while is cut off: it would keep what is
+		// sent in memory.
+		resp := watchResponse(s.visible(c, events), upTo)
+		if err := s.send(func() error { return stream.Send(resp) }); err != nil {
 			return fserror.With(err, "watch", r.GetPath())
 		}
 	}
 }
 
 // nextEvents waits for events; none after watchProgress.
-func (s *Server) nextEvents(ctx context.Context, w *watch.Watcher) ([]watch.Event, uint64, error) {
+func (s *Server) nextEvents(ctx context.Context, w *watch.Watcher) ([]*watch.Kept, uint64, error) {
 	short, cancel := context.WithTimeout(ctx, watchProgress)
 	defer cancel()
 	events, upTo, err := w.Next(short)
@@ -205,30 +190,49 @@ func (s *Server) watchPath(ctx context.Context, c *namespace.Call, path string) 
 	return where, err
 }
 
-// shown is what a caller may see of an event: its directory, as it is now, must
-// be one that the caller could look into. Who watches from the outside must not
-// learn names in closed directories. What is moved out of one, or out of one
-// that is deleted by now, is new to him; what is moved into one is gone.
-func (s *Server) shown(c *namespace.Call, e watch.Event) (watch.Event, bool) {
-	if c.Super || e.Dir == 0 {
-		return e, true
+// visible is what a caller may see of events, which it changes: of each, its
+// directory, as it is now, must be one that the caller could look into. Who watches
+// from the outside must not learn names in closed directories.
+func (s *Server) visible(c *namespace.Call, events []*watch.Kept) []*watch.Kept {
+	if c.Super || len(events) == 0 {
+		return events
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	seen := events[:0]
+	for _, e := range events {
+		if e = s.shown(c, e); e != nil {
+			seen = append(seen, e)
+		}
+	}
+	return seen
+}
+
+// shown is what a caller may see of an event, or nil. What is moved out of a closed
+// directory, or out of one that is deleted by now, is new to the caller; what is
+// moved into one is gone. The caller of shown holds mu.
+func (s *Server) shown(c *namespace.Call, e *watch.Kept) *watch.Kept {
+	if e.Dir == 0 {
+		return e
+	}
 	sees := s.tree.MaySearch(c, namespace.InodeID(e.Dir))
-	if e.Type != watch.Rename {
-		return e, sees
+	arrives := sees
+	if e.Type == watch.Rename {
+		arrives = s.tree.MaySearch(c, namespace.InodeID(e.NewDir))
 	}
-	switch arrives := s.tree.MaySearch(c, namespace.InodeID(e.NewDir)); {
+	switch {
 	case sees && arrives:
+		return e
 	case sees:
-		e.Type, e.NewPath = watch.Delete, ""
+		part := &watch.Kept{Event: e.Event}
+		part.Type, part.NewPath = watch.Delete, ""
+		return part
 	case arrives:
-		e.Type, e.Path, e.NewPath = watch.Create, e.NewPath, ""
-	default:
-		return e, false
+		part := &watch.Kept{Event: e.Event}
+		part.Type, part.Path, part.NewPath = watch.Create, e.NewPath, ""
+		return part
 	}
-	return e, true
+	return nil
 }
 
 // watchError says what to do when a watch has to begin anew.
@@ -244,9 +248,32 @@ func watchError(err error, path string) error {
 	return fserror.With(err, "watch", path)
 }
 
-func wireEvent(e *watch.Event) *pb.Event {
-	return &pb.Event{
-		Txid: e.TxID, Type: pb.EventType(e.Type), Path: e.Path, NewPath: e.NewPath, Inode: e.Inode,
-		TimeUnixMs: e.Time, Length: e.Length, Directory: e.IsDir, Holder: e.Holder,
+// watchResponse has events that were encoded before, once for all who see them.
+// They are put where fields go that a message does not know: what is received is
+// the same.
+func watchResponse(events []*watch.Kept, upTo uint64) *pb.WatchResponse {
+	resp := &pb.WatchResponse{Txid: upTo}
+	if len(events) == 0 {
+		return resp
 	}
+	size := 0
+	for _, e := range events {
+		size += len(e.Encoded(encodeEvent))
+	}
+	all := make([]byte, 0, size)
+	for _, e := range events {
+		all = append(all, e.Encoded(encodeEvent)...)
+	}
+	resp.ProtoReflect().SetUnknown(all)
+	return resp
+}
+
+// encodeEvent is the event as one of WatchResponse.events.
+func encodeEvent(e *watch.Event) []byte {
+	valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") } // all are; with others Marshal would fail
+	b, _ := proto.Marshal(&pb.WatchResponse{Events: []*pb.Event{{
+		Txid: e.TxID, Type: pb.EventType(e.Type), Path: valid(e.Path), NewPath: valid(e.NewPath), Inode: e.Inode,
+		TimeUnixMs: e.Time, Length: e.Length, Directory: e.IsDir, Holder: valid(e.Holder),
+	}}})
+	return b
 }

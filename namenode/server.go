@@ -64,7 +64,6 @@ type Server struct {
 	events    *watch.Hub
 	watchers  *share.Limit
 	granted   *share.Limit  // leases; guarded by mu
-	catchUp   chan struct{} // bounds long answers to watchers
 	applied   atomic.Uint64 // last txid of which the events are known
 	reaper    *rate.Limiter // of the ends of granted leases
 	inFlight  atomic.Int64
@@ -98,6 +97,7 @@ type Server struct {
 
 	reclaimWake chan struct{}
 	publishWake chan struct{}
+	watchersDue chan struct{}
 	reapWake    chan struct{}
 	imageWake   chan struct{}
 }
@@ -110,8 +110,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: share.NewTurns(2), catchUp: make(chan struct{}, 64), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
-		publishWake: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1),
+	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
+		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1),
 		reaper:   rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked), granted: share.New(namespace.MaxLeases),

@@ -1,6 +1,7 @@
 package namenode_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,28 +17,84 @@ import (
 	"github.com/leasefs/leasefs/testenv"
 )
 
+// narrowConn is a connection whose streams take 64 KiB before they are read.
+type narrowConn struct{ *grpc.ClientConn }
+
+func narrow(t *testing.T, n *testenv.Namenode) narrowConn {
+	t.Helper()
+	cc, err := grpc.NewClient(n.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cc.Close() })
+	return narrowConn{cc}
+}
+
+// watch begins to watch everything from a txid on.
+func (c narrowConn) watch(t *testing.T, r *testenv.Raw, from uint64) pb.Namenode_WatchClient {
+	t.Helper()
+	st, err := pb.NewNamenodeClient(c).Watch(t.Context(), &pb.WatchRequest{Caller: r.Who, Path: "/", Recursive: true, FromTxid: from})
+	if err == nil {
+		_, err = st.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// Watchers that ask for all that is kept, and read nothing of it, do not hold up
+// another that asks for as much and reads it.
+func TestSilentWatchersHoldUpNoOther(t *testing.T) {
+	n := testenv.Start(t)
+	n.SetPatience(time.Hour)
+	r := n.Raw(t, "a")
+	from := r.TxID() + 1
+	dir := "/" + strings.TrimSuffix(strings.Repeat(strings.Repeat("x", 200)+"/", 5), "/")
+	mkdir := func(path string) {
+		if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, Path: path, Parents: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mkdir(dir)
+	for i := range 300 { // a kilobyte each
+		mkdir(fmt.Sprintf("%s/%d", dir, i))
+	}
+	mkdir("/last")
+	silent := narrow(t, n)
+	for range 100 {
+		silent.watch(t, r, from)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	reading := narrow(t, n).watch(t, r, from)
+	told := make(chan error, 1)
+	go func() {
+		for {
+			resp, err := reading.Recv()
+			if e := resp.GetEvents(); err != nil || len(e) > 0 && e[len(e)-1].GetPath() == "/last" {
+				told <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-told:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-ctx.Done():
+		t.Fatal("the one that reads waits for those that do not")
+	}
+}
+
 // A watcher that reads nothing is cut off, and told why when it reads again; one
 // that reads gets everything.
 func TestSilentWatcherIsCutOff(t *testing.T) {
 	n := testenv.Start(t)
 	n.SetPatience(200 * time.Millisecond)
 	r := n.Raw(t, "a")
-	watch := func() pb.Namenode_WatchClient {
-		cc, err := grpc.NewClient(n.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cc.Close() })
-		st, err := pb.NewNamenodeClient(cc).Watch(t.Context(), &pb.WatchRequest{Caller: r.Who, Path: "/", Recursive: true})
-		if err == nil {
-			_, err = st.Recv()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return st
-	}
-	silent, reading := watch(), watch()
+	silent, reading := narrow(t, n).watch(t, r, 0), narrow(t, n).watch(t, r, 0)
 	seen := make(chan int, 1)
 	go func() {
 		count := 0
@@ -55,7 +112,7 @@ func TestSilentWatcherIsCutOff(t *testing.T) {
 	}()
 	made := 0
 	mkdir := func(path string) {
-		if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: path}); err != nil {
+		if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, Path: path}); err != nil {
 			t.Fatal(err)
 		}
 		made++

@@ -108,6 +108,14 @@ func (r *Raw) At(addr string) *Raw {
 // Call is a new call id, which acknowledges nothing.
 func (r *Raw) Call() *pb.CallId { return &pb.CallId{Session: r.Who.GetSession(), Seq: r.seq.Add(1)} }
 
+// CallInTurn is a new call id that acknowledges all before it. It is for a session
+// with one call at a time that makes more of them than the namenode keeps results.
+func (r *Raw) CallInTurn() *pb.CallId {
+	c := r.Call()
+	c.Acked = c.GetSeq() - 1
+	return c
+}
+
 // Create makes a file, parents too, and opens it.
 func (r *Raw) Create(path string) *pb.WriterId {
 	r.t.Helper()

@@ -17,7 +17,7 @@ func each(b *testing.B, h *Hub, after func()) {
 	for b.Loop() {
 		tx++
 		h.Add(events[tx%dirs], tx)
-		h.Publish(tx)
+		publish(h, tx)
 		if after != nil {
 			after()
 		}
@@ -84,7 +84,7 @@ func BenchmarkPublishGroup(b *testing.B) {
 			tx++
 			h.Add(e, tx)
 		}
-		h.Publish(tx)
+		publish(h, tx)
 	}
 }
 
@@ -115,7 +115,7 @@ func BenchmarkWait(b *testing.B) {
 		tx++
 		ch, done := h.Wait(5)
 		h.Add(e, tx)
-		h.Publish(tx)
+		publish(h, tx)
 		<-ch
 		done()
 	}

@@ -20,7 +20,7 @@ type Hub struct {
 	dropped  uint64                // those that were told
 	waits    map[uint64]*wait
 	scratch  []*chunk
-	woken    int // by this Publish
+	queue    []*Watcher // those to be woken, each once, in order
 }
 
 // wait is what all have that wait for an inode's next event.
@@ -59,16 +59,15 @@ func New(cfg Config, after uint64) *Hub {
 // told.
 func (h *Hub) Add(events []Event, txid uint64) { h.ring.add(events, txid) }
 
-// Publish makes all events up to the txid durable visible and wakes the watchers
-// and waiters that they are for. A durable that is not newer does nothing. It
-// returns how many watchers it woke.
-func (h *Hub) Publish(durable uint64) (woken int) {
+// Publish makes all events up to the txid durable visible. It wakes the waiters
+// that they are for, and puts the watchers into the queue for Wake. A durable that
+// is not newer does nothing. due tells whether somebody is in the queue.
+func (h *Hub) Publish(durable uint64) (due bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if durable <= h.newest || h.closed {
-		return 0
+		return len(h.queue) > 0
 	}
-	h.woken = 0
 	look := len(h.watchers) > 0 || len(h.waits) > 0
 	from, end, dropped, chunks := h.ring.show(durable, h.seen, look, h.scratch)
 	if dropped > h.newest {
@@ -77,13 +76,36 @@ func (h *Hub) Publish(durable uint64) (woken int) {
 	for i, c := range chunks {
 		start := from / chunkLen * chunkLen // of the chunk
 		for ; from < min(end, start+chunkLen); from++ {
-			h.wake(&c[from-start], from)
+			h.wake(&c[from-start].Event, from)
 		}
 		chunks[i] = nil
 	}
 	h.scratch = chunks[:0]
 	h.seen, h.newest = end, durable
-	return h.woken
+	return len(h.queue) > 0
+}
+
+// Wake wakes the watchers that have been in the queue for longest: at most most of
+// them, or one in share of all watchers if that is more. It returns how many it
+// woke. Each reads all that is visible then.
+func (h *Hub) Wake(most, share int) (woken int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	most = max(most, len(h.watchers)/share)
+	var n int
+	for n = 0; n < len(h.queue) && woken < most; n++ {
+		w := h.queue[n]
+		w.due = false
+		if !w.idle && w.err == nil { // it may have looked by itself
+			w.poke()
+			woken++
+		}
+	}
+	clear(h.queue[:n])
+	if h.queue = h.queue[n:]; len(h.queue) == 0 {
+		h.queue = nil
+	}
+	return woken
 }
 
 // wake wakes all that wait for the event.

@@ -20,8 +20,8 @@ func (s *spot) remove(w *Watcher) {
 	s.idle = s.idle[:last]
 }
 
-// wake puts all that wait here at the event, but for those whose watch begins
-// later.
+// wake puts all that wait here at the event, and into the queue of those to be
+// woken, but for those whose watch begins later.
 func (s *spot) wake(seq, txid uint64) {
 	later := s.idle[:0]
 	for _, w := range s.idle {
@@ -31,9 +31,11 @@ func (s *spot) wake(seq, txid uint64) {
 			continue
 		}
 		w.idle = false
-		w.hub.woken++
 		w.pos, w.upTo = seq, txid-1
-		w.poke()
+		if !w.due {
+			w.due = true
+			w.hub.queue = append(w.hub.queue, w)
+		}
 	}
 	clear(s.idle[len(later):])
 	s.idle = later

@@ -111,6 +111,14 @@ func drawFilter(t *rapid.T) Filter {
 	return Filter{Path: drawPath(t, "watched"), Recursive: rapid.Bool().Draw(t, "recursive")}
 }
 
+// events are those of a batch.
+func events(batch []*Kept) (out []Event) {
+	for _, k := range batch {
+		out = append(out, k.Event)
+	}
+	return out
+}
+
 type modelWatcher struct {
 	w    *Watcher
 	f    Filter
@@ -148,7 +156,8 @@ func TestModel(t *testing.T) {
 				t.Fatalf("UpTo %d is past %+v, which was not returned", at, lost[0])
 			}
 			want := m.expect(x.f, at)
-			got, upTo, err := x.w.Next(ended)
+			batch, upTo, err := x.w.Next(ended)
+			got := events(batch)
 			var old *TooOldError
 			switch {
 			case m.dropped > at:
@@ -180,6 +189,9 @@ func TestModel(t *testing.T) {
 			"publish": func(t *rapid.T) {
 				m.newest = rapid.Uint64Range(m.newest, m.last).Draw(t, "durable")
 				h.Publish(m.newest)
+			},
+			"wake": func(t *rapid.T) {
+				h.Wake(rapid.IntRange(1, 3).Draw(t, "most"), 500)
 			},
 			"watch": func(t *rapid.T) {
 				from := rapid.Uint64Range(0, m.last+3).Draw(t, "from")
@@ -230,6 +242,13 @@ func sound(t interface{ Fatalf(string, ...any) }, h *Hub) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	paths, users := 0, map[*node]int{}
+	due := map[*Watcher]bool{}
+	for _, w := range h.queue {
+		if due[w] || !w.due {
+			t.Fatalf("watcher of %+v is in the queue twice, or not due", w.filter)
+		}
+		due[w] = true
+	}
 	var bytes int64
 	for seq := h.ring.first; seq < h.ring.end; seq++ {
 		bytes += h.ring.at(seq).size()
@@ -247,6 +266,9 @@ func sound(t interface{ Fatalf(string, ...any) }, h *Hub) {
 		}
 		if w.idle != (w.slot < len(w.at.idle) && w.at.idle[w.slot] == w) {
 			t.Fatalf("watcher of %+v is idle: %v, but the index says otherwise", w.filter, w.idle)
+		}
+		if w.due != due[w] {
+			t.Fatalf("watcher of %+v is due: %v, but the queue says otherwise", w.filter, w.due)
 		}
 		if !w.idle && w.pos >= h.seen {
 			t.Fatalf("watcher of %+v is at %d of %d but not idle", w.filter, w.pos, h.seen)
@@ -362,6 +384,9 @@ func concurrent(t *rapid.T, maxEvents int) {
 	})
 	for tx := range added {
 		h.Publish(tx)
+		for woken := 1; woken > 0; {
+			woken = h.Wake(10, watchers)
+		}
 	}
 	writing.Wait()
 	cancel()
@@ -428,7 +453,7 @@ func (r *reader) run(ctx context.Context, h *Hub, w *Watcher, start uint64) erro
 				return fmt.Errorf("batch after %d up to %d has %+v", upTo, to, e)
 			}
 		}
-		r.got = append(r.got, batch...)
+		r.got = append(r.got, events(batch)...)
 		upTo = to
 		if rnd.IntN(20) == 0 {
 			w.Close()

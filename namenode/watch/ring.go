@@ -8,7 +8,7 @@ import (
 const chunkLen = 256
 
 // chunk is a piece of the ring. An event in it is written once.
-type chunk [chunkLen]Event
+type chunk [chunkLen]Kept
 
 // ring holds the latest events. Each event has a number, its seq: they are
 // counted from 0 and never used again.
@@ -26,7 +26,7 @@ type ring struct {
 	shown      uint64 // the largest txid that was published
 }
 
-func (r *ring) at(seq uint64) *Event {
+func (r *ring) at(seq uint64) *Kept {
 	return &r.chunks[seq/chunkLen-r.first/chunkLen][seq%chunkLen]
 }
 
@@ -54,7 +54,7 @@ func (r *ring) push(e *Event, txid uint64) {
 		r.chunks = append(r.chunks, new(chunk))
 	}
 	to := r.at(r.end)
-	*to = *e
+	to.Event = *e
 	to.TxID = txid
 	r.end++
 	r.bytes += to.size()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/leasefs/leasefs/fserror"
@@ -19,7 +20,7 @@ const (
 // Config of a Hub. Zero or less means the default.
 type Config struct {
 	MaxEvents int   // events kept
-	MaxBytes  int64 // of memory for them: their strings, and a fixed size each
+	MaxBytes  int64 // of memory for them: their strings twice, and a fixed size each
 }
 
 // Type is what happened.
@@ -74,9 +75,32 @@ type Event struct {
 	Holder      string // the client's name, of a lease event
 }
 
-// size is what the event counts for, in bytes.
-func (e *Event) size() int64 {
-	return int64(unsafe.Sizeof(*e)) + int64(len(e.Path)+len(e.NewPath)+len(e.Holder))
+// Kept is an event as it is kept, once for all watchers. It never changes, and is
+// safe for concurrent use.
+type Kept struct {
+	Event
+	encoded atomic.Pointer[[]byte]
+}
+
+// Encoded returns what encode makes of the event. It is encoded when the first
+// watcher asks, and kept for all others. All have the same encode, whose result is
+// at most encodedRoom bytes longer than the event's strings. The bytes must not be
+// changed.
+func (k *Kept) Encoded(encode func(*Event) []byte) []byte {
+	if b := k.encoded.Load(); b != nil {
+		return *b
+	}
+	b := encode(&k.Event) // perhaps by several at once, which does no harm
+	k.encoded.Store(&b)
+	return b
+}
+
+// encodedRoom is what the encoded form counts for besides the strings in it.
+const encodedRoom = 128
+
+// size is what the event counts for, in bytes, its encoded form included.
+func (k *Kept) size() int64 {
+	return int64(unsafe.Sizeof(*k)) + encodedRoom + 2*int64(len(k.Path)+len(k.NewPath)+len(k.Holder))
 }
 
 // Filter chooses the events of a watch: by path, or by inode.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // put adds a change and makes it visible.
 func put(h *Hub, txid uint64, events ...Event) {
 	h.Add(events, txid)
+	publish(h, txid)
+}
+
+// publish makes all up to txid visible and wakes all that are due.
+func publish(h *Hub, txid uint64) {
 	h.Publish(txid)
+	h.Wake(math.MaxInt, 1)
 }
 
 func file(path string) Event { return Event{Type: Create, Inode: 7, Path: path} }
@@ -301,7 +308,7 @@ func TestBatchBytes(t *testing.T) {
 	n := 0
 	for n < 300 {
 		events, _, err := w.Next(t.Context())
-		if err != nil || int64(len(events))*long.size() > MaxBatchBytes {
+		if err != nil || int64(len(events))*(&Kept{Event: long}).size() > MaxBatchBytes {
 			t.Fatal(len(events), err)
 		}
 		n += len(events)
@@ -418,7 +425,7 @@ func TestHugeChange(t *testing.T) {
 func TestMaxBytes(t *testing.T) {
 	const name = 1000
 	e := file("/" + strings.Repeat("x", name-1))
-	one := int64(unsafe.Sizeof(e)) + name
+	one := int64(unsafe.Sizeof(Kept{})) + encodedRoom + 2*name
 	h := New(Config{MaxBytes: 10*one + one/2}, 0)
 	for tx := uint64(1); tx <= 100; tx++ {
 		put(h, tx, e)
@@ -466,7 +473,7 @@ func TestIdleNotScanned(t *testing.T) {
 	}
 	h.Add([]Event{file("/x")}, 1001)
 	h.Add([]Event{file("/x"), file("/a/b")}, 1002)
-	h.Publish(1002)
+	publish(h, 1002)
 	if len(w.notice) != 1 || w.pos != 2002 || w.UpTo() != 1001 {
 		t.Fatalf("at %d up to %d, %d notices", w.pos, w.UpTo(), len(w.notice))
 	}
@@ -503,7 +510,7 @@ func TestNextWaits(t *testing.T) {
 		quiet()
 		h.Add([]Event{{Inode: 3, Path: "/b"}}, 2)
 		quiet()
-		h.Publish(2)
+		publish(h, 2)
 		if s := <-got; s != "2 1" {
 			t.Fatal(s)
 		}
@@ -627,4 +634,77 @@ func TestAddAllocates(t *testing.T) {
 	}); n > 0 {
 		t.Error(n, "allocations an event")
 	}
+}
+
+// TestEncodedOnce: whoever reads an event, by whichever filter, gets the same one,
+// and it is encoded once.
+func TestEncodedOnce(t *testing.T) {
+	h := New(Config{}, 0)
+	ws := []*Watcher{
+		watch(t, h, 0, Filter{Path: "/", Recursive: true}),
+		watch(t, h, 1, Filter{Path: "/a"}),
+		watch(t, h, 0, Filter{Inode: 7}),
+	}
+	put(h, 1, file("/a/b"), file("/a/c"))
+	count := 0
+	encode := func(e *Event) []byte {
+		count++
+		return []byte(e.Path)
+	}
+	for _, w := range ws {
+		events, _, err := w.Next(t.Context())
+		if err != nil || len(events) != 2 {
+			t.Fatal(len(events), err)
+		}
+		for _, e := range events {
+			if got := string(e.Encoded(encode)); got != e.Path {
+				t.Fatalf("%s is encoded as %s", e.Path, got)
+			}
+		}
+	}
+	if count != 2 {
+		t.Fatalf("2 events were encoded %d times", count)
+	}
+}
+
+// TestWake: watchers that are due are woken a few at a time, in order and once,
+// and not those that are closed or have looked by themselves.
+func TestWake(t *testing.T) {
+	h := New(Config{}, 0)
+	ws := make([]*Watcher, 10)
+	for i := range ws {
+		ws[i] = watch(t, h, 0, Filter{Path: "/"})
+	}
+	woken := func() (n int) {
+		for _, w := range ws {
+			n += len(w.notice)
+		}
+		return n
+	}
+	if h.Publish(1) {
+		t.Fatal("due without an event")
+	}
+	h.Add([]Event{file("/a")}, 2)
+	if !h.Publish(2) || woken() != 0 {
+		t.Fatalf("Publish woke %d", woken())
+	}
+	if n := h.Wake(3, 100); n != 3 || woken() != 3 {
+		t.Fatal(n, woken())
+	}
+	wantNext(t, ws[9], 2, "2 /a") // reads by itself, and is due again
+	h.Add([]Event{file("/b")}, 3)
+	if !h.Publish(3) {
+		t.Fatal("not due")
+	}
+	wantNext(t, ws[8], 3, "2 /a", "3 /b")
+	ws[7].Close()
+	sound(t, h)
+	before := woken()                                     // Close wakes, too
+	if n := h.Wake(2, 3); n != 3 || woken() != before+3 { // a third of 9
+		t.Fatal(n, woken()-before)
+	}
+	if n := h.Wake(100, 100); n != 2 || h.Wake(100, 100) != 0 { // ws[6] and ws[9]
+		t.Fatal(n)
+	}
+	sound(t, h)
 }

@@ -4,8 +4,8 @@ import "context"
 
 // What one batch may be. One txid alone may be more.
 const (
-	MaxBatch      = 1000     // events
-	MaxBatchBytes = 64 << 10 // as Config.MaxBytes counts them
+	MaxBatch      = 1000      // events
+	MaxBatchBytes = 128 << 10 // as Config.MaxBytes counts them
 )
 
 // Watcher is one watch. Next is called by one goroutine at a time; UpTo and
@@ -22,6 +22,7 @@ type Watcher struct {
 	at   *spot // where it stands in the index when it is idle
 	slot int   // at that spot
 	idle bool  // it has read all that is visible; pos and upTo mean nothing then
+	due  bool  // it is in the hub's queue
 	pos  uint64
 	upTo uint64
 	err  error // it is over
@@ -109,7 +110,7 @@ func (w *Watcher) Close() {
 // The error is that of ctx (the watcher may be used on), ErrClosed, or a
 // *TooOldError: events after upTo were dropped. The latter two are for good.
 // There are no events with an error.
-func (w *Watcher) Next(ctx context.Context) (events []Event, upTo uint64, err error) {
+func (w *Watcher) Next(ctx context.Context) (events []*Kept, upTo uint64, err error) {
 	h := w.hub
 	for {
 		// Before looking: what was published before ctx ended is returned.
@@ -160,7 +161,7 @@ func (w *Watcher) advance(pos, upTo uint64) (progress uint64, ok bool) {
 // having been read before. It returns where to go on, and the txid up to which
 // all is read now: done, if it came to the end. If events on the way were
 // dropped it returns nothing, and where it began.
-func (w *Watcher) scan(pos, end, upTo, done uint64) (batch []Event, next, nextUpTo uint64) {
+func (w *Watcher) scan(pos, end, upTo, done uint64) (batch []*Kept, next, nextUpTo uint64) {
 	var (
 		begin   = pos
 		bytes   int64  // of the batch
@@ -181,10 +182,10 @@ func (w *Watcher) scan(pos, end, upTo, done uint64) (batch []Event, next, nextUp
 				}
 				tx, txSeq, txStart = e.TxID, pos, len(batch)
 			}
-			if !w.filter.match(e) {
+			if !w.filter.match(&e.Event) {
 				continue
 			}
-			batch = append(batch, *e)
+			batch = append(batch, e)
 			bytes += e.size()
 			if txStart > 0 && (len(batch) > MaxBatch || bytes > MaxBatchBytes) {
 				clear(batch[txStart:])
