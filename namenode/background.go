@@ -189,3 +189,18 @@ func (s *Server) measurePressure(ctx context.Context) error {
 }
 
 var errStale = errors.New("changed meanwhile")
+
+// turn is a lock for work that may take long: who waits for it can give up.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// lock waits for the turn; its error is that of the context.
+func (t turn) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -25,7 +25,7 @@ const (
 // collector is what the deletion of blocks goes by.
 type collector struct {
 	wake chan struct{} // room is short, or garbage takes too much
-	turn chan struct{} // holds one: who has it may delete, or change safe mode
+	turn turn          // who has it may delete, or change safe mode
 
 	mu    sync.Mutex
 	holds map[int]int64 // times of reigns: what became garbage then or later stays
@@ -33,17 +33,7 @@ type collector struct {
 }
 
 func (c *collector) init() {
-	c.wake, c.turn, c.holds = make(chan struct{}, 1), make(chan struct{}, 1), map[int]int64{}
-}
-
-// lock waits for the turn.
-func (c *collector) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case c.turn <- struct{}{}:
-		return func() { <-c.turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	c.wake, c.turn, c.holds = make(chan struct{}, 1), newTurn(), map[int]int64{}
 }
 
 // before is the time of the newest garbage that may go, if ms were it.
@@ -95,7 +85,7 @@ func (s *Server) collectGarbage(ctx context.Context) (deleted, waiting int, err 
 }
 
 func (s *Server) collectSome(ctx context.Context) (deleted, waiting int, err error) {
-	unlock, err := s.collector.lock(ctx)
+	unlock, err := s.collector.turn.lock(ctx)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -387,8 +387,7 @@ func (s *Server) loaded(ctx context.Context, t *namespace.Tree) error {
 		}
 	}
 	s.used.judge(t.Images())
-	s.lastImage.at = s.cfg.Clock.Mono()
-	s.lastImage.txid = s.used.from.txid
+	s.lastImage.written(s.cfg.Clock.Mono(), s.used.from.txid)
 	return nil
 }
 
@@ -415,9 +414,23 @@ func (s *Server) applyRecord(t *namespace.Tree, r journal.Record) error {
 
 // imageState is what decides when the next image is due.
 type imageState struct {
-	mu   sync.Mutex // one checkpoint at a time
+	turn turn // who has it may write an image, which takes as long as the store does
+
+	mu   sync.Mutex
 	at   time.Duration
 	txid uint64
+}
+
+func (i *imageState) last() (at time.Duration, txid uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.at, i.txid
+}
+
+func (i *imageState) written(at time.Duration, txid uint64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.at, i.txid = at, txid
 }
 
 // checkpoint writes an image of this moment from a clone, while writes go on.
@@ -425,8 +438,11 @@ type imageState struct {
 // what a crash could take back; then a record publishes it, and what only older
 // images need is removed.
 func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
-	s.lastImage.mu.Lock()
-	defer s.lastImage.mu.Unlock()
+	unlock, err := s.lastImage.turn.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	began := s.cfg.Clock.Mono()
 	t, err := s.snapshot(ctx)
 	if err != nil {
@@ -456,7 +472,7 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	if _, err := s.own(ctx, func() (namespace.Op, error) { return op, nil }); err != nil {
 		return nil, err
 	}
-	s.lastImage.at, s.lastImage.txid = s.cfg.Clock.Mono(), last
+	s.lastImage.written(s.cfg.Clock.Mono(), last)
 	s.log.Info("image written", "txid", last, "bytes", size, "took", s.cfg.Clock.Mono()-began)
 	return op, s.prune(ctx)
 }
@@ -516,9 +532,7 @@ func (s *Server) checkpointDue() string {
 	last, _ := s.tree.Last()
 	unnamed := s.cfg.HA != nil && s.used.from.txid > 0 && !s.used.named
 	s.mu.RUnlock()
-	s.lastImage.mu.Lock()
-	at, txid := s.lastImage.at, s.lastImage.txid
-	s.lastImage.mu.Unlock()
+	at, txid := s.lastImage.last()
 	_, bytes := s.journal.Size()
 	switch {
 	case last-txid >= uint64(s.cfg.CheckpointRecords): //nolint:gosec // positive

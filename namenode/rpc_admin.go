@@ -120,7 +120,7 @@ func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.Safe
 
 // setSafeMode returns when no block is being deleted any more.
 func (s *Server) setSafeMode(ctx context.Context, on bool) error {
-	unlock, err := s.collector.lock(ctx)
+	unlock, err := s.collector.turn.lock(ctx)
 	if err != nil {
 		return err
 	}

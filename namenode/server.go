@@ -194,6 +194,7 @@ func (s *Server) open(ctx context.Context) error {
 		s.images = &imageObjects{objects: s.objects, local: folder}
 	}
 	s.collector.init()
+	s.lastImage.turn = newTurn()
 	s.owner.turn = make(chan struct{}, 1)
 	s.older = make(chan struct{}, 4)
 	return nil
@@ -449,6 +450,15 @@ func (s *Server) Err() error {
 		return nil
 	}
 	return err
+}
+
+// Tree returns a copy of the namespace as this namenode has it now; of a standby,
+// as far as it has followed, and not all of it need be durable. For tests, which
+// hold namenodes against each other.
+func (s *Server) Tree() *namespace.Tree {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tree.Clone()
 }
 
 // Addr is the address of the gRPC service.

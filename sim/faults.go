@@ -22,7 +22,28 @@ type fault struct {
 // under way.
 const often = 4
 
-var allFaults = append(rareFaults, slices.Repeat([]fault{loseAnswers}, often)...)
+var allFaults = slices.Concat(rareFaults, slices.Repeat([]fault{loseAnswers, depose}, often))
+
+// depose has a namenode succeeded that does not know, while half of the clients
+// ask it still, and the others ask its successor.
+var depose = fault{"depose a namenode that some still ask", func(w *World, r *rand.Rand) func() {
+	n := w.someNode(r)
+	var heals []func()
+	for i := range w.cfg.ZooKeeper {
+		heals = append(heals, w.cut(n.name, zkName(i), 0))
+	}
+	for i, c := range w.clients {
+		if i%2 == 1 {
+			heals = append(heals, w.cut(c.name, n.name, 0))
+			w.net.Reset(n.name, c.name)
+		}
+	}
+	<-time.After(time.Duration(r.Int64N(int64(sessionTimeout / 3))))
+	for _, id := range w.zk.SessionsFrom(n.name) {
+		w.zk.Expire(id)
+	}
+	return func() { all(heals) }
+}}
 
 var loseAnswers = fault{"lose a namenode's answers, then crash its machine", func(w *World, r *rand.Rand) func() {
 	n := w.someNode(r)
@@ -129,6 +150,34 @@ var rareFaults = []fault{
 		n.mu.Unlock()
 		disk.Capacity(1)
 		return func() { disk.Capacity(1 << 50) }
+	}},
+	{"crash who is active, and then who takes over", func(w *World, r *rand.Rand) func() {
+		a := w.someNode(r)
+		a.kill(crashfs.Torn)
+		<-time.After(time.Duration(r.Int64N(int64(2 * sessionTimeout))))
+		b := w.someNode(r)
+		b.kill(crashfs.Strict)
+		return func() { a.start(); b.start() }
+	}},
+	{"fail what a namenode writes to its disk", func(w *World, r *rand.Rand) func() {
+		n := w.someNode(r)
+		n.mu.Lock()
+		disk := n.disk
+		n.mu.Unlock()
+		if r.IntN(2) == 0 {
+			disk.FailSync("*", nil)
+		} else {
+			disk.FailWrite("*", nil)
+		}
+		return disk.Heal
+	}},
+	{"fail what is written to the shared folder", func(w *World, r *rand.Rand) func() {
+		if r.IntN(2) == 0 {
+			w.shared.FailSync("*", nil)
+		} else {
+			w.shared.FailWrite("*", nil)
+		}
+		return w.shared.Heal
 	}},
 	{"fill the shared folder", func(w *World, _ *rand.Rand) func() {
 		w.shared.Capacity(1)

@@ -28,7 +28,6 @@ func newFollower(w *World) *follower {
 	c := newWorker(w, 0)
 	c.name = "watch"
 	c.host = w.net.Host(c.name)
-	c.pipe.DialContext = dialer(c.host)
 	return &follower{c: c, there: map[string]bool{}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/sim/simnet"
 	"github.com/leasefs/leasefs/vfs/crashfs"
 )
@@ -177,4 +178,14 @@ func (n *Node) active() bool {
 	}
 	s := n.live.server.Load()
 	return s != nil && s.Role() == "active"
+}
+
+// tree is what the namenode has; nil if it does not run.
+func (n *Node) tree() *namespace.Tree {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.live == nil || n.live.server.Load() == nil {
+		return nil
+	}
+	return n.live.server.Load().Tree()
 }

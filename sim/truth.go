@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
 // truth is what the clients know together: what they were told is done, and who
@@ -20,6 +23,7 @@ type truth struct {
 
 	logs     map[string]*logTruth
 	locks    map[*client.Lock]owner
+	ttl      time.Duration // the longest of granted leases
 	failures []string
 	done     map[string]int // calls that succeeded, by kind, so that a run that does nothing is seen
 }
@@ -94,7 +98,7 @@ func (t *truth) locked(who, path string, lock *client.Lock) {
 	t.mu.Lock()
 	var wrong []string
 	for other, o := range t.locks {
-		if left := other.Remaining(); o.path == path && left > 0 {
+		if left := other.Remaining(); o.path == path && o.who != who && left > 0 { // a client may take what its own dead process had
 			wrong = append(wrong, fmt.Sprintf("%s had it (token %d) for another %v", o.who, other.Token(), left))
 		}
 	}
@@ -104,6 +108,13 @@ func (t *truth) locked(who, path string, lock *client.Lock) {
 	if len(wrong) > 0 {
 		t.broken("%s locked %s with token %d while %s", who, path, lock.Token(), strings.Join(wrong, ", "))
 	}
+}
+
+// granted notes that a lease was granted.
+func (t *truth) granted(ttl time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ttl = max(t.ttl, ttl)
 }
 
 // unlocking notes that a lock is given up.
@@ -193,6 +204,100 @@ func (w *World) checkHealed(when string) {
 		}
 		w.truth.checkLog(when, path, data)
 	}
+	w.checkPresent(ctx, when)
+	w.checkFree(ctx, when, paths)
+	w.checkStore(ctx, when)
+	w.checkTrees(ctx, when)
+}
+
+// settled is how long after the last fault all that waits for a limit must be over,
+// besides that limit: a namenode takes over, holders come back, its monitor runs.
+const settled = 30 * time.Second
+
+// checkPresent sees that the files of leases that nobody keeps alive are gone.
+func (w *World) checkPresent(ctx context.Context, when string) {
+	w.truth.mu.Lock()
+	limit := 2*w.truth.ttl + settled
+	w.truth.mu.Unlock()
+	var left []string
+	for began := time.Now(); time.Since(began) < limit; <-time.After(time.Second) {
+		entries, err := w.clients[0].fs.ReadDir(ctx, "/present")
+		if left = nil; err == nil {
+			for _, e := range entries {
+				left = append(left, e.Name())
+			}
+		}
+		if len(left) == 0 && (err == nil || errors.Is(err, fserror.NotFound)) {
+			return
+		}
+	}
+	w.truth.broken("%s: %v: nobody keeps their leases alive, and they are there after %v", when, left, limit)
+}
+
+// checkFree sees that each log can be opened: who has left it open may keep it for
+// the soft limit.
+func (w *World) checkFree(ctx context.Context, when string, paths []string) {
+	for _, path := range paths {
+		o, err := w.clients[0].fs.Append(ctx, path, client.WithCreate(), client.WithParents(), client.WithWait(2*softLimit+settled))
+		if err == nil {
+			err = o.CloseContext(ctx)
+		}
+		if err != nil {
+			w.truth.broken("%s: nobody writes %s, and it cannot be opened: %v", when, path, err)
+		}
+	}
+}
+
+// checkStore sees that the store has each block that files have, whole, and after
+// a while no other.
+func (w *World) checkStore(ctx context.Context, when string) {
+	summary, err := w.clients[0].fs.Admin().Fsck(ctx, "", true, func(p client.FsckProblem) error {
+		w.truth.broken("%s: fsck: %s: %s", when, p.Path, p.Problem)
+		return nil
+	})
+	if err != nil {
+		w.truth.broken("%s: fsck: %v", when, err)
+	}
+	w.log.note("world", "fsck: %+v", summary)
+}
+
+// checkTrees waits until all namenodes are as far as the active one, and holds what
+// they have against each other: what was replayed is what was applied.
+func (w *World) checkTrees(ctx context.Context, when string) {
+	for {
+		trees, why := w.trees()
+		if why == "" {
+			for i, t := range trees {
+				for _, problem := range t.Check() {
+					w.truth.broken("%s: the tree of %s: %s", when, w.nodes[i].name, problem)
+				}
+			}
+			return
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			w.truth.broken("%s: the namenodes do not agree: %s", when, why)
+			return
+		}
+	}
+}
+
+// trees are what the namenodes have, and why they are not the same.
+func (w *World) trees() (trees []*namespace.Tree, why string) {
+	for _, n := range w.nodes {
+		t := n.tree()
+		if t == nil {
+			return nil, n.name + " does not run"
+		}
+		trees = append(trees, t)
+	}
+	for i, t := range trees[1:] {
+		if equal, what := trees[0].Equal(t); !equal {
+			return trees, fmt.Sprintf("%s and %s: %s", w.nodes[0].name, w.nodes[i+1].name, what)
+		}
+	}
+	return trees, ""
 }
 
 // Broken is what was found, empty if every promise was kept.

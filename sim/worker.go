@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -38,29 +40,47 @@ type worker struct {
 	// own is what is below the worker's directory: nobody else changes that, so
 	// each answer about it can be foretold. Unsure are the names of which a call
 	// ended without an answer.
-	own    map[string]string // content of a file by name
+	own    map[string]string // content of a file by name, such as "f1" or "t2/a"
 	unsure map[string]bool
 	names  int
+
+	life *process
+}
+
+// process is one run of a client. What is left of it when it was killed reaches
+// nothing.
+type process struct {
+	fs   *client.FS
+	host *simnet.Host
+	dead atomic.Bool
+}
+
+func (p *process) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if p.dead.Load() {
+		return nil, errors.New("the process is dead")
+	}
+	return p.host.DialContext(ctx, network, address)
 }
 
 func newWorker(w *World, i int) *worker {
 	name := "c" + string(rune('0'+i))
 	c := &worker{w: w, name: name, host: w.net.Host(name), clock: newClock(), rand: w.rand("client", i), busy: i%2 == 1, own: map[string]string{}, unsure: map[string]bool{}}
-	c.pipe = &http.Transport{DialContext: dialer(c.host), IdleConnTimeout: 10 * time.Second}
 	return c
 }
 
 // connect waits until there is a namenode.
 func (c *worker) connect(ctx context.Context) error {
+	p := &process{host: c.host}
+	c.pipe = &http.Transport{DialContext: p.dial, IdleConnTimeout: 10 * time.Second}
 	for {
 		fs, err := client.New(ctx, client.Config{
-			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: true,
+			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: true, Drafts: true,
 			Timeout: time.Minute, Clock: c.clock, HTTPClient: &http.Client{Transport: c.pipe},
-			DialOptions: []grpc.DialOption{grpc.WithContextDialer(c.dial)},
+			DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return p.dial(ctx, "tcp", addr) })},
 			Logger:      slog.New(&logger{h: c.w.log, who: c.name}),
 		})
 		if err == nil {
-			c.fs = fs
+			p.fs, c.fs, c.life = fs, fs, p
 			return nil
 		}
 		c.w.log.note(c.name, "connect: %v", err)
@@ -87,24 +107,46 @@ func (c *worker) work(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
-		what := c.rand.IntN(10)
+		what := c.rand.IntN(20)
 		if c.busy {
-			what = c.rand.IntN(7) // never behind others
+			what = c.rand.IntN(14) // never behind others
 		}
 		switch what {
-		case 0, 1, 2, 3:
+		case 0, 1, 2, 3, 4, 5, 6:
 			c.change(call)
-		case 4:
-			c.look(call)
-		case 5, 6:
-			c.lookAtLog(call)
 		case 7, 8:
-			c.appendSome(call, ctx)
+			c.look(call)
 		case 9:
+			c.list(call)
+		case 10, 11, 12, 13:
+			c.lookAtLog(call)
+		case 14, 15, 16:
+			c.appendSome(call, ctx)
+		case 17:
 			c.lock(call, ctx)
+		case 18:
+			c.present(call, ctx)
+		case 19:
+			c.look(call)
 		}
 		cancel()
 		c.pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// die ends the client as a power cut does, and begins another one on the same
+// machine. What it had open it holds until others may take it.
+func (c *worker) die(ctx context.Context) {
+	c.w.log.note(c.name, "dies")
+	old := c.life
+	old.dead.Store(true)
+	c.host.Crash()
+	c.w.running.Go(func() { _ = old.fs.Close() }) // it reaches nobody
+	c.pipe.CloseIdleConnections()
+	c.pause(ctx, softLimit)
+	c.host.Restart()
+	if c.connect(context.WithoutCancel(ctx)) != nil {
+		c.w.truth.broken("%s finds no namenode", c.name)
 	}
 }
 
@@ -139,6 +181,9 @@ func outcomeUnknown(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
+// recovered is the reason of a loss that nobody but the hard limit brings about.
+const recovered = "recovered"
+
 // appendSome opens a log, writes some lines and closes it.
 func (c *worker) appendSome(call, ctx context.Context) {
 	p := fmt.Sprintf("/logs/%d", c.rand.IntN(logs))
@@ -153,7 +198,11 @@ func (c *worker) appendSome(call, ctx context.Context) {
 	c.w.log.note(c.name, "has %s with token %d", p, w.Token())
 	c.w.truth.opened(c.name, p, w, before)
 	c.w.truth.did("open")
+	me, heard := c.life, time.Now()
 	defer func() {
+		if me != c.life {
+			return
+		}
 		err := w.CloseContext(call)
 		c.w.log.note(c.name, "closed %s: %v", p, err)
 	}()
@@ -174,13 +223,22 @@ func (c *worker) appendSome(call, ctx context.Context) {
 			if !expected(err) {
 				c.w.truth.broken("%s: flush %s: %v", c.name, p, err)
 			}
+			var why *fserror.Error
+			if silent := time.Since(heard); errors.As(err, &why) && why.Reason == recovered && silent < hardLimit {
+				c.w.truth.broken("%s: %s was recovered %v after a flush, the hard limit is %v", c.name, p, silent, hardLimit)
+			}
 			return
 		}
+		heard = time.Now()
 		c.w.truth.flushed(c.name, p, w, lines, before)
 		c.w.truth.did("flush")
-		if c.rand.IntN(12) == 0 {
+		switch c.rand.IntN(24) {
+		case 0, 1:
 			c.pause(ctx, softLimit*2) // with the file open
-		} else {
+		case 2:
+			c.die(ctx)
+			return
+		default:
 			c.pause(ctx, 200*time.Millisecond)
 		}
 	}
@@ -204,6 +262,10 @@ func (c *worker) lock(call, ctx context.Context) {
 	}
 	c.w.truth.did("lock")
 	c.pause(ctx, 2*softLimit)
+	if c.rand.IntN(8) == 0 {
+		c.die(ctx) // what the lock promised still counts
+		return
+	}
 	c.w.truth.unlocking(l)
 	err = l.Unlock(call)
 	c.w.log.note(c.name, "unlocked %s: %v", p, err)
@@ -235,19 +297,173 @@ func (c *worker) change(call context.Context) {
 	case len(names) < 3 || c.rand.IntN(2) == 0:
 		c.names++
 		name, text := fmt.Sprintf("f%d", c.names), fmt.Sprintf("%s %d %0*d", c.name, c.names, 1+c.rand.IntN(100), 0)
+		switch c.rand.IntN(3) {
+		case 0:
+			name = fmt.Sprintf("t%d/a", c.names)
+		case 1:
+			if c.draft(call, name, text) {
+				return
+			}
+			c.write(call, name, text)
+			return
+		}
 		err := c.fs.WriteFile(call, path.Join(c.dir(), name), []byte(text), client.WithParents())
 		c.outcome("create", err, []string{name}, func() { c.own[name] = text })
 	case c.rand.IntN(2) == 0:
 		from := names[c.rand.IntN(len(names))]
 		c.names++
 		to := fmt.Sprintf("r%d", c.names)
-		err := c.fs.Rename(call, path.Join(c.dir(), from), path.Join(c.dir(), to), false)
+		what, as := from, to
+		if tree, file, ok := strings.Cut(from, "/"); ok { // the whole tree
+			what, to = tree, path.Join(to, file)
+		}
+		err := c.fs.Rename(call, path.Join(c.dir(), what), path.Join(c.dir(), as), false)
 		c.outcome("rename", err, []string{from, to}, func() { c.own[to] = c.own[from]; delete(c.own, from) })
 	default:
 		name := names[c.rand.IntN(len(names))]
-		err := c.fs.Remove(call, path.Join(c.dir(), name))
+		var err error
+		if tree, _, ok := strings.Cut(name, "/"); ok {
+			err = c.fs.RemoveTree(call, path.Join(c.dir(), tree))
+		} else {
+			err = c.fs.Remove(call, path.Join(c.dir(), name))
+		}
 		c.outcome("remove", err, []string{name}, func() { delete(c.own, name) })
 	}
+}
+
+// draft makes a file as a mount does, without a call before its end; false if that
+// cannot be.
+func (c *worker) draft(call context.Context, name, text string) bool {
+	for _, p := range []string{c.dir(), path.Join(c.dir(), name)} { // as a mount looks first
+		if _, _, err := c.fs.LstatKept(call, p); err != nil && !errors.Is(err, fserror.NotFound) {
+			return false
+		}
+	}
+	d, ok := c.fs.Draft(path.Join(c.dir(), name))
+	if !ok {
+		return false
+	}
+	d.Write([][]byte{[]byte(text)})
+	c.pause(call, 200*time.Millisecond)
+	err := d.Close(call, 0)
+	c.outcome("draft", err, []string{name}, func() { c.own[name] = text })
+	return true
+}
+
+// write makes a file in several calls, and asks for the right to make more
+// without any, as a mount does.
+func (c *worker) write(call context.Context, name, text string) {
+	w, err := c.fs.Create(call, path.Join(c.dir(), name), client.WithParents())
+	if err == nil {
+		if _, err = w.WriteContext(call, []byte(text)); err == nil {
+			err = w.CloseContext(call)
+		} else {
+			_ = w.Abort()
+		}
+		if err != nil {
+			// What is there then is a part of it, which is not to be foretold.
+			c.outcome("write", context.DeadlineExceeded, []string{name}, nil)
+			return
+		}
+	}
+	c.outcome("write", err, []string{name}, func() { c.own[name] = text })
+}
+
+// list lists the worker's directory: what is in it is known.
+func (c *worker) list(call context.Context) {
+	if len(c.unsure) > 0 || len(c.own) == 0 {
+		return
+	}
+	entries, err := c.fs.ReadDir(call, c.dir())
+	if err != nil {
+		if !expected(err) {
+			c.w.truth.broken("%s: list: %v", c.name, err)
+		}
+		return
+	}
+	c.compare("", entries)
+	c.w.truth.did("list")
+}
+
+// compare holds a listing against what the worker knows.
+func (c *worker) compare(when string, entries []*client.FileInfo) {
+	there := map[string]bool{}
+	for _, e := range entries {
+		there[e.Name()] = true
+	}
+	for _, name := range c.ownNames() {
+		first, _, _ := strings.Cut(name, "/")
+		if !there[first] {
+			c.w.truth.broken("%s%s: %s is not listed", when, c.name, first)
+		}
+	}
+	for _, e := range entries {
+		if _, known := c.own[e.Name()]; !known && !e.IsDir() { // a directory may be left of what was unsure
+			c.w.truth.broken("%s%s: %s is there and was never made, or was removed", when, c.name, e.Name())
+		}
+	}
+}
+
+// presentTTL is the time to live of the leases that workers are granted.
+const presentTTL = 6 * time.Second
+
+// present shows that the worker is there by a file that lives as long as its lease.
+func (c *worker) present(call, ctx context.Context) {
+	c.names++
+	p := fmt.Sprintf("/present/%s-%d", c.name, c.names)
+	g, err := c.fs.Grant(call, presentTTL, 0)
+	if err != nil {
+		if !expected(err) {
+			c.w.truth.broken("%s: grant: %v", c.name, err)
+		}
+		return
+	}
+	kept, err := c.fs.KeepAlive(ctx, g.ID)
+	if err != nil {
+		c.w.log.note(c.name, "keep alive %v: %v", g.ID, err)
+		return
+	}
+	defer kept.Stop()
+	c.w.truth.granted(g.TTL)
+	err = c.fs.WriteFile(call, p, nil, client.WithParents(), client.WithLease(g.ID))
+	c.w.log.note(c.name, "present %s with lease %v: %v", p, g.ID, err)
+	if err != nil {
+		if !expected(err) && !errors.Is(err, fserror.NotFound) { // the lease has ended
+			c.w.truth.broken("%s: %s: %v", c.name, p, err)
+		}
+		return
+	}
+	for range 1 + c.rand.IntN(6) {
+		c.pause(ctx, presentTTL)
+		if c.rand.IntN(12) == 0 {
+			c.die(ctx)
+			return
+		}
+		_, err := c.fs.Stat(call, p)
+		if errors.Is(err, fserror.NotFound) && kept.Context().Err() == nil {
+			c.w.truth.broken("%s: %s is gone while lease %v is certainly alive", c.name, p, g.ID)
+			return
+		}
+		if err == nil {
+			c.w.truth.did("present")
+		}
+	}
+	if c.rand.IntN(2) == 0 {
+		return // it ends by itself
+	}
+	kept.Stop()
+	left, err := c.fs.Revoke(call, g.ID)
+	c.w.log.note(c.name, "revoke %v: %d left, %v", g.ID, left, err)
+	if err != nil {
+		if !expected(err) && !errors.Is(err, fserror.NotFound) {
+			c.w.truth.broken("%s: revoke %v: %v", c.name, g.ID, err)
+		}
+		return
+	}
+	if _, err := c.fs.Stat(call, p); err == nil && left == 0 {
+		c.w.truth.broken("%s: %s is there though its lease %v was revoked", c.name, p, g.ID)
+	}
+	c.w.truth.did("revoke")
 }
 
 func (c *worker) ownNames() (names []string) {
@@ -332,19 +548,10 @@ func (c *worker) check(ctx context.Context, when string) {
 		c.w.truth.broken("%s: %s: list: %v", when, c.name, err)
 		return
 	}
-	for _, e := range entries {
-		if _, ok := c.own[e.Name()]; !ok {
-			c.w.truth.broken("%s: %s: %s is there and was never made, or was removed", when, c.name, e.Name())
-		}
-	}
+	c.compare(when+": ", entries)
 	var all sync.WaitGroup
 	for _, name := range c.ownNames() {
 		all.Go(func() { c.lookAt(ctx, when+": ", name) })
 	}
 	all.Wait()
-}
-
-// dial is dialer for gRPC.
-func (c *worker) dial(ctx context.Context, addr string) (net.Conn, error) {
-	return c.host.DialContext(ctx, "tcp", addr)
 }

@@ -41,18 +41,19 @@ const (
 
 // World is a fleet with its clients. It lives in a synctest bubble.
 type World struct {
-	t       testing.TB
-	cfg     Config
-	net     *simnet.Network
-	zk      *zkmodel.Ensemble
-	shared  *crashfs.FS
-	nodes   []*Node
-	clients []*worker
-	follow  *follower
-	truth   *truth
-	began   time.Time
-	log     *history
-	running sync.WaitGroup
+	t        testing.TB
+	cfg      Config
+	net      *simnet.Network
+	zk       *zkmodel.Ensemble
+	shared   *crashfs.FS
+	nodes    []*Node
+	clients  []*worker
+	follow   *follower
+	operator *worker
+	truth    *truth
+	began    time.Time
+	log      *history
+	running  sync.WaitGroup
 }
 
 // New makes a world whose namenodes are about to start.
@@ -86,8 +87,10 @@ func New(t testing.TB, cfg Config) *World {
 		w.clients = append(w.clients, newWorker(w, i))
 	}
 	w.follow = newFollower(w)
-	for _, a := range append(w.machines(), w.follow.c.name) {
-		for _, b := range append(w.machines(), w.follow.c.name) {
+	w.operator = newWorker(w, len(w.clients))
+	everybody := append(w.machines(), w.follow.c.name, w.operator.name)
+	for _, a := range everybody {
+		for _, b := range everybody {
 			w.net.Line(a, b).SetDelay(usualDelay)
 		}
 	}
@@ -144,6 +147,7 @@ func (w *World) Run() {
 	if !w.cfg.Calm {
 		work.Go(func() { w.faults(ctx) })
 	}
+	work.Go(func() { w.operate(ctx) })
 	work.Wait()
 	cancel()
 	w.log.note("world", "all is healed; checking")
@@ -156,10 +160,9 @@ func (w *World) Run() {
 	}
 	w.log.note("world", "all namenodes have crashed; checking again")
 	w.checkHealed("after a crash of all")
-	for _, c := range w.clients {
+	for _, c := range append(w.clients, w.operator, w.follow.c) {
 		c.end()
 	}
-	w.follow.c.end()
 	for _, n := range w.nodes {
 		n.stop()
 	}

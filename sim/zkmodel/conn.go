@@ -209,6 +209,7 @@ func (k *conn) greet(r *reader) error {
 		s.conn.drop()
 	}
 	k.session, s.conn, s.heard = s, k, time.Now()
+	s.from, _, _ = net.SplitHostPort(k.c.RemoteAddr().String()) // empty if it is none
 	return nil
 }
 

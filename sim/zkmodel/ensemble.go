@@ -46,7 +46,8 @@ type session struct {
 	password []byte
 	timeout  time.Duration
 	heard    time.Time
-	conn     *conn // where it is now; nil if nowhere
+	conn     *conn  // where it is now; nil if nowhere
+	from     string // the host of its last connection
 }
 
 // entry is a committed transaction on its way to a server.
@@ -141,6 +142,18 @@ func (e *Ensemble) Sessions() (ids []int64) {
 	defer e.mu.Unlock()
 	for id := range e.sessions {
 		ids = append(ids, id)
+	}
+	return ids
+}
+
+// SessionsFrom are those whose last connection came from a host.
+func (e *Ensemble) SessionsFrom(host string) (ids []int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, s := range e.sessions {
+		if s.from == host {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }
