@@ -160,7 +160,7 @@ func (w *Writer) store(b *pendingBlock) error {
 			return err
 		}
 		resp := new(pb.AllocateBlockResponse)
-		c := call{op: "write", path: w.path, w: w}
+		c := call{op: "write", path: w.path}
 		if err := w.fs.call(w.work, &c, pb.Namenode_AllocateBlock_FullMethodName, req, resp); err != nil {
 			return err
 		}
@@ -208,7 +208,10 @@ func (w *Writer) commit(b *pendingBlock) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	c := call{op: "write", path: w.path, mutates: true, w: w}
+	c := call{op: "write", path: w.path, mutates: true}
+	if b.end-b.start > int64(b.covered) { // as the namenode does: it may be one of its own
+		c.w = w
+	}
 	err := w.fs.call(w.work, &c, pb.Namenode_Commit_FullMethodName, req, new(pb.CommitResponse))
 	if err == nil || c.lost {
 		return err
@@ -225,7 +228,7 @@ func (w *Writer) commit(b *pendingBlock) error {
 func (w *Writer) fetchTail(ctx context.Context, off int64, dst []byte) error {
 	req := &pb.GetFileRequest{Caller: w.fs.caller, Inode: w.key.inode, Writer: w.id, Offset: off, NoUrls: true}
 	resp := new(pb.GetFileResponse)
-	if err := w.fs.call(ctx, &call{op: "write", path: w.path, w: w}, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
+	if err := w.fs.call(ctx, &call{op: "write", path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
 		return err
 	}
 	tail := resp.GetTail()

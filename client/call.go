@@ -48,10 +48,11 @@ type call struct {
 	// once, who can make a block. Not while the outcome of an earlier attempt is
 	// unknown.
 	tailToo bool
-	w       *Writer // whose lease an answer renews
+	// w is the writer whose lease the record of the call renews, from the first
+	// attempt on: any of them may have made it. What makes none renews nothing.
+	w *Writer
 
 	first reading // when the first attempt was sent
-	sent  reading // when the attempt that was answered was sent
 	lost  bool    // a reply was lost, and no later one told the outcome
 	// anyLost: a reply was lost, whatever came later.
 	anyLost bool
@@ -70,12 +71,11 @@ func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) er
 			return c.fail(err)
 		}
 		ep := f.eps.current.Load()
-		c.sent = f.read()
 		reached, err := f.send(ctx, c, ep, method, req, resp)
 		if err == nil {
 			c.lost = false
 			if c.w != nil {
-				c.w.renewed(c.sent)
+				c.w.renewed(c.first)
 			}
 			return nil
 		}

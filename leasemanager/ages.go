@@ -315,23 +315,28 @@ func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
 	return a, journal
 }
 
-// AgesJournalled notes that the record of these ages is applied. The ages of
-// files that were closed and of granted leases that ended are not kept: the tree
-// has forgotten them.
-func (m *Manager) AgesJournalled(ages []Age) {
+// AgesJournalled returns those of the ages that still hold, and notes that a record
+// of them is applied: the caller applies it, under the lock under which it applies
+// the records of writers. The others are of leases that are gone, or were renewed
+// since CheckAges: by a writer's record perhaps, after which a record of the age
+// would take back what that one has made durable.
+func (m *Manager) AgesJournalled(ages []Age) []Age {
 	now := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	hold := make([]Age, 0, len(ages))
 	for _, a := range ages {
 		if a.Age <= 0 {
 			delete(m.told, a.AgeKey) // from owed when it is durable
+			hold = append(hold, a)
 			continue
 		}
-		l := m.named(a.AgeKey)
-		if l == nil && (a.Granted != 0 || a.Inode != 0 && m.inodes[a.Inode] == nil) {
+		l, t := m.named(a.AgeKey), m.told[a.AgeKey]
+		if l == nil || m.age(l, t, now) < a.Age {
+			m.unowe(a.AgeKey, l, t)
 			continue
 		}
-		t := m.told[a.AgeKey]
+		hold = append(hold, a)
 		if t == nil {
 			t = new(told)
 			m.told[a.AgeKey] = t
@@ -339,11 +344,10 @@ func (m *Manager) AgesJournalled(ages []Age) {
 		m.owed[a.AgeKey] = a.Age
 		// If the lease's stamp is later now, it was renewed meanwhile.
 		t.age, t.stamp, t.at = a.Age, now-(a.Age-t.beyond), now
-		if l != nil {
-			t.look = l.look
-		}
+		t.look = l.look
 		m.lookSoon(a.AgeKey, now)
 	}
+	return hold
 }
 
 // AgesDurable notes that the record of these ages is durable: a renewal of those
@@ -380,6 +384,19 @@ func (m *Manager) owe(key AgeKey, l *lease, t *told, now, age time.Duration) boo
 	}
 	m.reckon(l, key, t)
 	return false
+}
+
+// unowe takes back that an age of the lease is about to be journalled.
+func (m *Manager) unowe(key AgeKey, l *lease, t *told) {
+	switch f := m.inodes[key.Inode]; {
+	case l != nil:
+		m.reckon(l, key, t)
+	case t == nil:
+		delete(m.owed, key)
+		if f != nil { // it came back to its session
+			m.lower(f.l)
+		}
+	}
 }
 
 // reckon brings what the lease owes up to date with the age that is journalled.

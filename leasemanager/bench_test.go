@@ -120,7 +120,7 @@ func BenchmarkRenewDeleteInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkTouch is what each call of a writer costs here.
+// BenchmarkTouch is what each record of a writer costs here.
 func BenchmarkTouch(b *testing.B) {
 	ids := randomIDs(100_000)
 	m := filled(b, ids, 1)

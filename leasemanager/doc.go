@@ -56,7 +56,7 @@
 //     period ago (grants and renewals pass each other on the way) becomes a
 //     lease of its own, with the stamp from before this renewal. A file that
 //     was listed and is not any more: the same, but one granted within the
-//     last period gets a period more. A call of its writer ([Manager.Touch]) or
+//     last period gets a period more. A record of its writer ([Manager.Touch]) or
 //     a set that lists it brings it back.
 //   - A set older than one that was taken is not taken.
 //
@@ -125,7 +125,11 @@
 // the answer then promises no more than a successor that finds that age would
 // give (Soft, Hard and KeepAlive's answer are lowered to it), and asks for an early renewal. The
 // limits are whole again when a record without the age is durable
-// ([Manager.AgesDurable]).
+// ([Manager.AgesDurable]). The record of a writer's call is a renewal for the tree
+// too, which forgets the ages of its session and file when it applies it: so the
+// caller calls Touch with each such record, and for no other call, and journals no
+// age from before it ([Manager.AgesJournalled]). Here the age stays until the next
+// look at it, which only makes promises smaller for a while.
 //
 // An age of a file or of a granted lease goes with it, here and in the tree. Of
 // a session that is gone CheckAges gives 0, so that the tree forgets it.

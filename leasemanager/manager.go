@@ -228,11 +228,11 @@ func (m *Manager) Close(inode, epoch uint64, reason string, by *Holder) {
 	m.settle(s)
 }
 
-// Touch renews the session because a call of its writer of the inode came. A
-// file that had become a lease of its own comes back to the session. It returns
-// false, and renews nothing, if the session has no files or the lease in
-// question is ending. Whether the session still has this inode, under which
-// epoch, is on the inode: Touch does not look.
+// Touch renews the session because a record of its writer of the inode is about to
+// be applied. A file that had become a lease of its own comes back to the session.
+// It returns false, and renews nothing, if the session has no files or the lease in
+// question is ending. Whether the session still has this inode, under which epoch,
+// is on the inode: Touch does not look.
 func (m *Manager) Touch(id SessionID, inode uint64) bool {
 	now := m.now()
 	l := m.dir.get(id)

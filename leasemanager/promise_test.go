@@ -1,17 +1,23 @@
 package leasemanager
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
 
 // What an answered renewal promises holds, whenever the namenode crashes after
-// it: the journal may have an age from the silence before.
+// it: the journal may have an age from the silence before. The record of a writer
+// has the journal forget that.
 func TestAnsweredRenewalsOutliveACrash(t *testing.T) {
 	const ttl = time.Minute
 	for _, silence := range []time.Duration{10 * time.Second, 47 * time.Second, 59 * time.Second} {
-		for _, cause := range []string{"crash", "crash with a lapsed file"} {
-			for after := time.Duration(0); after <= 40*time.Second; after += time.Second {
+		for _, cause := range []string{"crash", "crash with a lapsed file", "write", "write to a lapsed file"} {
+			step := time.Second
+			if strings.HasPrefix(cause, "write") {
+				step = 5 * time.Second
+			}
+			for after := time.Duration(0); after <= 40*time.Second; after += step {
 				r := newReigns(t)
 				r.files[Ref{1, 1}], r.files[Ref{2, 2}] = client("a", 1), client("a", 1)
 				r.granted[7] = Granted{Holder: client("g", 9), ID: 7, TTL: ttl}
@@ -27,13 +33,18 @@ func TestAnsweredRenewalsOutliveACrash(t *testing.T) {
 					t.Fatalf("%+v, %v", res, lives)
 				}
 				r.run(silence, nil)
-				if cause != "crash" { // the holder's own age, and that of a file that it listed no more
+				if strings.HasSuffix(cause, "a lapsed file") { // the holder's own age, and that of a file that it listed no more
 					r.m.Renew(Renewal{Session: sid(1), HasSet: true, Open: []Ref{{1, 1}}, Version: 2})
 					r.m.KeepAlive(7)
 					version = 3
 					r.run(silence, nil)
 				}
 				res, lives := renew()
+				if strings.HasPrefix(cause, "write") { // its record promises the whole limits
+					r.write(sid(1), 1)
+					r.write(sid(1), 2)
+					res.Soft, res.Hard = soft, hard
+				}
 				renewed := r.now
 				r.run(after, nil)
 				r.activate()
@@ -83,8 +94,10 @@ func TestPromisesAreWholeAgainSoon(t *testing.T) {
 			t.Errorf("%s: %+v, %v", when, res, lives)
 		}
 	}
-	lowered("before the record")
-	m.AgesJournalled(ages)
+	if hold := m.AgesJournalled(ages); len(hold) != 2 {
+		t.Fatalf("%+v", hold)
+	}
+	lowered("before the record is durable")
 	m.AgesDurable(ages)
 	lowered("after the record")
 	c.Advance(DefaultAgeEvery)

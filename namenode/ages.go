@@ -43,12 +43,14 @@ func (s *Server) lastAges(ctx context.Context) error {
 
 // journalAges writes one record of ages.
 func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error {
-	op := &namespace.OpAges{Ages: make([]namespace.Age, len(ages))}
-	for i, a := range ages {
-		op.Ages[i] = namespace.Age{AgeKey: ageKey(a.AgeKey), MS: a.Age.Milliseconds()}
-	}
 	_, err := s.own(ctx, func() (namespace.Op, error) {
-		s.leases.AgesJournalled(ages)
+		op := new(namespace.OpAges)
+		for _, a := range s.leases.AgesJournalled(ages) {
+			op.Ages = append(op.Ages, namespace.Age{AgeKey: ageKey(a.AgeKey), MS: a.Age.Milliseconds()})
+		}
+		if len(op.Ages) == 0 {
+			return nil, nil
+		}
 		return op, nil
 	})
 	if err == nil {

@@ -174,6 +174,9 @@ func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, 
 	if s.over.Load() { // also the namenode's own work
 		return namespace.Result{}, s.checkActive()
 	}
+	if err := s.renewWriter(op); err != nil {
+		return namespace.Result{}, err
+	}
 	last, lastMS := s.tree.Last()
 	e := namespace.Entry{TxID: last + 1, Time: max(s.time.now(), lastMS), Call: id, Op: op}
 	typ, body := namespace.EncodeOp(nil, id, op)

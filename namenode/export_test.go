@@ -24,6 +24,13 @@ func (s *Server) RepairLeases() {
 	}
 }
 
+// JournalledAge is the age of a session's lease that a successor would find.
+func (s *Server) JournalledAge(session []byte) time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.journalledAge(leasemanager.AgeKey{Session: leasemanager.SessionID(session)})
+}
+
 // SetPatience sets how long a client may take nothing of a long answer.
 func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 

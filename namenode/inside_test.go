@@ -77,7 +77,10 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 	if st, known := s.leases.State(uint64(w.Inode)); !known || !st.Ending {
 		t.Fatalf("%+v, %v", st, known)
 	}
-	if err := s.writer(&namespace.Call{}, w); !errors.Is(err, fserror.Retry) {
+	if err := s.writer(&namespace.Call{}, w); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.apply(namespace.CallID{}, &namespace.OpAppendTail{Inode: w.Inode, Data: []byte("x")}); !errors.Is(err, fserror.Retry) {
 		t.Fatal(err)
 	}
 }

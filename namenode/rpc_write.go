@@ -352,20 +352,25 @@ func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ta
 	return a.ID, err
 }
 
-// writer checks a writer's identity under the lock and renews its session.
+// writer checks a writer's identity under the lock. It renews nothing: the
+// writer's record does, if there is one.
 func (s *Server) writer(c *namespace.Call, w namespace.Writer) error {
-	if err := s.tree.CheckWriter(c, w); err != nil {
-		return s.lost.name(err, w)
-	}
-	f, _ := s.tree.OpenFile(w.Inode)
-	if s.leases.Touch(leasemanager.SessionID(f.Holder.Session), uint64(w.Inode)) {
+	return s.lost.name(s.tree.CheckWriter(c, w), w)
+}
+
+// renewWriter renews the session of the writer whose record is about to be applied,
+// so that live leases and those of a replay of the journal are renewed by the same.
+// The caller holds mu.
+func (s *Server) renewWriter(op namespace.Op) error {
+	f, ok := s.tree.WriterOf(op)
+	if !ok || s.leases.Touch(leasemanager.SessionID(f.Holder.Session), uint64(f.Inode)) {
 		return nil
 	}
-	if st, known := s.leases.State(uint64(w.Inode)); known && st.Ending {
+	if st, known := s.leases.State(uint64(f.Inode)); known && st.Ending {
 		// Lost only with the record that ends it, which may not come to be.
 		return leaseEnding()
 	}
-	s.leases.Open(lmHolder(f.Holder), uint64(w.Inode), f.Epoch)
+	s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
 	return nil
 }
 

@@ -74,6 +74,28 @@ func (t *Tree) forgetAge(k AgeKey) {
 	}
 }
 
+// WriterOf returns the file that a record of its writer is about: bytes that it
+// brings, or the close. Ask before the record is applied. The namenode's own records, a
+// block that it makes of a tail among them, are no writer's; nor is the commit of a
+// block that makes the file no longer, since the two look alike.
+//
+// Such a record is a renewal: live, the namenode renews the session when it applies
+// the record; and the tree forgets the session's age, so that a namenode that takes
+// over counts its limits from then.
+func (t *Tree) WriterOf(op Op) (f OpenFile, ok bool) {
+	switch op := op.(type) {
+	case *OpAppendTail:
+		return t.OpenFile(op.Inode)
+	case *OpCommit:
+		if !op.ReplaceLast && int64(op.Block.Used) > op.TailCovered {
+			return t.OpenFile(op.Inode)
+		}
+	case *OpClose:
+		return t.OpenFile(op.Inode)
+	}
+	return f, false
+}
+
 // Age returns a journalled age in milliseconds, 0 if there is none.
 func (t *Tree) Age(k AgeKey) int64 {
 	a, _ := t.ages.Get(Age{AgeKey: k})

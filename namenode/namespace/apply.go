@@ -75,6 +75,10 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 		length = t.lengthOf(e.Op)
 		ev = t.eventsBefore(e.Op)
 	}
+	var writer OpenFile
+	if t.ages.Len() > 0 {
+		writer, _ = t.WriterOf(e.Op)
+	}
 	e.reigned = t.reigned
 	if _, activation := e.Op.(*OpActivate); !activation {
 		e.reigned += e.Time - t.time
@@ -87,6 +91,11 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	}
 	r.TxID = e.TxID
 	t.txid, t.time, t.reigned = e.TxID, e.Time, e.reigned
+	if r.Opened != nil {
+		writer = *r.Opened
+	}
+	t.forgetAge(AgeKey{Session: writer.Holder.Session})
+	t.forgetAge(AgeKey{Inode: writer.Inode})
 	t.remember(&e, &r)
 	t.expireSessions()
 	if t.events {

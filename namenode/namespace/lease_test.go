@@ -498,6 +498,50 @@ func TestAgesOfFiles(t *testing.T) {
 	}
 }
 
+// A record of a writer, or that opens a file, forgets the ages of its session and of
+// the file. One of the namenode, or of somebody else, does not.
+func TestWritersRecordsForgetAges(t *testing.T) {
+	const length = 3 // of /d/f, in its tail
+	for name, c := range map[string]struct {
+		do            func(r *rig, w Writer)
+		session, file bool // is forgotten
+	}{
+		"flush":             {func(r *rig, w Writer) { r.write(t, w, length, "x") }, true, true},
+		"commit":            {func(r *rig, w Writer) { r.commit(t, w, "abcmore") }, true, true},
+		"close":             {func(r *rig, w Writer) { r.close(t, w) }, true, true},
+		"open another":      {func(r *rig, _ Writer) { r.open(t, "/d/other", "client") }, true, false},
+		"opened by another": {func(r *rig, _ Writer) { r.open(t, "/d/f", "thief") }, false, true},
+		"recovered":         {func(r *rig, w Writer) { r.must(t, &OpRecover{Inode: w.Inode}) }, false, true},
+		"renamed":           {func(r *rig, _ Writer) { r.rename(t, "/d/f", "/d/g", false) }, false, false},
+		"sealed": {func(r *rig, w Writer) {
+			r.must(t, &OpCommit{Inode: w.Inode, Block: r.block("abc"), TailCovered: length})
+		}, false, false},
+		"merged": {func(r *rig, w Writer) {
+			r.must(t, &OpCommit{Inode: w.Inode, Block: r.block("abc"), TailCovered: length})
+			r.must(t, &OpCommit{Inode: w.Inode, Block: r.block("abc"), ReplaceLast: true})
+		}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := leaseRig(t)
+			w := r.open(t, "/d/f", "client")
+			r.write(t, w, 0, "abc")
+			f, _ := r.tree.OpenFile(w.Inode)
+			session, file, other := AgeKey{Session: f.Holder.Session}, AgeKey{Inode: w.Inode}, AgeKey{Session: SessionID{0xfe}}
+			r.must(t, &OpAges{Ages: []Age{{session, 7}, {file, 8}, {other, 9}}})
+			c.do(r, w)
+			if a := r.tree.Age(session); (a == 0) != c.session {
+				t.Errorf("the session's age is %d", a)
+			}
+			if a := r.tree.Age(file); (a == 0) != c.file {
+				t.Errorf("the file's age is %d", a)
+			}
+			if a := r.tree.Age(other); a != 9 {
+				t.Errorf("another's age is %d", a)
+			}
+		})
+	}
+}
+
 // That there is no inode of a number yet cannot be cached: no change tells of
 // its making.
 func TestInodeToComeIsNotCached(t *testing.T) {

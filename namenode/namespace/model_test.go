@@ -16,12 +16,13 @@ import (
 
 // node is an inode of the model; the model is a plain map of paths.
 type node struct {
-	id     InodeID
-	typ    Type
-	bytes  string
-	open   bool
-	writer Writer
-	lease  LeaseID // that it is attached to
+	id      InodeID
+	typ     Type
+	bytes   string
+	open    bool
+	writer  Writer
+	session SessionID // of the writer
+	lease   LeaseID   // that it is attached to
 }
 
 type snapshot struct {
@@ -174,6 +175,8 @@ func (m *machine) Create(t *rapid.T) {
 	m.nodes[path] = &node{id: res.Inode, typ: TypeFile, bytes: data, open: !closed, lease: lease}
 	if !closed {
 		m.nodes[path].writer = Writer{Inode: res.Inode, Epoch: res.Opened.Epoch, Token: token}
+		m.nodes[path].session = h.Session
+		m.heard(m.nodes[path])
 	}
 }
 
@@ -203,8 +206,8 @@ func (m *machine) Open(t *rapid.T) {
 	if n.open && m.tree.CheckWriter(nil, old) == nil {
 		t.Fatalf("the old writer was not fenced")
 	}
-	delete(m.ages, AgeKey{Inode: n.id})
-	n.open, n.writer = true, Writer{Inode: n.id, Epoch: res.Opened.Epoch, Token: token}
+	n.open, n.writer, n.session = true, Writer{Inode: n.id, Epoch: res.Opened.Epoch, Token: token}, SessionID{3}
+	m.heard(n)
 }
 
 func (m *machine) Append(t *rapid.T) {
@@ -220,6 +223,7 @@ func (m *machine) Append(t *rapid.T) {
 		t.Fatalf("append repeated: %+v, %v", again, err)
 	}
 	n.bytes += data
+	m.heard(n)
 }
 
 func (m *machine) Commit(t *rapid.T) {
@@ -238,6 +242,7 @@ func (m *machine) Commit(t *rapid.T) {
 	b := m.commit(t, n.writer, data)
 	if len(data) > len(n.bytes)-begin {
 		n.bytes = n.bytes[:begin] + data
+		m.heard(n)
 	}
 	op, err := m.tree.PlanCommit(nil, n.writer, int64(begin), b, 0, 0)
 	if op != nil || err != nil {
@@ -273,7 +278,8 @@ func (m *machine) Seal(t *rapid.T) {
 
 func (m *machine) Close(t *rapid.T) {
 	n := m.file(t, true)
-	switch rapid.IntRange(0, 2).Draw(t, "how") {
+	how := rapid.IntRange(0, 2).Draw(t, "how")
+	switch how {
 	case 0:
 		m.must(t, &OpRecover{Inode: n.id, Reason: "forced"})
 	case 1:
@@ -289,6 +295,9 @@ func (m *machine) Close(t *rapid.T) {
 	}
 	if m.tree.CheckWriter(nil, n.writer) == nil {
 		t.Fatalf("closed, but its writer may write")
+	}
+	if how > 0 {
+		m.heard(n)
 	}
 	n.open = false
 }
