@@ -38,7 +38,8 @@ func published(op namespace.OpImage) image { return image{op.TxID, op.Name} }
 type images interface {
 	// list returns the images there are, the newest first.
 	list(ctx context.Context) ([]image, error)
-	read(ctx context.Context, img image) (*namespace.Tree, error)
+	// open returns what was written of an image, from its beginning.
+	open(ctx context.Context, img image) (io.ReadCloser, error)
 	// write makes an image of t, whole and durable or not at all.
 	write(ctx context.Context, t *namespace.Tree) (img image, size int64, err error)
 	// room refuses to write so many bytes if there is no room for them.
@@ -62,11 +63,37 @@ type imageFolder struct {
 
 // usedImages is what a start has shown of the images.
 type usedImages struct {
-	from     image   // what the tree was loaded from; none: the journal alone
-	named    bool    // a record behind from names it
-	found    []image // the images at the start
-	later    []image // those that came while the journal was read
-	unusable []image // of those published then, the ones that are gone or damaged
+	from  image   // what the tree was loaded from; none: the journal alone
+	named bool    // a record behind from names it
+	found []image // the images at the start
+	later []image // those that came while the journal was read
+}
+
+// badImages are the published images of which a start or a check has shown that they
+// are gone or damaged. While one of them is to be kept, nothing older is removed.
+type badImages struct {
+	mu  sync.Mutex
+	all []image
+}
+
+func (b *badImages) add(imgs ...image) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = append(b.all, imgs...)
+}
+
+// among are those that are bad, which it remembers; the others it forgets.
+func (b *badImages) among(imgs []image) []image {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all = slices.DeleteFunc(imgs, func(img image) bool { return !slices.Contains(b.all, img) })
+	return b.all
+}
+
+func (b *badImages) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.all)
 }
 
 func imageName(txid uint64) string { return fmt.Sprintf("%020d%s", txid, imageSuffix) }
@@ -103,25 +130,57 @@ func newestFirst(all []image) {
 
 func (f *imageFolder) where(img image) string { return filepath.Join(f.dir, img.name) }
 
-func (f *imageFolder) read(_ context.Context, img image) (*namespace.Tree, error) {
-	file, err := f.fs.Open(f.where(img))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	return readImage(file, img.txid)
+func (f *imageFolder) open(_ context.Context, img image) (io.ReadCloser, error) {
+	return f.fs.Open(f.where(img))
 }
 
-// readImage reads an image that must hold everything up to txid.
-func readImage(r io.Reader, txid uint64) (*namespace.Tree, error) {
-	t, err := namespace.ReadImage(r)
+// readImage loads an image, which must hold everything up to its txid.
+func readImage(ctx context.Context, from images, img image) (t *namespace.Tree, err error) {
+	err = withImage(ctx, from, img, func(r io.Reader) (last uint64, err error) {
+		if t, err = namespace.ReadImage(r); err == nil {
+			last, _ = t.Last()
+		}
+		return last, err
+	})
+	return t, err
+}
+
+// checkImage reads an image without loading it: its checksums show whether it is as
+// it was written.
+func checkImage(ctx context.Context, from images, img image) error {
+	return withImage(ctx, from, img, namespace.CheckImage)
+}
+
+// withImage has an image read by fn, which returns its last txid.
+func withImage(ctx context.Context, from images, img image, fn func(io.Reader) (uint64, error)) error {
+	in, err := from.open(ctx, img)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if last, _ := t.Last(); last != txid {
-		return nil, fmt.Errorf("holds txid %d, not %d as its name says", last, txid)
+	defer func() { _ = in.Close() }()
+	last, err := fn(&whileWanted{ctx, in})
+	if err == nil && last != img.txid {
+		err = fmt.Errorf("holds txid %d, not %d as its name says", last, img.txid)
 	}
-	return t, nil
+	return err
+}
+
+// whileWanted is a reader that ends with its context.
+type whileWanted struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (w *whileWanted) Read(p []byte) (int, error) {
+	if err := context.Cause(w.ctx); err != nil {
+		return 0, err
+	}
+	return w.r.Read(p)
+}
+
+// imageUnknown reports whether an error in reading an image says nothing of it.
+func imageUnknown(err error) bool {
+	return errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission)
 }
 
 // write makes an image of t, whole and durable or not at all. NoSpace if it
@@ -171,19 +230,20 @@ func (f *imageFolder) removeLeftovers() {
 	}
 }
 
-// judge remembers which published images a start from the image from has shown
+// judge returns which published images a start from the image from has shown
 // to be unusable: those newer, which it passed over, and those missing (a
 // backup brings one image only).
-func (f *usedImages) judge(all []namespace.OpImage) {
+func (f *usedImages) judge(all []namespace.OpImage) (bad []image) {
 	for _, op := range all {
 		img := published(op)
 		if slices.Contains(f.later, img) {
 			continue
 		}
 		if img.txid > f.from.txid || !slices.Contains(f.found, img) {
-			f.unusable = append(f.unusable, img)
+			bad = append(bad, img)
 		}
 	}
+	return bad
 }
 
 // prune removes all images but the published ones, and what a crash left of one
@@ -243,12 +303,12 @@ func (s *Server) recoverOnce(ctx context.Context) (*namespace.Tree, error) {
 	var problems []error
 	var spare *image // the oldest that no record names
 	for _, img := range all {
-		t, err := s.images.read(ctx, img)
+		t, err := readImage(ctx, s.images, img)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx) // also when it could be read
 		}
-		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) {
-			return nil, err // nothing is known about the image
+		if imageUnknown(err) {
+			return nil, err
 		}
 		if err != nil {
 			err = fmt.Errorf("image %s: %w", s.images.where(img), err)
@@ -285,7 +345,7 @@ func (s *Server) recoverOnce(ctx context.Context) (*namespace.Tree, error) {
 // recoverFrom loads an image that no record names, but without which the
 // journal does not tell everything: it begins there.
 func (s *Server) recoverFrom(ctx context.Context, img image, problems []error) (*namespace.Tree, error) {
-	t, err := s.images.read(ctx, img)
+	t, err := readImage(ctx, s.images, img)
 	if err == nil {
 		t, err = s.replay(ctx, t, img)
 	}
@@ -386,7 +446,7 @@ func (s *Server) loaded(ctx context.Context, t *namespace.Tree) error {
 			}
 		}
 	}
-	s.used.judge(t.Images())
+	s.badImages.add(s.used.judge(t.Images())...)
 	s.lastImage.written(s.cfg.Clock.Mono(), s.used.from.txid)
 	return nil
 }
@@ -478,8 +538,9 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 }
 
 // prune keeps the two published images and the journal from the older one on.
-// While one of the two cannot be used it removes nothing: what the last start
-// read instead is still needed.
+// The older one may have been damaged since it was written, so it is read before
+// what it takes the place of is removed. While one of the two cannot be used nothing
+// is removed: what a start would read instead is still needed.
 func (s *Server) prune(ctx context.Context) error {
 	s.mu.RLock()
 	all := s.tree.Images()
@@ -490,9 +551,19 @@ func (s *Server) prune(ctx context.Context) error {
 	keep := make([]image, len(all))
 	for i, op := range all {
 		keep[i] = published(op)
-		if slices.Contains(s.used.unusable, keep[i]) {
-			return nil
-		}
+	}
+	if len(s.badImages.among(slices.Clone(keep))) > 0 {
+		return nil
+	}
+	switch err := checkImage(ctx, s.images, keep[0]); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case imageUnknown(err):
+		return err
+	case err != nil:
+		s.badImages.add(keep[0])
+		s.log.Error("the older of the two images is damaged or gone; what comes before it is kept until there are two newer ones: leasefs admin checkpoint makes one", "image", s.images.where(keep[0]), "cause", err)
+		return nil
 	}
 	remove := func(ctx context.Context) error { return s.images.prune(ctx, keep) }
 	if s.cfg.HA != nil { // they are in the store

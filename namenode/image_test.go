@@ -78,6 +78,43 @@ func TestDamagedImageIsNotOneOfTwo(t *testing.T) {
 	}
 }
 
+// An image that was damaged after it was written is found when it becomes the older
+// of two, before what it takes the place of is removed: so a start is possible though
+// the newest one is damaged as well.
+func TestOlderImageDamagedMeanwhile(t *testing.T) {
+	n := testenv.Start(t)
+	r := n.Raw(t, "a")
+	r.Create("/1")
+	first := checkpoint(t, n, r)
+	r.Create("/2")
+	second := checkpoint(t, n, r)
+	found := func(want int) {
+		t.Helper()
+		if !strings.Contains(n.Metrics(t), fmt.Sprintf("\nleasefs_images_damaged %d\n", want)) {
+			t.Errorf("the metrics do not say that %d images are damaged", want)
+		}
+	}
+	damage(t, second)
+	found(0)
+	r.Create("/3")
+	third := checkpoint(t, n, r)
+	found(1)
+	n.Stop(t)
+	damage(t, third)
+	n.Start(t)
+	r = n.Raw(t, "a")
+	for i := range 3 {
+		r.File(fmt.Sprintf("/%d", i+1))
+	}
+	checkpoint(t, n, r)
+	r.Create("/4")
+	checkpoint(t, n, r)
+	found(0)
+	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the first image is still there: %v", err)
+	}
+}
+
 // The one image of a backup stays until there are two others.
 func TestImageOfABackupIsKept(t *testing.T) {
 	n := testenv.Start(t)

@@ -70,13 +70,8 @@ func (o *imageObjects) list(ctx context.Context) ([]image, error) {
 	return all, nil
 }
 
-func (o *imageObjects) read(ctx context.Context, img image) (*namespace.Tree, error) {
-	r, err := o.objects.GetNamed(ctx, img.name, 0, -1)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }()
-	return readImage(r, img.txid)
+func (o *imageObjects) open(ctx context.Context, img image) (io.ReadCloser, error) {
+	return o.objects.GetNamed(ctx, img.name, 0, -1)
 }
 
 func (o *imageObjects) room(bytes int64) error { return o.local.room(bytes) }

@@ -132,6 +132,7 @@ var (
 	descPuts       = gauge("blocks_put_total", "Blocks written to the local store.")
 	descGets       = gauge("blocks_get_total", "Reads from the local store.")
 	descImageTxID  = gauge("image_txid", "Last record in the newest image.")
+	descImagesBad  = gauge("images_damaged", "Published images that were found damaged or gone. While one of the latest two is, nothing older is removed.")
 	descGranted    = gauge("granted_leases", "Granted leases, those that are ending included.")
 	descAttached   = gauge("attached_files", "Files attached to granted leases.")
 	descGrantedEnd = gauge("granted_leases_expired_total", "Granted leases whose time to live was over.")
@@ -167,7 +168,7 @@ var (
 		descCacheWaits, descCacheTerm, descCacheLost, descWatchers, descEvents, descWatchLate,
 		descReady, descTerm, descTxID, descDurable, descBacklog, descJournal, descInodes, descBlocks, descOpen, descStored, descTail,
 		descGarbage, descGarbageB, descDetached, descSessions, descAllocated, descLeases, descConnected, descOverdue, descExpired, descRenewals,
-		descSafeMode, descConflict, descUnswept, descPressure, descPuts, descGets, descImageTxID,
+		descSafeMode, descConflict, descUnswept, descPressure, descPuts, descGets, descImageTxID, descImagesBad,
 	}
 )
 
@@ -255,6 +256,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	if len(images) > 0 {
 		set(descImageTxID, float64(images[len(images)-1].TxID))
 	}
+	set(descImagesBad, float64(s.badImages.count()))
 	if st, ok := s.store.(*local.Store); ok {
 		stats := st.Stats()
 		set(descPuts, float64(stats.Puts))

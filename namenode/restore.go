@@ -243,7 +243,7 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 		return Restored{}, err
 	}
 	if len(there) > 0 { // by an earlier try: it is the same if it can be read
-		if _, err := o.read(ctx, there[0]); err != nil {
+		if _, err := readImage(ctx, o, there[0]); err != nil {
 			return Restored{}, fmt.Errorf("image %s: %w", o.where(there[0]), err)
 		}
 		return done, nil
@@ -285,7 +285,7 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	}
 	folder := imageFolder{fs: w.fs, dir: filepath.Join(w.Backup, imageDir), log: w.log}
 	img := image{v.BackupTxID, imageName(v.BackupTxID)}
-	if t, err = folder.read(context.Background(), img); err != nil { // a folder: no network
+	if t, err = readImage(context.Background(), &folder, img); err != nil { // a folder: no network
 		return id, nil, "", fserror.Wrap(fserror.Damaged, "", folder.where(img), err)
 	}
 	if got := t.NamespaceID(); got != id {
@@ -435,7 +435,7 @@ func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree
 	}
 	var problems []error
 	for _, img := range all {
-		t, err := o.read(ctx, img)
+		t, err := readImage(ctx, o, img)
 		if err == nil {
 			return t, nil
 		}

@@ -73,6 +73,7 @@ type Server struct {
 	started   time.Duration
 	pressure  pressure // of disk and memory
 	lastImage imageState
+	badImages badImages
 	collector collector
 	unmerged  seldom        // what sealing logs
 	older     chan struct{} // bounds the blocks read before a commit

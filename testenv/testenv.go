@@ -59,7 +59,7 @@ func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
 		Format(t, cfg)
 	}
 	n := &Namenode{cfg: cfg}
-	n.start(t)
+	n.Start(t)
 	t.Cleanup(func() {
 		if n.Server != nil {
 			_ = n.Close()
@@ -76,7 +76,8 @@ func Format(t testing.TB, cfg namenode.Config) {
 	}
 }
 
-func (n *Namenode) start(t testing.TB) {
+// Start starts it again after Stop.
+func (n *Namenode) Start(t testing.TB) {
 	t.Helper()
 	s, err := namenode.Start(t.Context(), n.cfg)
 	if err != nil {
@@ -105,7 +106,7 @@ func (n *Namenode) Restart(t testing.TB, mods ...func(*namenode.Config)) {
 	for _, mod := range mods {
 		mod(&n.cfg)
 	}
-	n.start(t)
+	n.Start(t)
 }
 
 // Config is the configuration the namenode runs with.

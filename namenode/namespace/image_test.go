@@ -122,32 +122,52 @@ func TestImageOfLargeItems(t *testing.T) {
 	roundTrip(t, r.tree)
 }
 
-// TestImageDamage cuts an image everywhere, and flips a bit of every byte.
+// TestImageDamage cuts an image everywhere, and flips a bit of every byte: who loads
+// it notices, and so does who only checks it.
 func TestImageDamage(t *testing.T) {
-	image := imageOf(t, rich(t).tree)
-	for n := range image {
-		_, err := ReadImage(bytes.NewReader(image[:n]))
-		var ie *ImageError
-		if !errors.As(err, &ie) || !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatalf("cut after %d of %d bytes: %v", n, len(image), err)
-		}
-	}
-	for n := range image {
-		bad := bytes.Clone(image)
-		bad[n] ^= 1 << (n % 8)
-		_, err := ReadImage(bytes.NewReader(bad))
-		var ie *ImageError
-		if !errors.As(err, &ie) {
-			t.Fatalf("bit flipped at %d: %v", n, err)
-		}
-	}
-	var ie *ImageError
-	if _, err := ReadImage(bytes.NewReader(append(image, 0))); !errors.As(err, &ie) || !strings.Contains(err.Error(), "after the image") {
-		t.Fatalf("a byte more: %v", err)
-	}
-	boom := errors.New("boom")
-	if _, err := ReadImage(iotest.TimeoutReader(iotest.ErrReader(boom))); !errors.Is(err, boom) {
-		t.Fatalf("the reader's error: %v", err)
+	tree := rich(t).tree
+	last, _ := tree.Last()
+	for name, read := range map[string]func(io.Reader) (uint64, error){
+		"load": func(r io.Reader) (uint64, error) {
+			back, err := ReadImage(r)
+			if err != nil {
+				return 0, err
+			}
+			last, _ := back.Last()
+			return last, nil
+		},
+		"check": CheckImage,
+	} {
+		t.Run(name, func(t *testing.T) {
+			image := imageOf(t, tree)
+			if txid, err := read(bytes.NewReader(image)); err != nil || txid != last {
+				t.Fatalf("whole: txid %d, not %d, %v", txid, last, err)
+			}
+			for n := range image {
+				_, err := read(bytes.NewReader(image[:n]))
+				var ie *ImageError
+				if !errors.As(err, &ie) || !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatalf("cut after %d of %d bytes: %v", n, len(image), err)
+				}
+			}
+			for n := range image {
+				bad := bytes.Clone(image)
+				bad[n] ^= 1 << (n % 8)
+				_, err := read(bytes.NewReader(bad))
+				var ie *ImageError
+				if !errors.As(err, &ie) {
+					t.Fatalf("bit flipped at %d: %v", n, err)
+				}
+			}
+			var ie *ImageError
+			if _, err := read(bytes.NewReader(append(image, 0))); !errors.As(err, &ie) || !strings.Contains(err.Error(), "after the image") {
+				t.Fatalf("a byte more: %v", err)
+			}
+			boom := errors.New("boom")
+			if _, err := read(iotest.TimeoutReader(iotest.ErrReader(boom))); !errors.Is(err, boom) {
+				t.Fatalf("the reader's error: %v", err)
+			}
+		})
 	}
 }
 

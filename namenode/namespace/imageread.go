@@ -49,6 +49,25 @@ func ReadImage(r io.Reader) (*Tree, error) {
 	return ir.t, nil
 }
 
+// CheckImage reads an image to its end, as ReadImage does, and returns the last txid
+// in it. Of what is in it the checksums are checked, not whether it fits: so it takes
+// the memory of one chunk, and as long as reading takes.
+func CheckImage(r io.Reader) (txid uint64, err error) {
+	ir := &imageReader{r: r}
+	for err = ir.header(); err == nil && !ir.end; {
+		first := ir.chunks == 0
+		if err = ir.chunk(); err == nil && first {
+			txid = ir.number(64)
+			err = ir.ok("the txid")
+		}
+		ir.buf = nil
+	}
+	if err == nil {
+		err = ir.finish()
+	}
+	return txid, err
+}
+
 // itemRoom is how many bytes any item takes at most, without its lists, tail
 // and long strings.
 const itemRoom = 512
@@ -617,6 +636,11 @@ func (r *imageReader) trailer() error {
 	if !r.end || len(r.buf) > 0 {
 		return r.wrong("it has bytes after its end")
 	}
+	return r.finish()
+}
+
+// finish returns an error if the file goes on.
+func (r *imageReader) finish() error {
 	var b [1]byte
 	switch _, err := io.ReadFull(r.r, b[:]); {
 	case err == nil:
