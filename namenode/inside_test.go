@@ -244,3 +244,63 @@ func TestJournalTimeOfOneThatFollowed(t *testing.T) {
 		})
 	}
 }
+
+// Between the check of what is below a directory and its deletion, its name may
+// become another's: what was not checked is not deleted.
+func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
+	s := &service{Server: startAt(t, new(clock.Fake))}
+	seq := uint64(0)
+	who := func(user string) (*pb.CallId, *pb.Caller) {
+		session := make([]byte, 16)
+		copy(session, user)
+		seq++
+		return &pb.CallId{Session: session, Seq: seq}, &pb.Caller{User: user, Client: user, Session: session, Host: "h", Pid: 1}
+	}
+	mkdir := func(user, path string, mode uint32) {
+		t.Helper()
+		r := &pb.MkdirRequest{Path: path, HasMode: true, Mode: mode}
+		r.Call, r.Caller = who(user)
+		if _, err := s.Mkdir(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename := func(from, to string) {
+		t.Helper()
+		r := &pb.RenameRequest{From: from, To: to}
+		r.Call, r.Caller = who("root")
+		if _, err := s.Rename(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func() *pb.DeleteRequest {
+		r := &pb.DeleteRequest{Path: "/all/d", Recursive: true}
+		r.Call, r.Caller = who("ann")
+		return r
+	}
+	mkdir("root", "/all", 0o777)
+	mkdir("ann", "/all/d", 0o777)
+	mkdir("ann", "/all/d/sub", 0o777)
+	mkdir("root", "/bob", 0o755)
+	mkdir("root", "/bob/private", 0o700)
+	mkdir("root", "/bob/private/x", 0o700)
+
+	r := remove()
+	call := r.GetCall()
+	checked, err := s.mayRemoveAll(t.Context(), call, r)
+	if err != nil || checked == 0 {
+		t.Fatal(checked, err)
+	}
+	rename("/all/d", "/all/was")
+	rename("/bob", "/all/d")
+	if _, err := s.remove(t.Context(), call, r, checked); !errors.Is(err, fserror.Retry) {
+		t.Errorf("removed what was not checked: %v", err)
+	}
+	if _, err := s.Delete(t.Context(), remove()); !errors.Is(err, fserror.Permission) {
+		t.Errorf("again: %v", err)
+	}
+	rename("/all/d", "/bob")
+	rename("/all/was", "/all/d")
+	if _, err := s.Delete(t.Context(), remove()); err != nil {
+		t.Error(err)
+	}
+}

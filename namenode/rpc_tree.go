@@ -86,19 +86,31 @@ func (s *Server) renameTo(c *namespace.Call, r *pb.RenameRequest) (string, error
 // the tree at once; memory and blocks are given back behind.
 func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
 	call := r.GetCall()
+	var checked namespace.InodeID
 	if r.GetRecursive() {
-		if err := s.mayRemoveAll(ctx, call, r); err != nil {
+		var err error
+		if checked, err = s.mayRemoveAll(ctx, call, r); err != nil {
 			return nil, err
 		}
 	}
-	resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		op, err := orNil(s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly()))) //nolint:gosec // an unknown type matches nothing
-		return s.hiding(c, op, err, r.GetHide())
-	})
+	resp, err := s.remove(ctx, call, r, checked)
 	if err == nil {
 		s.wake(&s.reclaimWake)
 	}
 	return resp, err
+}
+
+// remove is Delete once the caller may remove all that is below the directory
+// checked. If the path is another one's by now, the caller has to try again.
+func (s *Server) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked namespace.InodeID) (*pb.MutateResponse, error) {
+	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
+		op, err := s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
+		if err == nil && r.GetRecursive() && !c.Super && op.Inode != checked && s.tree.IsDir(op.Inode) {
+			return nil, &fserror.Error{Kind: fserror.Retry, Path: r.GetPath(), Message: "another directory got this name while the permissions below the one before were checked; try again"}
+		}
+		out, err := orNil(op, err)
+		return s.hiding(c, out, err, r.GetHide())
+	})
 }
 
 // hiding makes a planned rename or delete one that hides a file, if asked for.
@@ -203,35 +215,34 @@ func (s *Server) withLease(err error) error {
 const removeSlice = 2000
 
 // mayRemoveAll checks, a slice at a time, that the caller may write every
-// non-empty directory below the path, as rm -r would find out on its way. A
-// call that happened before is not checked: it gets its first answer.
-func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest) error {
+// non-empty directory below the path, as rm -r would find out on its way. It
+// returns the directory that it has checked: what the path names when it begins; 0
+// if that is none. A call that happened before is not checked: it gets its first
+// answer.
+func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest) (checked namespace.InodeID, err error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil || c.Super {
-		return err
+		return 0, err
 	}
 	id, err := callID(call, r, func() { r.Call = nil })
 	if err != nil {
-		return err
+		return 0, err
 	}
+	err = s.read(ctx, c, func() error {
+		if _, known, err := s.tree.CallResult(id); known || err != nil {
+			return nil //nolint:nilerr // the change itself answers
+		}
+		if a, err := s.tree.Stat(c, r.GetPath(), false); err == nil && a.Type == namespace.TypeDir {
+			checked = a.ID
+		}
+		return nil // the change itself says what is wrong
+	})
 	var check namespace.RemoveCheck
-	for done := false; !done; {
-		err := s.read(ctx, c, func() (err error) {
-			if _, known, err := s.tree.CallResult(id); known || err != nil {
-				done = true // the change itself answers
-				return nil  //nolint:nilerr // see above
-			}
-			a, err := s.tree.Stat(c, r.GetPath(), false)
-			if err != nil || a.Type != namespace.TypeDir {
-				done = true // the change itself says what is wrong
-				return nil  //nolint:nilerr // see above
-			}
-			done, err = s.tree.CanRemoveAll(c, a.ID, &check, removeSlice)
+	for done := checked == 0; !done && err == nil; {
+		err = s.read(ctx, c, func() (err error) {
+			done, err = s.tree.CanRemoveAll(c, checked, &check, removeSlice)
 			return err
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+	return checked, err
 }
