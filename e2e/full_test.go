@@ -41,6 +41,18 @@ func (s *scratch) fill(left int64) {
 	}
 }
 
+// fillFor fills the disk until only so much is free and the namenode makes no more
+// room by itself, and creations are refused. It returns why.
+func (s *scratch) fillFor(ctx context.Context, n *namenode, left int64) string {
+	s.t.Helper()
+	eventually(ctx, s.t, "there is no garbage to make room", func() bool {
+		s.fill(left)
+		return n.status(ctx).GarbageBlocks == 0
+	})
+	s.fill(left)
+	return untilRefused(ctx, s.t, func(i int) result { return n.try(ctx, "x", "create", fmt.Sprintf("/f%d", i), "--overwrite") })
+}
+
 func (s *scratch) empty() {
 	s.t.Helper()
 	if err := os.Remove(filepath.Join(s.outside(), "ballast")); err != nil {
@@ -93,14 +105,15 @@ func TestFullDisk(t *testing.T) {
 	eventually(ctx, t, "/late is open", func() bool { return n.try(ctx, "", "stat", "/late").code == 0 })
 	disk.fill(64 << 20)
 	t.Log(untilRefused(ctx, t, func(i int) result { return n.try(ctx, "x", "create", fmt.Sprintf("/f%d", i)) }))
-	e := jsonError(t, n.fails(ctx, 6, "x", "--json", "append", "--create", "/g"))
-	if e["kind"] != "NO_SPACE" || e["retry_after_ms"] == nil {
-		t.Errorf("%v", e)
-	}
 	// The writer that was at work is refused, too, and closes what it has.
 	w.ends(ctx, 6)
 	<-done
 	oneLine(t, w.err.String())
+	disk.fillFor(ctx, n, 64<<20)
+	e := jsonError(t, n.fails(ctx, 6, "x", "--json", "append", "--create", "/g"))
+	if e["kind"] != "NO_SPACE" || e["retry_after_ms"] == nil {
+		t.Errorf("%v", e)
+	}
 	// So is one that has all its bytes still to write with its close. It gives
 	// the file back all the same.
 	late.eof()
@@ -121,6 +134,7 @@ func TestFullDisk(t *testing.T) {
 	n.run(ctx, "rm", "-r", "/tree/cgi", "/tree/cookiejar", "/tree/exactly a block", "/tree/empty")
 	n.crash(ctx) // and it comes up on a full disk
 	check()
+	disk.fillFor(ctx, n, 64<<20)
 	n.fails(ctx, 6, "x", "create", "/no")
 	disk.empty()
 	eventually(ctx, t, "writes go on", func() bool { return n.try(ctx, "x", "create", "--overwrite", "/yes").code == 0 })
@@ -171,6 +185,51 @@ func TestDiskFullToTheLastByte(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 	n.write(ctx, "x", "create", "/new")
+	n.fsck(ctx)
+}
+
+// A namenode starts on a disk that is full to the last byte, so that files can be
+// deleted through it, until there is room to write again.
+func TestStartWithNothingFree(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, 2*time.Minute)
+	n, disk := onScratch(ctx, t, "300m")
+	block := strings.Repeat("leasefs ", 1<<20) // 8 MiB
+	n.write(ctx, "kept", "create", "/kept")
+	rm := []string{"rm"}
+	untilRefused(ctx, t, func(i int) result {
+		name := fmt.Sprintf("/f%03d", i)
+		r := n.try(ctx, block, "create", name)
+		if r.code == 0 {
+			rm = append(rm, name)
+		}
+		return r
+	})
+	// After a clean end, which gives back what the journal has allocated ahead, and
+	// after a crash, when that start has used what was set aside for it.
+	for i := range 3 {
+		if i == 0 {
+			n.term(ctx)
+		} else {
+			n.kill()
+		}
+		disk.fill(0)
+		n.start(ctx)
+	}
+	disk.fill(0) // what the start has given back
+	if got := n.run(ctx, "cat", "/kept"); got != "kept" {
+		t.Errorf("read %q", got)
+	}
+	n.fails(ctx, 6, "x", "create", "/no")
+	n.run(ctx, rm...)
+	eventually(ctx, t, "the garbage is deleted", func() bool { return n.status(ctx).GarbageBlocks == 0 })
+	eventually(ctx, t, "writes go on", func() bool { return n.try(ctx, "new", "create", "--overwrite", "/new").code == 0 })
+	n.crash(ctx)
+	for name, want := range map[string]string{"/kept": "kept", "/new": "new"} {
+		if got := n.run(ctx, "cat", name); got != want {
+			t.Errorf("%s: read %q", name, got)
+		}
+	}
 	n.fsck(ctx)
 }
 
