@@ -14,6 +14,13 @@
 // looks, only its lowest node counts and any other of its own is removed, so
 // that it never waits for itself.
 //
+// # Who should be
+//
+// Each node says how well its namenode could serve (Report): how far it has
+// followed, and why it is unfit, if it is. Nobody acts on that but its owner: one
+// that is elected and sees a fitter one may go to the end of the line (MoveBack)
+// before it begins a term. How often is for the caller to bound.
+//
 // # Who may answer
 //
 // Being elected says who should be active. It does not say that no other thinks

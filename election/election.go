@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -24,11 +25,19 @@ type Member struct {
 	Host    string `json:"host,omitempty"`    // for people
 	Pid     int    `json:"pid,omitempty"`     // for people
 	Version string `json:"version,omitempty"` // of leasefs
+	// Report is how well it could serve; nil: its release does not say.
+	Report *Report `json:"report,omitempty"`
 
 	Number   int64 `json:"-"` // the order of joining
 	Session  int64 `json:"-"` // of ZooKeeper
 	Elected  bool  `json:"-"` // it is the active one, or about to be
-	JoinedMS int64 `json:"-"` // Unix milliseconds, by ZooKeeper's clock
+	JoinedMS int64 `json:"-"` // when it joined or moved back: Unix milliseconds, by ZooKeeper's clock
+}
+
+// Report is what a namenode says of how well it could serve.
+type Report struct {
+	TxID  uint64 `json:"txid,omitempty"`  // the last change that it has
+	Unfit string `json:"unfit,omitempty"` // why another one should serve, in words; empty: it is fit
 }
 
 // Config says where namenodes meet.
@@ -46,6 +55,9 @@ type Candidacy struct {
 	log  *slog.Logger
 	s    *zkconn.Session
 	mark string // begins the names of our nodes
+
+	mu   sync.Mutex // one change of our node at a time; held while ZooKeeper is waited for
+	self Member
 }
 
 // ErrLost says that the session is over, or the node gone, and with it the
@@ -73,7 +85,7 @@ func Join(ctx context.Context, cfg Config) (*Candidacy, error) {
 }
 
 func join(ctx context.Context, cfg Config) (*Candidacy, error) {
-	c := &Candidacy{cfg: cfg, log: cfg.Logger}
+	c := &Candidacy{cfg: cfg, log: cfg.Logger, self: cfg.Self}
 	var err error
 	if c.s, err = zkconn.Dial(ctx, cfg.ZooKeeper); err != nil {
 		return nil, fmt.Errorf("join the election: %w", err)
@@ -92,7 +104,7 @@ func (c *Candidacy) enter(ctx context.Context) error {
 	if err := c.retry(ctx, func() error { return c.s.EnsurePath(ctx, c.cfg.Path) }); err != nil {
 		return err
 	}
-	data, err := json.Marshal(c.cfg.Self)
+	data, err := json.Marshal(c.self)
 	if err != nil {
 		return err
 	}
@@ -217,7 +229,7 @@ func (c *Candidacy) check(ctx context.Context) (elected bool, gone <-chan zk.Eve
 	case err != nil:
 		return false, nil, err
 	case own.name == "":
-		return false, nil, fmt.Errorf("%w: somebody has removed this namenode's node %s/%s…", ErrLost, c.cfg.Path, c.mark)
+		return false, nil, c.removed()
 	case before.name == "":
 		return true, nil, nil
 	}
@@ -226,6 +238,65 @@ func (c *Candidacy) check(ctx context.Context) (elected bool, gone <-chan zk.Eve
 		return false, nil, err
 	}
 	return false, ch, nil
+}
+
+func (c *Candidacy) removed() error {
+	return fmt.Errorf("%w: somebody has removed this namenode's node %s/%s…", ErrLost, c.cfg.Path, c.mark)
+}
+
+// Report tells the others how well this namenode could serve: Members has it. Each
+// call is a write of ZooKeeper's. It ends with ErrLost when the namenode is out, or
+// with ctx's error; then the others may know of the report or not.
+func (c *Candidacy) Report(ctx context.Context, r Report) error {
+	return c.change(ctx, r, func(own candidate, data []byte) error {
+		_, err := c.s.Set(ctx, c.cfg.Path+"/"+own.name, data, -1)
+		return err
+	})
+}
+
+// MoveBack makes this namenode the last in line, with a new report. It is in line
+// all the time: its old node goes in the same step in which the new one comes. One
+// that is elected may move back as long as it has begun no term; Wait then says when
+// it is elected again. Errors are those of Report.
+func (c *Candidacy) MoveBack(ctx context.Context, r Report) error {
+	var from candidate
+	return c.change(ctx, r, func(own candidate, data []byte) error {
+		if from.name == "" {
+			from = own
+		}
+		if own != from {
+			return nil // it was done, and the answer lost
+		}
+		_, err := c.s.Multi(ctx,
+			&zk.CreateRequest{Path: c.cfg.Path + "/" + c.mark, Data: data, Acl: c.s.ACL(), Flags: zk.FlagEphemeral | zk.FlagSequence},
+			&zk.DeleteRequest{Path: c.cfg.Path + "/" + own.name, Version: -1})
+		return err
+	})
+}
+
+// change calls write with our node and what is to be in it, until no answer is lost.
+func (c *Candidacy) change(ctx context.Context, r Report, write func(own candidate, data []byte) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.self.Report = &r
+	data, err := json.Marshal(c.self)
+	if err != nil {
+		return err
+	}
+	return c.retry(ctx, func() error {
+		own, _, err := c.look(ctx)
+		switch {
+		case err != nil:
+			return err
+		case own.name == "":
+			return c.removed()
+		}
+		err = write(own, data)
+		if errors.Is(err, zk.ErrNoNode) {
+			err = fmt.Errorf("%w: %w", zkconn.ErrLost, err) // an earlier try has moved it, or somebody removed it: look again
+		}
+		return err
+	})
 }
 
 // Lost is closed when the session is over: this namenode is not elected, and
@@ -256,23 +327,35 @@ func (c *Candidacy) Members(ctx context.Context) ([]Member, error) {
 // Members lists the namenodes that have joined an election, the elected one
 // first, over a session of the caller's. An election that nobody ever joined has
 // none.
-func Members(ctx context.Context, s *zkconn.Session, path string) ([]Member, error) {
+func Members(ctx context.Context, s *zkconn.Session, path string) (all []Member, err error) {
+	// A node that is gone before it was read may have moved back: look again.
+	for range 3 {
+		var gone bool
+		if all, gone, err = lookAtAll(ctx, s, path); err != nil || !gone {
+			break
+		}
+	}
+	return all, err
+}
+
+// lookAtAll reads the nodes one by one; gone reports that one went meanwhile.
+func lookAtAll(ctx context.Context, s *zkconn.Session, path string) (all []Member, gone bool, err error) {
 	nodes, err := list(ctx, s, path)
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var all []Member
 	seen := map[int64]bool{}
 	for _, n := range nodes {
 		data, stat, err := s.Get(ctx, path+"/"+n.name)
 		if errors.Is(err, zk.ErrNoNode) {
-			continue // gone meanwhile
+			gone = true
+			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if seen[stat.EphemeralOwner] {
 			continue // a second node of one session, about to be removed
@@ -280,10 +363,10 @@ func Members(ctx context.Context, s *zkconn.Session, path string) ([]Member, err
 		seen[stat.EphemeralOwner] = true
 		var m Member
 		if err := json.Unmarshal(data, &m); err != nil {
-			return nil, fmt.Errorf("election: node %s/%s does not say what it should: %w", path, n.name, err)
+			return nil, false, fmt.Errorf("election: node %s/%s does not say what it should: %w", path, n.name, err)
 		}
 		m.Number, m.Session, m.Elected, m.JoinedMS = n.number, stat.EphemeralOwner, len(all) == 0, stat.Ctime
 		all = append(all, m)
 	}
-	return all, nil
+	return all, gone, nil
 }

@@ -282,3 +282,162 @@ func TestMembersOfNoElection(t *testing.T) {
 		t.Fatalf("%v, %v", all, err)
 	}
 }
+
+// What a namenode reports is what the others see, and goes with it when it moves.
+func TestReports(t *testing.T) {
+	path := root()
+	a, b := join(t, ensemble.Addrs(), path, "a"), join(t, ensemble.Addrs(), path, "b")
+	report := func(c *election.Candidacy, name string) (r *election.Report) {
+		t.Helper()
+		all, err := c.Members(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			if m.Address == name {
+				r = m.Report
+			}
+		}
+		return r
+	}
+	if r := report(b, "a"); r != nil {
+		t.Fatalf("it has reported %+v", r)
+	}
+	full := election.Report{TxID: 7, Unfit: "the disk is full"}
+	for _, want := range []election.Report{{TxID: 5}, full, {}, full} {
+		if err := a.Report(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		if r := report(b, "a"); r == nil || *r != want {
+			t.Fatalf("it has reported %+v, and %+v is seen", want, r)
+		}
+	}
+	if err := a.MoveBack(t.Context(), election.Report{TxID: 8, Unfit: full.Unfit}); err != nil {
+		t.Fatal(err)
+	}
+	if r := report(b, "a"); r == nil || r.TxID != 8 || r.Unfit != full.Unfit {
+		t.Fatalf("after it has moved %+v is seen", r)
+	}
+	if err := a.Resign(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Report(t.Context(), full); !errors.Is(err, election.ErrLost) {
+		t.Fatalf("report of one that is out: %v", err)
+	}
+	if err := a.MoveBack(t.Context(), full); !errors.Is(err, election.ErrLost) {
+		t.Fatalf("move of one that is out: %v", err)
+	}
+}
+
+// One that moves back is behind all others, who move up; it is elected when its
+// turn comes again, and every wait before ends as it should.
+func TestMoveBack(t *testing.T) {
+	path := root()
+	a, b, c := join(t, ensemble.Addrs(), path, "a"), join(t, ensemble.Addrs(), path, "b"), join(t, ensemble.Addrs(), path, "c")
+	back := func(who *election.Candidacy, want string) {
+		t.Helper()
+		if err := who.MoveBack(t.Context(), election.Report{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := members(t, b); got != want {
+			t.Fatalf("members %q, want %q", got, want)
+		}
+		if n := len(nodes(t, session(t), path)); n != len(strings.Fields(want)) {
+			t.Fatalf("%d nodes of %q", n, want)
+		}
+	}
+	wb, wc := waiting(t, b), waiting(t, c)
+	back(b, "a c b") // while it waits for a, and c for it
+	back(a, "c b a")
+	if err := <-wc; err != nil {
+		t.Fatal(err)
+	}
+	wa := waiting(t, a)
+	back(c, "b a c")
+	if err := <-wb; err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-wa:
+		t.Fatalf("a was let in while b is elected: %v", err)
+	default:
+	}
+	if err := b.Resign(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wa; err != nil {
+		t.Fatal(err)
+	}
+	if err := a.MoveBack(t.Context(), election.Report{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A move whose request or answer is lost happens once, and the one that moves is in
+// line all the time.
+func TestMoveBackOverLostAnswers(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		acts []zkproxy.Action
+	}{
+		{"lost answer", []zkproxy.Action{zkproxy.CutAfter}},
+		{"lost request", []zkproxy.Action{zkproxy.CutBefore}},
+		{"several", []zkproxy.Action{zkproxy.CutBefore, zkproxy.CutBefore, zkproxy.CutAfter}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := root()
+			p := proxy(t, 1)
+			a, b := join(t, []string{p.Addr()}, path, "a"), join(t, ensemble.Addrs(), path, "b")
+			var at atomic.Int64
+			p.Decide(func(_ int32, body []byte) zkproxy.Action {
+				if bytes.Contains(body, []byte("/election/_c_")) && bytes.Contains(body, []byte(`"unfit"`)) {
+					if n := at.Add(1); int(n) <= len(test.acts) {
+						return test.acts[n-1]
+					}
+				}
+				return zkproxy.Forward
+			})
+			stop, watched := make(chan struct{}), make(chan error, 1)
+			go func() {
+				for {
+					all, err := b.Members(t.Context())
+					if err == nil && len(all) != 2 {
+						err = fmt.Errorf("members %v", all)
+					}
+					if err != nil {
+						watched <- err
+						return
+					}
+					select {
+					case <-stop:
+						watched <- nil
+						return
+					default:
+					}
+				}
+			}()
+			if err := a.MoveBack(t.Context(), election.Report{Unfit: "full"}); err != nil {
+				t.Fatal(err)
+			}
+			close(stop)
+			if err := <-watched; err != nil {
+				t.Error(err)
+			}
+			if at.Load() < int64(len(test.acts)) {
+				t.Fatal("nothing was cut")
+			}
+			if got := members(t, b); got != "b a" {
+				t.Fatalf("members %q", got)
+			}
+			if names := nodes(t, session(t), path); len(names) != 2 {
+				t.Fatalf("nodes %v", names)
+			}
+			if err := b.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
