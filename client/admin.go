@@ -74,6 +74,7 @@ func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller, limit time.
 	out.Leases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
 	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
+	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()
 	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()
 	out.ZooKeeperBytes, out.ZooKeeperNodes = r.GetZookeeperBytes(), r.GetZookeeperNodes()
 	out.DiskFree, out.DiskTotal, out.HeapBytes = r.GetDiskFree(), r.GetDiskTotal(), r.GetHeapBytes()
@@ -89,8 +90,10 @@ func (f *FS) Admin() *Admin { return &Admin{fs: f} }
 
 // Failover makes the active namenode hand over to the next one, whose address
 // it returns. It happens once, however often replies are lost: what is asked for
-// is the end of the term that is active when it begins. Unavailable if there is
-// no standby, Unsupported if the namenode serves alone.
+// is the end of the term that is active when it begins. As long as no standby has
+// room and all changes it is asked for again, until the Timeout: then Retry, with the
+// reason of each. Unavailable if there is no standby, Unsupported if the namenode serves
+// alone.
 func (a *Admin) Failover(ctx context.Context) (next string, err error) {
 	term, err := a.activeTerm(ctx)
 	if err != nil {

@@ -153,8 +153,7 @@ func limitMemory(limit int64) {
 }
 
 func (s *Server) measurePressure(ctx context.Context) error {
-	var why string
-	free, _, err := s.cfg.FS.Usage(s.dir.path)
+	why, err := s.diskShortage()
 	if err != nil {
 		return err
 	}
@@ -168,8 +167,7 @@ func (s *Server) measurePressure(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case free < s.cfg.Reserve:
-		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, s.cfg.Reserve>>20)
+	case why != "":
 	case btotal > 0 && bfree <= 0: // its reserve is taken off already
 		why = fmt.Sprintf("the block store is full (all but the %d MiB that are kept); delete files or add space", s.cfg.Reserve>>20)
 	case heapBytes() > s.cfg.MemoryLimit/4*3: // the rest is for objects that are dead but not yet collected

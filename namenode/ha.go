@@ -98,6 +98,11 @@ type shared struct {
 	candidacy *election.Candidacy
 	handing   sync.Mutex  // one hand-over at a time
 	away      atomic.Bool // ZooKeeper did not answer a standby
+
+	joinedAs  election.Report
+	known     atomic.Uint64          // the last change that any of them has reported
+	short     atomic.Pointer[string] // why growth would be refused here; empty: it would not
+	diskError atomic.Pointer[string] // why that is not known; empty: it is
 }
 
 // haFormat is the node that says what the namespace is.
@@ -263,9 +268,10 @@ func (s *Server) advertised() string {
 // to follow.
 func (s *Server) join(ctx context.Context) error {
 	host, _ := os.Hostname() // for people
+	s.shared.joinedAs = s.standing()
 	c, err := election.Join(ctx, election.Config{
 		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.path("election"), Logger: s.log,
-		Self: election.Member{Address: s.advertised(), HTTP: s.HTTPAddr(), Host: host, Pid: os.Getpid(), Version: s.cfg.Version},
+		Self: election.Member{Address: s.advertised(), HTTP: s.HTTPAddr(), Host: host, Pid: os.Getpid(), Version: s.cfg.Version, Report: &s.shared.joinedAs},
 	})
 	if err != nil {
 		return err

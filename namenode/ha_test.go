@@ -158,7 +158,7 @@ func (p *pair) becomes(s *namenode.Server, role string) {
 // anew, and the other is active; and closes both.
 func (p *pair) handedOver(a, b *namenode.Server) {
 	p.t.Helper()
-	<-a.Done()
+	p.eventually("the reign has ended", func() bool { return a.Err() != nil })
 	if err := a.Err(); !namenode.Restartable(err) {
 		p.t.Errorf("the reign ended with %v", err)
 	}

@@ -128,7 +128,7 @@ var (
 	descSafeMode   = gauge("safe_mode", "1 in safe mode.")
 	descConflict   = gauge("store_conflict", "1 while nothing is deleted because the block store has another copy of the namespace.")
 	descUnswept    = gauge("unswept_blocks", "Blocks without a file that the last search left for leasefs admin gc.")
-	descPressure   = gauge("space_short", "1 while disk or memory is short and nothing new is made.")
+	descPressure   = gauge("space_short", "1 while disk or memory is short: nothing new is made, or would be if this namenode were active.")
 	descPuts       = gauge("blocks_put_total", "Blocks written to the local store.")
 	descGets       = gauge("blocks_get_total", "Reads from the local store.")
 	descImageTxID  = gauge("image_txid", "Last record in the newest image.")
@@ -186,6 +186,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	set(descReady, flag(s.ready.Load()))
+	set(descPressure, flag(s.shortOf() != ""))
 	cn := s.conns.Stats()
 	set(descConns, float64(cn.Open))
 	set(descConnsNo, float64(cn.Refused))
@@ -252,7 +253,6 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descSafeMode, flag(safe))
 	set(descConflict, flag(s.owner.conflict.Load() != nil))
 	set(descUnswept, float64(s.owner.unswept.Load()))
-	set(descPressure, flag(s.pressure.why.Load() != nil))
 	if len(images) > 0 {
 		set(descImageTxID, float64(images[len(images)-1].TxID))
 	}
@@ -272,9 +272,8 @@ func (s *Server) collectStandby(ch chan<- prometheus.Metric) {
 	s.mu.RLock()
 	last, _ := s.tree.Last()
 	s.mu.RUnlock()
-	seen, _ := s.shared.journal.Observed()
 	ch <- prometheus.MustNewConstMetric(descTxID, prometheus.GaugeValue, float64(last))
-	ch <- prometheus.MustNewConstMetric(descDurable, prometheus.GaugeValue, float64(max(seen, last)))
+	ch <- prometheus.MustNewConstMetric(descDurable, prometheus.GaugeValue, float64(max(s.newest(), last)))
 }
 
 func collectS3(ch chan<- prometheus.Metric, st s3.Stats) {

@@ -31,6 +31,7 @@ func (s *Server) standBy() {
 		}
 	})
 	s.run("who is active", s.learnActive)
+	s.run("standing", s.tellStanding)
 	s.run("reign", s.reign)
 }
 
@@ -67,6 +68,11 @@ func (s *Server) learnActive(ctx context.Context) error {
 				active = members[0].Address
 			}
 			s.active.Store(&active)
+			for _, m := range members {
+				if m.Report != nil {
+					s.shared.known.Store(max(s.shared.known.Load(), m.Report.TxID)) // nobody else stores
+				}
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -78,14 +84,13 @@ func (s *Server) learnActive(ctx context.Context) error {
 
 // reign follows the journal until this namenode is elected, and takes over.
 func (s *Server) reign(ctx context.Context) error {
-	if err := s.followUntilElected(ctx); err != nil {
+	if err := s.beElected(ctx); err != nil {
 		if s.over.Load() {
 			return nil
 		}
 		return ended(ctx, err)
 	}
 	began := s.cfg.Clock.Mono()
-	s.log.Info("elected")
 	last, _, err := s.shared.journal.Term(ctx)
 	if err != nil {
 		return ended(ctx, err)

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	rtmetrics "runtime/metrics"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
@@ -36,10 +37,10 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	resp.Role, resp.Term = role, term
 	resp.Txid, resp.DurableTxid = last, s.journal.Durable()
 	if role == "standby" {
-		if seen, _ := s.shared.journal.Observed(); seen > last {
-			resp.DurableTxid = seen // what it has not applied yet is its lag
-		}
+		resp.DurableTxid = max(resp.DurableTxid, s.newest()) // what it has not applied yet is its lag
 	}
+	resp.Short = s.shortOf()
+	resp.DiskError = said(&s.shared.diskError)
 	resp.Inodes, resp.Files, resp.Directories, resp.Blocks = uint64(n.Inodes), uint64(n.Files), uint64(n.Dirs), uint64(n.Blocks)
 	resp.OpenFiles, resp.Leases, resp.Sessions = uint64(n.Open), uint64(ls.Leases), uint64(ls.Connected)
 	resp.UptimeMs = (s.cfg.Clock.Mono() - s.started).Milliseconds()
@@ -58,10 +59,24 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 		resp.ZookeeperBytes, resp.ZookeeperNodes = j.Kept(), j.KeptNodes()
 	}
 	resp.HeapBytes = heapBytes()
-	if why := s.owner.conflict.Load(); why != nil {
-		resp.StoreConflict = *why
-	}
+	resp.StoreConflict = said(&s.owner.conflict)
 	return resp, nil
+}
+
+// shortOf says why this namenode refuses what needs room, or would if it were active;
+// empty: it does not.
+func (s *Server) shortOf() string {
+	if s.ready.Load() {
+		return said(&s.pressure.why)
+	}
+	return said(&s.shared.short)
+}
+
+func said(p *atomic.Pointer[string]) string {
+	if text := p.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // heapBytes is what the objects take that the last garbage collection found in
@@ -338,8 +353,9 @@ func (s *Server) repairLeases(after namespace.InodeID, limit int) (last namespac
 	return last
 }
 
-// Failover hands the reign over to the next namenode in the election. This one
-// becomes a standby. Of a term that is over already, it does nothing.
+// Failover hands the reign over to the next namenode in the election that is fit. This
+// one becomes a standby. It waits a moment for one that has followed, and is refused
+// with RETRY if there is none. Of a term that is over already, it does nothing.
 func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.FailoverResponse, error) {
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
@@ -355,20 +371,20 @@ func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fail
 	} else if want > s.term {
 		return nil, fserror.New(fserror.InvalidArgument, "failover", "", "term %d has not begun; this is term %d", want, s.term)
 	}
-	members, err := s.shared.candidacy.Members(ctx)
+	next, err := s.successor(ctx)
+	if err == nil {
+		err = s.checkActive() // another call may have handed over meanwhile
+	}
 	if err != nil {
-		return nil, fserror.Wrap(fserror.Unavailable, "failover", "", err)
+		return nil, err
 	}
-	if len(members) < 2 {
-		return nil, fserror.New(fserror.Unavailable, "failover", "", "there is no standby to hand over to; start another namenode")
-	}
-	s.active.Store(&members[1].Address) // clients go there at once
+	s.active.Store(&next) // clients go there at once
 	if err := s.handOver(ctx); err != nil {
 		s.stepDown(errHandedOver) // half way: there is no going back
 		return nil, fserror.Wrap(fserror.Unavailable, "failover", "", err)
 	}
 	s.stepDown(errHandedOver)
-	return &pb.FailoverResponse{Next: members[1].Address}, nil
+	return &pb.FailoverResponse{Next: next}, nil
 }
 
 // ResolveStore ends a conflict about the block store in favour of this namenode's

@@ -3,29 +3,39 @@ package namenode_test
 import (
 	"bytes"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/testenv/known"
 	"github.com/leasefs/leasefs/vfs"
 	"github.com/leasefs/leasefs/zkconn/zkproxy"
 )
 
-// fillable is a disk that has no room in one folder when it is told so.
+// fillable is a disk that has no room in one folder when it is told so, or does not say
+// how much it has.
 type fillable struct {
 	vfs.FS
 	dir  string
 	full *atomic.Bool
+	mute bool
 }
 
 func (f fillable) Usage(path string) (free, total int64, err error) {
-	if f.full.Load() && strings.HasPrefix(path, f.dir) {
+	switch {
+	case !strings.HasPrefix(path, f.dir):
+		return f.FS.Usage(path)
+	case f.mute:
+		return 0, 0, &os.PathError{Op: "statfs", Path: path, Err: syscall.EIO}
+	case f.full.Load():
 		return 0, 1 << 40, nil
 	}
 	return f.FS.Usage(path)
@@ -34,16 +44,13 @@ func (f fillable) Usage(path string) (free, total int64, err error) {
 // onFillable gives a namenode such a disk under its data folder.
 func onFillable(c *namenode.Config) *atomic.Bool {
 	full := new(atomic.Bool)
-	c.FS = fillable{vfs.OS(), c.Data, full}
+	c.FS = fillable{FS: vfs.OS(), dir: c.Data, full: full}
 	return full
 }
 
 // A namenode whose own disk is full is not the one that takes over while another can
 // take what it would refuse; and is, when there is no other.
 func TestFullDiskMakesWay(t *testing.T) {
-	if known.Failure(t) {
-		return
-	}
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, _ := p.config()
@@ -86,9 +93,6 @@ func (p *pair) refusesFailover(a, b *namenode.Server, r *testenv.Raw, why, stand
 
 // A hand-over by hand to a namenode without room is refused with the reason.
 func TestFailoverToAFullDisk(t *testing.T) {
-	if known.Failure(t) {
-		return
-	}
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, _ := p.config()
@@ -105,28 +109,143 @@ func TestFailoverToAFullDisk(t *testing.T) {
 	p.handedOver(a, b)
 }
 
-// A hand-over by hand to a namenode that has not followed is refused with the reason.
-func TestFailoverToOneThatLags(t *testing.T) {
-	if known.Failure(t) {
-		return
-	}
-	p := newPair(t)
-	acfg, _ := p.config()
-	bcfg, way := p.config()
-	a, b := p.active(acfg), p.start(bcfg)
-	r := testenv.RawAt(t, acfg.Listen, "operator")
+// holdBatches lets a namenode read no batch of the journal until it is released.
+func holdBatches(way *zkproxy.Proxy) (release func()) {
 	hold := make(chan struct{})
-	release := sync.OnceFunc(func() { close(hold) })
-	defer release()
 	way.Decide(func(_ int32, body []byte) zkproxy.Action {
 		if bytes.Contains(body, []byte("/journal/batches/")) {
 			<-hold
 		}
 		return zkproxy.Forward
 	})
+	return sync.OnceFunc(func() { close(hold) })
+}
+
+// A hand-over by hand to a namenode that has not followed is refused with the reason.
+func TestFailoverToOneThatLags(t *testing.T) {
+	p := newPair(t)
+	acfg, _ := p.config()
+	bcfg, way := p.config()
+	a, b := p.active(acfg), p.start(bcfg)
+	r := testenv.RawAt(t, acfg.Listen, "operator")
+	release := holdBatches(way)
+	defer release()
 	r.Create("/unseen")
 	p.refusesFailover(a, b, r, "behind", bcfg.Listen)
+	rb := testenv.RawAt(t, bcfg.Listen, "operator")
+	p.eventually("its status says that it lags", func() bool {
+		st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who})
+		return err == nil && st.GetRole() == "standby" && st.GetDurableTxid() > st.GetTxid()
+	})
 	release()
+	p.eventually("it hands over", func() bool {
+		_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+		return err == nil
+	})
+	p.handedOver(a, b)
+}
+
+// A namenode that has not followed is not the one that takes over while another has.
+func TestOneThatLagsMakesWay(t *testing.T) {
+	p := newPair(t)
+	acfg, _ := p.config()
+	bcfg, way := p.config()
+	ccfg, _ := p.config()
+	a, b, c := p.active(acfg), p.start(bcfg), p.start(ccfg)
+	release := holdBatches(way)
+	defer release()
+	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r.Create("/unseen")
+	var next string
+	p.eventually("it hands over", func() bool {
+		out, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+		next = out.GetNext()
+		return err == nil
+	})
+	if next != ccfg.Listen {
+		t.Errorf("handed over to %s, want %s", next, ccfg.Listen)
+	}
+	<-a.Done()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	p.eventually("one has taken over", func() bool { return b.Role() == "active" || c.Role() == "active" })
+	if b.Role() == "active" {
+		t.Error("the namenode that lags has taken over")
+	}
+	testenv.RawAt(t, ccfg.Listen, "reader").File("/unseen")
+	release()
+	for _, s := range []*namenode.Server{c, b} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// monoAhead is the machine's clock, on which some time more has passed.
+type monoAhead struct {
+	clock.System
+	ahead *atomic.Int64
+}
+
+func (c monoAhead) Mono() time.Duration { return c.System.Mono() + time.Duration(c.ahead.Load()) }
+
+// An active namenode whose disk has filled up hands over to one that has room, if its
+// reign was long enough; while none has, it goes on, and deletes.
+func TestActiveWithAFullDiskHandsOver(t *testing.T) {
+	p := newPair(t)
+	clk := monoAhead{ahead: new(atomic.Int64)}
+	acfg, _ := p.config(func(c *namenode.Config) { c.Clock = clk })
+	bcfg, _ := p.config()
+	afull, bfull := onFillable(&acfg), onFillable(&bcfg)
+	a := p.active(acfg)
+	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r.Create("/old")
+	afull.Store(true)
+	bfull.Store(true)
+	clk.ahead.Store(int64(time.Hour))
+	b := p.start(bcfg)
+	short := func(r *testenv.Raw) string {
+		st, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
+		if err != nil {
+			return err.Error()
+		}
+		return st.GetShort()
+	}
+	rb := r.At(bcfg.Listen)
+	p.eventually("both say that they are full", func() bool {
+		return strings.Contains(short(r), "disk is full") && strings.Contains(short(rb), "disk is full")
+	})
+	if _, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who}); !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("a hand-over to a full disk: %v", err)
+	}
+	if a.Role() != "active" {
+		t.Errorf("it is %s", a.Role())
+	}
+	if _, err := r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, Path: "/old"}); err != nil {
+		t.Errorf("delete on a full disk: %v", err)
+	}
+	bfull.Store(false)
+	p.handedOver(a, b)
+}
+
+// A disk that does not say how much room it has is told of, and no reason against its
+// namenode.
+func TestDiskThatDoesNotAnswer(t *testing.T) {
+	p := newPair(t)
+	var log logText
+	acfg, _ := p.config()
+	bcfg, _ := p.config(log.config, func(c *namenode.Config) { c.FS = fillable{FS: vfs.OS(), dir: c.Data, mute: true} })
+	a, b := p.active(acfg), p.start(bcfg)
+	if !log.has("does not know whether it has room", "statfs") {
+		t.Errorf("%s", log.text.String())
+	}
+	rb := testenv.RawAt(t, bcfg.Listen, "operator")
+	st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who})
+	if err != nil || !strings.Contains(st.GetDiskError(), "statfs") || st.GetShort() != "" {
+		t.Errorf("status: %v, %v", st, err)
+	}
+	r := testenv.RawAt(t, acfg.Listen, "operator")
 	p.eventually("it hands over", func() bool {
 		_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
 		return err == nil

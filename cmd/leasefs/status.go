@@ -20,7 +20,8 @@ func (p *program) statusCommand() *cli.Command {
 			"are not durable yet, or have not reached this standby (LAG), inodes, blocks, bytes of blocks that\n" +
 			"wait to be deleted (GARBAGE), leases, open files, uptime, version. Exit code 9 if none of them is\n" +
 			"active. A namenode that was active and has lost sight of ZooKeeper is \"isolated\": it answers\n" +
-			"nothing until it knows who is.",
+			"nothing until it knows who is. One \"(no room)\" refuses what needs room, or would if it were active;\n" +
+			"--json says why.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -49,6 +50,8 @@ type statusJSON struct {
 	SafeMode        *bool   `json:"safe_mode"`
 	SafeModeWhy     *string `json:"safe_mode_why"`
 	StoreConflict   *string `json:"store_conflict"` // why nothing is deleted from the block store
+	Short           *string `json:"short"`          // why it refuses what needs room, or would if it were active
+	DiskError       *string `json:"disk_error"`     // why it is not known whether it has room
 	Namespace       *string `json:"namespace"`
 	Version         *string `json:"version"`
 	TailBytes       *int64  `json:"tail_bytes"`
@@ -110,7 +113,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, orNull(s.ImageTxID), &uptime
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles
 	j.SafeMode, j.SafeModeWhy, j.Namespace = &s.SafeMode, orNull(s.SafeModeWhy), orNull(s.NamespaceID)
-	j.StoreConflict = orNull(s.StoreConflict)
+	j.StoreConflict, j.Short, j.DiskError = orNull(s.StoreConflict), orNull(s.Short), orNull(s.DiskError)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
 		j.ZooKeeperBytes, j.ZooKeeperNodes = &s.ZooKeeperBytes, &s.ZooKeeperNodes
@@ -147,6 +150,12 @@ func (e *env) statusTable(list []client.NamenodeStatus) error {
 		}
 		if s.StoreConflict != "" {
 			role += " (store conflict)"
+		}
+		if s.Short != "" {
+			role += " (no room)"
+		}
+		if s.DiskError != "" {
+			role += " (disk error)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
 			s.Inodes, s.Blocks, size(s.GarbageBytes, true), leases, s.OpenFiles, fserror.Round(s.Uptime), orDash(s.Version))

@@ -31,9 +31,6 @@ var defects = map[string]Defect{
 	"TestOneUserLeavesRoomForOthers/tail_budget": {"X6", "and another gets none: flush: the namenode's memory for unsealed bytes is used up"},
 	"TestOneAddressLeavesRoomForOwnerNames":      {"X6", "and another user cannot make a file"},
 	"TestOneUserLeavesRoomForAttributes":         {"X6", "and another gets none: setxattr"},
-	"TestFullDiskMakesWay":                       {"H9", "the namenode with a full disk has taken over"},
-	"TestFailoverToAFullDisk":                    {"H9", "want a refusal that says"},
-	"TestFailoverToOneThatLags":                  {"H9", "want a refusal that says"},
 }
 
 const child = "LEASEFS_KNOWN_DEFECT" // names the test whose body this process runs

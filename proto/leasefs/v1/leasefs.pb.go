@@ -7127,6 +7127,8 @@ type StatusResponse struct {
 	ZookeeperNodes  int64                  `protobuf:"varint,31,opt,name=zookeeper_nodes,json=zookeeperNodes,proto3" json:"zookeeper_nodes,omitempty"` // in which it is
 	GarbageBytes    int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`       // of blocks that wait to be deleted
 	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"`     // why nothing is deleted from the block store; empty: there is no conflict
+	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                          // why it refuses what needs room, or would if it were active; empty: there is room
+	DiskError       string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`                 // why it is not known whether one of several has room; empty: it is
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -7367,6 +7369,20 @@ func (x *StatusResponse) GetGarbageBytes() int64 {
 func (x *StatusResponse) GetStoreConflict() string {
 	if x != nil {
 		return x.StoreConflict
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetShort() string {
+	if x != nil {
+		return x.Short
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetDiskError() string {
+	if x != nil {
+		return x.DiskError
 	}
 	return ""
 }
@@ -8809,7 +8825,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x18\n" +
 	"\asources\x18\x04 \x03(\tR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xb1\a\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xe6\a\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -8846,7 +8862,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0fzookeeper_bytes\x18\x1e \x01(\x03R\x0ezookeeperBytes\x12'\n" +
 	"\x0fzookeeper_nodes\x18\x1f \x01(\x03R\x0ezookeeperNodes\x12#\n" +
 	"\rgarbage_bytes\x18  \x01(\x03R\fgarbageBytes\x12%\n" +
-	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\"?\n" +
+	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\x12\x14\n" +
+	"\x05short\x18) \x01(\tR\x05short\x12\x1d\n" +
+	"\n" +
+	"disk_error\x18* \x01(\tR\tdiskError\"?\n" +
 	"\x11CheckpointRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"_\n" +
 	"\x12CheckpointResponse\x12\x12\n" +

@@ -1,0 +1,239 @@
+package namenode
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/leasefs/leasefs/election"
+	"github.com/leasefs/leasefs/fserror"
+)
+
+const (
+	// reportEvery is between two reports of a namenode to the others, at least: each is
+	// a write of ZooKeeper's, and an operator's hand-over waits for the next one.
+	reportEvery = 250 * time.Millisecond
+	// handOverWait is how long that waits for a standby.
+	handOverWait = 2 * time.Second
+	// leastReign is how long a namenode reigns before it hands over for want of
+	// room: so those whose disks are about to be full hand over once a minute at most.
+	leastReign = time.Minute
+)
+
+// diskShortage says why growth is refused for want of room on this namenode's own
+// disk; it is empty while there is room.
+func (s *Server) diskShortage() (why string, err error) {
+	free, _, err := s.cfg.FS.Usage(s.dir.path)
+	if err != nil {
+		return "", fmt.Errorf("the room on the disk of %s is not known: %w", s.dir.path, err)
+	}
+	if free < s.cfg.Reserve {
+		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, s.cfg.Reserve>>20)
+	}
+	return why, nil
+}
+
+// standing is how well this namenode could serve now. A disk that does not say how
+// much room it has says nothing against it.
+func (s *Server) standing() election.Report {
+	why, err := s.diskShortage()
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if old := s.shared.diskError.Swap(&said); said != "" && (old == nil || *old != said) {
+		s.log.Warn("this namenode does not know whether it has room; the others take it for fit", "cause", err)
+	}
+	s.shared.short.Store(&why)
+	return election.Report{TxID: s.journal.Durable(), Unfit: why}
+}
+
+// tellStanding tells the others when that has changed, and gives the reign up that
+// others should have.
+func (s *Server) tellStanding(ctx context.Context) error {
+	told := s.shared.joinedAs
+	tick := time.NewTicker(reportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now := s.standing()
+		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+		if now != told && s.shared.candidacy.Report(short, now) == nil { // else again
+			told = now
+		}
+		if now.Unfit != "" {
+			s.giveUp(short, now.Unfit)
+		}
+		cancel()
+	}
+}
+
+// newest is the last change that a standby knows of: by the journal, as far as it reads
+// that, and by what the others have reported.
+func (s *Server) newest() uint64 {
+	seen, _ := s.shared.journal.Observed()
+	return max(seen, s.shared.known.Load())
+}
+
+// giveUp hands the reign over to a standby that has room, if there is one. Without
+// one this namenode goes on: reading and deleting need none.
+func (s *Server) giveUp(ctx context.Context, why string) {
+	s.mu.RLock()
+	reign := s.cfg.Clock.Mono() - s.activated
+	s.mu.RUnlock()
+	if !s.ready.Load() || reign < leastReign {
+		return
+	}
+	next, _, err := s.nextInLine(ctx, s.journal.Durable())
+	if err != nil || next == "" {
+		return
+	}
+	s.log.Warn("handing over to a namenode that has room", "next", next, "cause", why)
+	s.active.Store(&next)
+	if err := s.handOver(ctx); err != nil {
+		s.log.Warn("the reign could not be handed over in order; a successor waits until it has surely ended", "cause", err)
+	}
+	s.stepDown(errHandedOver)
+}
+
+// unready says why a standby could not take over at once what was durable at txid;
+// empty if it could. Of a release that reports nothing that is not known.
+func unready(m election.Member, txid uint64) string {
+	switch {
+	case m.Report == nil:
+		return ""
+	case m.Report.Unfit != "":
+		return m.Address + ": " + m.Report.Unfit
+	case m.Report.TxID < txid:
+		return fmt.Sprintf("%s is %s behind", m.Address, changes(txid-m.Report.TxID))
+	}
+	return ""
+}
+
+// changes counts changes, for people.
+func changes(n uint64) string {
+	if n == 1 {
+		return "1 change"
+	}
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s + " changes"
+}
+
+// others lists the other namenodes of the election, in the order in which they
+// would be elected.
+func (s *Server) others(ctx context.Context) (all []election.Member, err error) {
+	members, err := s.shared.candidacy.Members(ctx)
+	for _, m := range members {
+		if m.Session != s.shared.candidacy.SessionID() {
+			all = append(all, m)
+		}
+	}
+	return all, err
+}
+
+// nextInLine is the address of the first standby that could take over at once what
+// was durable at txid; if none could, it is empty, and why says so of each.
+func (s *Server) nextInLine(ctx context.Context, txid uint64) (next string, why []string, err error) {
+	standbys, err := s.others(ctx)
+	for _, m := range standbys {
+		reason := unready(m, txid)
+		if reason == "" {
+			return m.Address, nil, nil
+		}
+		why = append(why, reason)
+	}
+	return "", why, err
+}
+
+// successor waits a moment for a standby that has all that was durable when it was
+// called. While changes come in, what one that follows has reported is old.
+func (s *Server) successor(ctx context.Context) (next string, err error) {
+	txid := s.journal.Durable()
+	ctx, cancel := context.WithTimeout(ctx, handOverWait)
+	defer cancel()
+	var last []string
+	for {
+		next, why, err := s.nextInLine(ctx, txid)
+		switch {
+		case err == nil && next != "":
+			return next, nil
+		case err == nil && len(why) == 0:
+			return "", fserror.New(fserror.Unavailable, "failover", "", "there is no standby to hand over to; start another namenode")
+		case err == nil:
+			last = why
+		}
+		if pause(ctx, 20*time.Millisecond) == nil {
+			continue
+		}
+		if last == nil {
+			return "", fserror.Wrap(fserror.Unavailable, "failover", "", err)
+		}
+		return "", &fserror.Error{Kind: fserror.Retry, Op: "failover", RetryAfter: time.Second, Message: "no standby can take over at once: " + strings.Join(last, "; ") +
+			"; it was not handed over (a stop of the namenode, by SIGTERM, hands over all the same)"}
+	}
+}
+
+// beElected follows the active namenode until this one is to be active. One that is
+// elected, and lacks room or changes that another one has, makes way for that one.
+func (s *Server) beElected(ctx context.Context) error {
+	var w way
+	for {
+		if err := s.followUntilElected(ctx); err != nil {
+			return err
+		}
+		s.log.Info("elected")
+		own := s.standing()
+		others, err := s.others(ctx)
+		if err != nil {
+			return err
+		}
+		next := w.makeFor(own, others)
+		if next == "" {
+			if own.Unfit != "" {
+				s.log.Warn("taking over without room, since no other namenode has any: what needs room is refused", "short", own.Unfit)
+			}
+			return nil
+		}
+		s.log.Info("making way for a namenode that is fitter", "next", next, "short", own.Unfit, "txid", own.TxID)
+		if err := s.shared.candidacy.MoveBack(ctx, own); err != nil {
+			return err
+		}
+	}
+}
+
+// way is what a candidate remembers of making way for others.
+type way struct {
+	made  bool
+	known uint64 // the last change that any other one had reported then
+}
+
+// makeFor returns the address of the namenode for which this one, just elected, makes
+// way: one that is fit when this one is not, or is fit and has changes that this one
+// lacks. It is empty if there is none. A way is made again only when the others have
+// reported changes that they had not: between two reigns nobody makes any, so those who
+// find each other fitter do not make way for ever, and one of them serves as it is.
+func (w *way) makeFor(own election.Report, others []election.Member) (next string) {
+	known := uint64(0)
+	for _, m := range others {
+		if m.Report != nil {
+			known = max(known, m.Report.TxID)
+		}
+		fitter := own.Unfit != "" || m.Report != nil && m.Report.TxID > own.TxID
+		if next == "" && fitter && unready(m, 0) == "" {
+			next = m.Address
+		}
+	}
+	if next == "" || w.made && known <= w.known {
+		return ""
+	}
+	w.made, w.known = true, known
+	return next
+}
