@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/fspath"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -94,7 +95,7 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 	}
 	out, wait, err = s.begin(ctx, id, c, true, func() (namespace.Op, error) {
 		if r.GetAs() != 0 {
-			return s.planDraft(c, r, req)
+			return s.planDraft(ctx, c, r, req)
 		}
 		op, err := s.tree.PlanCreate(c, req)
 		if errors.Is(err, fserror.Exists) {
@@ -103,7 +104,7 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 		if err != nil {
 			return nil, err
 		}
-		if err := s.checkTailBudget(len(op.Data)); err != nil {
+		if err := s.checkTailBudget(ctx, c, op.User, len(op.Data)); err != nil {
 			return nil, err
 		}
 		if op.Replace != 0 {
@@ -117,12 +118,12 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 }
 
 // planDraft is for a file that the session has begun to make without asking.
-func (s *Server) planDraft(c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
+func (s *Server) planDraft(ctx context.Context, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
 	op, err := s.tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), namespace.InodeID(r.GetDir()), req)
 	if err != nil {
 		return nil, err
 	}
-	return op, s.checkTailBudget(len(op.Data))
+	return op, s.checkTailBudget(ctx, c, op.User, len(op.Data))
 }
 
 // orBeingWritten makes HELD of EXISTS while another writes the file: that name
@@ -379,12 +380,22 @@ func leaseEnding() error {
 	return &fserror.Error{Kind: fserror.Retry, Message: "the lease is past its hard limit and is being ended", RetryAfter: 50 * time.Millisecond}
 }
 
-func (s *Server) checkTailBudget(more int) error {
-	if s.tree.Counts().TailBytes+int64(more) <= s.cfg.TailBudget {
+// checkTailBudget refuses more bytes in the tail of an owner's file if there is no
+// room, or what there is is for owners whose files have little in tails.
+func (s *Server) checkTailBudget(ctx context.Context, c *namespace.Call, owner string, more int) error {
+	room := share.Room(s.cfg.TailBudget, s.tree.OwnedTails(owner), int64(more), taker(ctx, c).Reserve)
+	if more == 0 || s.tree.Counts().TailBytes+int64(more) <= room {
 		return nil
 	}
 	return &fserror.Error{Kind: fserror.Retry, Reason: "tail budget", RetryAfter: 100 * time.Millisecond,
 		Message: "the namenode's memory for unsealed bytes is used up; commit a block instead, or try again"}
+}
+
+// checkTail is checkTailBudget for a file that its writer has open.
+func (s *Server) checkTail(ctx context.Context, inode namespace.InodeID, more int) error {
+	f, _ := s.tree.OpenFile(inode)
+	su, _ := s.superuser()
+	return s.checkTailBudget(ctx, &namespace.Call{User: f.Holder.User, Super: f.Holder.User == su}, s.tree.OwnerOf(inode), more)
 }
 
 // AppendTail makes a few bytes durable at the end of the file.
@@ -408,7 +419,7 @@ func (s *service) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 		if op == nil || err != nil {
 			return nil, err
 		}
-		return op, s.checkTailBudget(len(r.GetData()))
+		return op, s.checkTail(ctx, w.Inode, len(r.GetData()))
 	})
 	if err != nil {
 		return nil, err
@@ -633,7 +644,7 @@ func (s *service) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 			return nil, err
 		}
 		if len(op.Data) > 0 {
-			if err := s.checkTailBudget(len(op.Data)); err != nil {
+			if err := s.checkTail(ctx, w.Inode, len(op.Data)); err != nil {
 				return nil, err
 			}
 		}

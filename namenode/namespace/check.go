@@ -16,6 +16,7 @@ type checker struct {
 	problems []string
 	keys     map[blockstore.Key]InodeID
 	counts   Counts
+	uses     ownerUses
 	hangs    map[InodeID]bool // directories that are known to hang from a top
 }
 
@@ -163,6 +164,7 @@ func (c *checker) file(n *inode) {
 		c.problem("file %d has blocks of %d bytes, but counts %d", n.id, sum, n.blocksLength())
 	}
 	c.counts.addTail(n, 1)
+	c.uses.of(n.user).tails += n.tailMemory()
 	o := n.open()
 	if o == nil {
 		return
@@ -209,6 +211,11 @@ func (c *checker) indexes() {
 	c.counts.Leases, c.counts.Attached, c.counts.GarbageBytes = have.Leases, have.Attached, have.GarbageBytes
 	if have != c.counts {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
+	}
+	for i, have := range t.uses {
+		if want := *c.uses.of(uint16(i)); have != want { //nolint:gosec // at most MaxOwners
+			c.problem("files of user %s take %+v, but should %+v", t.users.name(uint16(i)), have, want) //nolint:gosec // the same
+		}
 	}
 	if n := t.dentries.Len() + 1 + t.detached.Len(); n != have.Inodes {
 		c.problem("%d inodes have a place, %d are there", n, have.Inodes)
@@ -324,7 +331,10 @@ func (c *checker) leases() {
 func (c *checker) xattrs() {
 	t := c.t
 	t.xattrs.Ascend(func(x xattrItem) bool {
-		c.counts.XattrBytes += int64(x.size() + xattrOverhead)
+		c.counts.XattrBytes += x.memory()
+		if n := t.get(x.inode); n != nil {
+			c.uses.of(n.user).xattrs += x.memory()
+		}
 		switch {
 		case t.get(x.inode) == nil:
 			c.problem("extended attribute %q is of inode %d, which is not there", x.name, x.inode)

@@ -451,7 +451,7 @@ func (r *imageReader) content(n *inode, flags uint8) error {
 		}
 		r.open = append(r.open, n.id)
 	}
-	r.t.counts.addTail(n, 1)
+	r.t.countTail(n, 1)
 	if flags&flagCut != 0 {
 		if err := r.room(); err != nil {
 			return err

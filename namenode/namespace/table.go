@@ -69,16 +69,60 @@ func (c *Counts) addTail(n *inode, sign int64) {
 // put places an inode, new or changed, in the table alone.
 func (t *Tree) put(n *inode) {
 	s := &t.slot(n.id)[n.id&(1<<pageBits-1)]
-	t.counts.addTail(*s, -1)
-	t.counts.addTail(n, 1)
+	if old := *s; old != nil {
+		t.countTail(old, -1)
+		if old.user != n.user {
+			moved := t.xattrMemory(n.id)
+			t.uses.of(old.user).xattrs -= moved
+			t.uses.of(n.user).xattrs += moved
+		}
+	}
+	t.countTail(n, 1)
 	*s = n
+}
+
+// countTail counts the tail of an inode, sign times, for all and for its owner.
+func (t *Tree) countTail(n *inode, sign int64) {
+	t.counts.addTail(n, sign)
+	t.uses.of(n.user).tails += sign * n.tailMemory()
+}
+
+// ownerUse is the memory that the files of one owner take of what all share.
+type ownerUse struct{ tails, xattrs int64 }
+
+// ownerUses are by the number of the user.
+type ownerUses []ownerUse
+
+// of is what the files of one user take, to be changed.
+func (u *ownerUses) of(user uint16) *ownerUse {
+	if missing := int(user) + 1 - len(*u); missing > 0 {
+		*u = append(*u, make([]ownerUse, missing)...)
+	}
+	return &(*u)[user]
+}
+
+// OwnedTails is how much of Counts.TailBytes the files of a user take. It is not for
+// clones, and for a caller that may change the tree.
+func (t *Tree) OwnedTails(user string) int64 {
+	if i, ok := t.users.index[user]; ok {
+		return t.uses.of(i).tails
+	}
+	return 0
+}
+
+// OwnerOf is the user who owns an inode; "" if it is not there.
+func (t *Tree) OwnerOf(id InodeID) string {
+	if n := t.get(id); n != nil {
+		return t.users.name(n.user)
+	}
+	return ""
 }
 
 // drop takes an inode out of the table.
 func (t *Tree) drop(n *inode) {
 	p := t.slot(n.id)
 	p[n.id&(1<<pageBits-1)] = nil
-	t.counts.addTail(n, -1)
+	t.countTail(n, -1)
 	for _, o := range p {
 		if o != nil {
 			return

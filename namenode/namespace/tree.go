@@ -70,6 +70,7 @@ type Tree struct {
 
 	// What follows is no state: it is neither in the image nor compared.
 
+	uses    ownerUses             // by user number; nil in a clone
 	holders map[SessionID]*Holder // to share what is equal
 	track   *tracker              // nil: off
 	events  bool                  // whether records make events
@@ -167,7 +168,7 @@ func (t *Tree) Clone() *Tree {
 	c.numbers = t.numbers.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.events = false
-	c.holders = nil
+	c.holders, c.uses = nil, nil
 	c.track = nil
 	if t.track != nil {
 		c.minAsOf = t.track.newest

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Limits of extended attributes.
@@ -47,18 +48,33 @@ func lessXattr(a, b xattrItem) bool {
 // size is how much of MaxXattrs it takes.
 func (x xattrItem) size() int { return len(x.name) + len(x.value) }
 
-// putXattr makes or replaces one.
+// memory is how much of MaxXattrMemory it takes.
+func (x xattrItem) memory() int64 { return int64(x.size() + xattrOverhead) }
+
+// putXattr makes or replaces one, of an inode that is in the table.
 func (t *Tree) putXattr(x xattrItem) {
-	t.counts.XattrBytes += int64(x.size() + xattrOverhead)
+	t.countXattr(x, 1)
 	if old, had := t.xattrs.ReplaceOrInsert(x); had {
-		t.counts.XattrBytes -= int64(old.size() + xattrOverhead)
+		t.countXattr(old, -1)
 	}
 }
 
 func (t *Tree) deleteXattr(x xattrItem) {
 	if old, had := t.xattrs.Delete(x); had {
-		t.counts.XattrBytes -= int64(old.size() + xattrOverhead)
+		t.countXattr(old, -1)
 	}
+}
+
+// countXattr counts one, sign times, for all and for the inode's owner.
+func (t *Tree) countXattr(x xattrItem, sign int64) {
+	t.counts.XattrBytes += sign * x.memory()
+	t.uses.of(t.get(x.inode).user).xattrs += sign * x.memory()
+}
+
+// xattrMemory is how much those of an inode take.
+func (t *Tree) xattrMemory(id InodeID) (sum int64) {
+	t.xattrsOf(id, func(x xattrItem) { sum += x.memory() })
+	return sum
 }
 
 // xattrsOf calls fn for the extended attributes of an inode in the order of
@@ -194,8 +210,8 @@ func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []b
 	if sum := t.xattrBytes(n.id) - old.size() + x.size(); sum > MaxXattrs {
 		return nil, fserror.New(fserror.NoSpace, op, path, "its extended attributes would have %d bytes; the limit is %d", sum, MaxXattrs)
 	}
-	if more := int64(x.size() - old.size()); more > 0 && t.counts.XattrBytes+more+xattrOverhead > MaxXattrMemory {
-		return nil, fserror.New(fserror.NoSpace, op, path, "the extended attributes of all files take %d bytes of the namenode's memory, the most they can; remove some", t.counts.XattrBytes)
+	if more := x.memory() - int64(old.size()); more > xattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.isSuper()) {
+		return nil, fserror.New(fserror.NoSpace, op, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.name(n.user))
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }

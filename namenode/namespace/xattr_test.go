@@ -128,6 +128,42 @@ func TestXattrBudget(t *testing.T) {
 	}
 }
 
+// What an owner's files take is counted: made, changed, given to another, loaded from
+// an image, and deleted.
+func TestWhatOwnersUse(t *testing.T) {
+	r := newRig(t)
+	id := r.create(t, "/f", "a tail")
+	r.xattr(t, "/f", "user.a", "value")
+	use := func(tree *Tree, user string) ownerUse {
+		return *tree.uses.of(tree.users.index[user])
+	}
+	was := use(r.tree, "hdfs")
+	if was.tails != r.tree.OwnedTails("hdfs") || was.tails != r.tree.Counts().TailBytes || was.xattrs != r.tree.Counts().XattrBytes || was.tails == 0 {
+		t.Fatalf("%+v of %+v", was, r.tree.Counts())
+	}
+	r.must(t, &OpSetAttr{Inode: id, User: "ann"})
+	back, err := ReadImage(bytes.NewReader(imageOf(t, r.tree)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tree := range []*Tree{r.tree, back} {
+		if left, now := use(tree, "hdfs"), use(tree, "ann"); left != (ownerUse{}) || now != was || tree.OwnerOf(id) != "ann" {
+			t.Errorf("%+v are left, %+v given, not %+v", left, now, was)
+		}
+	}
+	op, err := r.tree.PlanDelete(nil, "/f", false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, op)
+	if left := use(r.tree, "ann"); left != (ownerUse{}) {
+		t.Errorf("%+v are left of a deleted file", left)
+	}
+	for _, problem := range append(r.tree.Check(), back.Check()...) {
+		t.Error(problem)
+	}
+}
+
 // The memory for extended attributes is not all for one user.
 func TestOneUserLeavesRoomForAttributes(t *testing.T) {
 	if known.Failure(t) {

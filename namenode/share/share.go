@@ -7,10 +7,26 @@ package share
 
 import "sync"
 
+// Room is up to where somebody who holds so much of something may fill it with n
+// more, most being how much there is. It is for what is counted elsewhere; reserve
+// is Taker.Reserve.
+func Room(most, held, n int64, reserve bool) int64 {
+	switch {
+	case reserve:
+		return most
+	case held+n > little(most):
+		return most * 3 / 4
+	}
+	return max(most*15/16, most*3/4, 1)
+}
+
+// little is how much one may hold for whom the last quarter is.
+func little(most int64) int64 { return max(most/64, 1) }
+
 // Limit is how much there is of one thing, and who holds how much of it. It is
 // safe for concurrent use.
 type Limit struct {
-	most, little int64
+	most int64
 
 	mu   sync.Mutex
 	used int64
@@ -19,7 +35,7 @@ type Limit struct {
 
 // New returns a Limit of which nothing is taken.
 func New(most int64) *Limit {
-	return &Limit{most: most, little: max(most/64, 1), held: map[string]int64{}}
+	return &Limit{most: most, held: map[string]int64{}}
 }
 
 // Taker is who takes something, under each of the names by which a greedy one
@@ -63,15 +79,11 @@ func (l *Limit) hold(n int64, who Taker) {
 
 // room is up to where who may fill it with n more.
 func (l *Limit) room(n int64, who Taker) int64 {
-	if who.Reserve {
-		return l.most
-	}
+	held := int64(0)
 	for _, name := range who.Names {
-		if l.held[name]+n > l.little {
-			return l.most * 3 / 4
-		}
+		held = max(held, l.held[name])
 	}
-	return max(l.most*15/16, l.most*3/4, 1)
+	return Room(l.most, held, n, who.Reserve)
 }
 
 // Little reports whether who holds so little that the last quarter is for him.
@@ -79,7 +91,7 @@ func (l *Limit) Little(who Taker) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range who.Names {
-		if l.held[name] >= l.little {
+		if l.held[name] >= little(l.most) {
 			return false
 		}
 	}

@@ -28,9 +28,7 @@ type Defect struct {
 
 // defects are the known ones, by the full name of the test that shows each.
 var defects = map[string]Defect{
-	"TestOneUserLeavesRoomForOthers/tail_budget": {"X6", "and another gets none: flush: the namenode's memory for unsealed bytes is used up"},
-	"TestOneAddressLeavesRoomForOwnerNames":      {"X6", "and another user cannot make a file"},
-	"TestOneUserLeavesRoomForAttributes":         {"X6", "and another gets none: setxattr"},
+	"TestOneAddressLeavesRoomForOwnerNames": {"X6", "and another user cannot make a file"},
 }
 
 const child = "LEASEFS_KNOWN_DEFECT" // names the test whose body this process runs
