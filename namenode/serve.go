@@ -246,6 +246,8 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.panicked(info.FullMethod, p)
+		} else if err != nil && ss.Context().Err() != nil {
+			err = fserror.Wrap(fserror.Canceled, "", "", err) // its client has left
 		}
 		s.metrics.failed(info.FullMethod, err)
 		err = wire.ToStatus(err)

@@ -88,6 +88,36 @@ func TestSilentWatchersHoldUpNoOther(t *testing.T) {
 	}
 }
 
+// Streams whose clients leave count as canceled, and not as faults of the namenode.
+func TestStreamsOfWhoLeaves(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	r := n.Raw(t, "a")
+	c := narrow(t, n)
+	c.watch(t, r, 0)
+	session, err := pb.NewNamenodeClient(c).Session(t.Context())
+	if err == nil {
+		err = session.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{Caller: r.Who}}})
+	}
+	if err == nil {
+		_, err = session.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, method := range []string{"watch", "session"} {
+		testenv.Eventually(t, "the end of the "+method+" is counted", func() bool {
+			return strings.Contains(n.Metrics(t), fmt.Sprintf("leasefs_call_errors_total{kind=\"CANCELED\",method=%q} 1\n", method))
+		})
+	}
+	if strings.Contains(n.Metrics(t), `kind="INTERNAL"`) {
+		t.Error("who leaves is counted as a fault")
+	}
+}
+
 // A watcher that reads nothing is cut off, and told why when it reads again; one
 // that reads gets everything.
 func TestSilentWatcherIsCutOff(t *testing.T) {
