@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/testenv"
 	"github.com/leasefs/leasefs/testenv/spawn"
 )
 
@@ -59,6 +60,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer endZooKeeper()
+	testenv.SideBySide()
 	return m.Run()
 }
 

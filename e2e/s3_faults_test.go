@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,21 +21,6 @@ import (
 
 // The tests in this file run namenodes in this process, since what becomes of
 // an orphan takes longer than a URL lives: their clocks jump.
-
-var storeEnvSet sync.Once
-
-// storeEnv gives this process the credentials of the servers: all have the same.
-func storeEnv(t *testing.T, server *s3env.Server) {
-	t.Helper()
-	storeEnvSet.Do(func() {
-		for _, pair := range server.Env() {
-			name, value, _ := strings.Cut(pair, "=")
-			if err := os.Setenv(name, value); err != nil { //nolint:usetesting // of tests that run side by side
-				t.Fatal(err)
-			}
-		}
-	})
-}
 
 // bad is a namespace behind a bad line to its store.
 type bad struct {
@@ -68,7 +52,7 @@ func TestS3Faults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := s3env.Start(t, name)
-			storeEnv(t, server)
+			server.SetEnv(t)
 			for _, c := range []struct {
 				name string
 				test func(*bad)
@@ -99,7 +83,7 @@ func TestS3LatePutAfterTakeOver(t *testing.T) {
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
 			server := s3env.Start(t, name)
-			storeEnv(t, server)
+			server.SetEnv(t)
 			forget(t.Context(), t, zk.Addrs())
 			latePutAfterTakeOver(t, server, zk.Addrs())
 		})

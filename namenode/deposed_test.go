@@ -43,11 +43,9 @@ type rivals struct {
 func onRivals(t *testing.T, test func(*rivals)) {
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := s3env.Start(t, name)
-			for _, pair := range server.Env() {
-				name, value, _ := strings.Cut(pair, "=")
-				t.Setenv(name, value)
-			}
+			server.SetEnv(t)
 			test(&rivals{newPair(t), server})
 		})
 	}
@@ -199,6 +197,7 @@ func (l *lines) has(part string) bool {
 // TestDeposedImageArrivesLate: the image of a deposed namenode comes into the
 // store when it is the newest of all there. No record names it: nobody uses it.
 func TestDeposedImageArrivesLate(t *testing.T) {
+	t.Parallel()
 	onRivals(t, func(p *rivals) {
 		a := p.start()
 		p.reigns(a)
@@ -263,6 +262,7 @@ func TestDeposedImageArrivesLate(t *testing.T) {
 // about to delete older ones: the request was on its way, or it had yet to find
 // out which. All that its successor published stays.
 func TestDeposedPurgesImages(t *testing.T) {
+	t.Parallel()
 	for name, is := range map[string]func(*http.Request, []byte) bool{"delete on its way": isImageDelete, "yet to decide": isImageList} {
 		t.Run(name, func(t *testing.T) {
 			onRivals(t, func(p *rivals) {
@@ -350,6 +350,7 @@ func intact(t *testing.T, f *client.FS, files int) {
 // TestDeposedDeletesBlocks: the deposed namenode was about to delete blocks of
 // files that were removed. No block of a file goes, whatever was written since.
 func TestDeposedDeletesBlocks(t *testing.T) {
+	t.Parallel()
 	onRivals(t, func(p *rivals) {
 		a := p.start()
 		p.reigns(a)
@@ -418,6 +419,7 @@ func TestDeposedDeletesBlocks(t *testing.T) {
 // when the writer of a block, which it knew nothing of, committed it to its
 // successor.
 func TestDeposedTakesBlocksForOrphans(t *testing.T) {
+	t.Parallel()
 	onRivals(t, func(p *rivals) {
 		a := p.start()
 		p.reigns(a)

@@ -43,6 +43,7 @@ func emptyFolder(t *testing.T, dir string) {
 // TestStartsMakeNoNamespace: a namenode on an empty ZooKeeper, or with a mistyped
 // name, is refused and leaves no trace, so that a format or a restore can follow.
 func TestStartsMakeNoNamespace(t *testing.T) {
+	t.Parallel()
 	namenode.SettleAtOnce(t)
 	p := newPair(t)
 	cfg, _ := p.config()
@@ -101,6 +102,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 // TestNamenodesWithDifferentStores: of a new namespace's namenodes only those
 // start that have the store which its format has claimed.
 func TestNamenodesWithDifferentStores(t *testing.T) {
+	t.Parallel()
 	onRivals(t, func(p *rivals) {
 		right, _ := p.config(func(c *namenode.Config) { c.Blocks = p.server.URL("here") })
 		p.format(right)
@@ -123,6 +125,7 @@ func TestNamenodesWithDifferentStores(t *testing.T) {
 
 // TestFormatRefusesWhatExists, and says what, and what to do.
 func TestFormatRefusesWhatExists(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	cfg, _ := p.config()
 	s := p.start(cfg)
@@ -165,6 +168,7 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 // TestFormatAfterACrash: a format that a crash ended at any of its steps is
 // repeated, and makes a namespace.
 func TestFormatAfterACrash(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	for n := 1; ; n++ {
 		cfg, _ := p.config(func(c *namenode.Config) {
@@ -203,6 +207,7 @@ func TestFormatAfterACrash(t *testing.T) {
 // TestFormatsAtOnce: of formats of one name, each with a store of its own, one
 // wins, and only its store is served.
 func TestFormatsAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	var all [3]namenode.Config
 	var errs [3]error
@@ -239,6 +244,7 @@ func TestFormatsAtOnce(t *testing.T) {
 // TestNewFolderIsTold: a namenode alone makes its namespace by itself, and warns,
 // so that who expected an old one learns of it.
 func TestNewFolderIsTold(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "data")
 	onIt := func(c *namenode.Config) { c.Data, c.Logger = dir, slog.New(slog.NewTextHandler(&log, nil)) }

@@ -43,6 +43,7 @@ func publish(t *testing.T, r *testenv.Raw, name string, images int) {
 // A standby that is elected, and lacks records that were purged meanwhile, starts
 // anew from an image.
 func TestElectedTooFarBehind(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	a := p.start(acfg)
@@ -93,6 +94,7 @@ func (h holdOpen) Open(name string) (vfs.File, error) {
 // A namenode starts though all the images that it has found are removed before it
 // has read one, and the journal behind them.
 func TestStartWhileImagesAreRemoved(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	a := p.start(acfg)

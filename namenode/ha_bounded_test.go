@@ -23,6 +23,7 @@ var firstTxID = regexp.MustCompile(` txid=(\d+) `)
 // written; and a batch goes only when two images are in the block store from
 // which a namenode can start without it.
 func TestZooKeeperStaysBounded(t *testing.T) {
+	t.Parallel()
 	const (
 		image   = 1 << 20 // bytes of journal that cause one
 		file    = 60 << 10

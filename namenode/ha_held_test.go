@@ -19,6 +19,7 @@ import (
 // A namenode that was elected, is held up, and is out of the election by then,
 // does not end the reign of the one that was elected after it.
 func TestElectedAndHeldUp(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	a := p.active(acfg)
@@ -93,6 +94,7 @@ func (h *heldBeat) Boot() time.Duration {
 
 // A beat that was due when the reign was handed over is no failure.
 func TestBeatAfterAHandOver(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	clk := &heldBeat{reached: make(chan struct{}), hold: make(chan struct{})}
 	cfg, way := p.config(session(calmSession), func(c *namenode.Config) { c.Clock = clk })

@@ -199,6 +199,7 @@ func (p *pair) client(addrs ...string) *client.FS {
 // anew, whatever is being done at that moment, by clients or by itself; and
 // nothing that was acknowledged is lost.
 func TestHandOverUnderLoad(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	busy := func(c *namenode.Config) {
 		c.AgesEvery, c.SealAfter, c.CollectEvery = time.Millisecond, time.Millisecond, 5*time.Millisecond
@@ -280,6 +281,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 // What a namenode does by itself between the end of its reign and its leaving
 // the election is no failure of the journal.
 func TestOwnWorkAfterAHandOver(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	cfg, way := p.config(func(c *namenode.Config) { c.MinLeaseTTL = 100 * time.Millisecond })
 	bcfg, _ := p.config()
@@ -313,6 +315,7 @@ func TestOwnWorkAfterAHandOver(t *testing.T) {
 // While ZooKeeper is away a namenode that starts says that it is starting, sends
 // clients on, and ends when it is told to.
 func TestStartWithoutZooKeeper(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	cfg, way := p.config()
 	way.Down()
@@ -356,6 +359,7 @@ func TestStartWithoutZooKeeper(t *testing.T) {
 // nothing, and ends its reign after a while so as to start anew, also when
 // nobody wants to write.
 func TestIsolated(t *testing.T) {
+	t.Parallel()
 	const isolatedSession = 2 * time.Second
 	const urls = 5 * time.Second // longer than until it is isolated, and shorter than until its reign ends
 	p := newPair(t)
@@ -428,6 +432,7 @@ func (h holdImage) Rename(from, to string) error {
 // A deposed namenode that had an image ready publishes nothing and removes
 // nothing.
 func TestDeposedWithAnImage(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	hold := holdImage{vfs.OS(), make(chan struct{}), make(chan struct{}), new(sync.Once)}
 	cfg, way := p.config(session(lossSession), func(c *namenode.Config) { c.FS = hold })
@@ -516,6 +521,7 @@ func TestDeposedWithAnImage(t *testing.T) {
 // A namenode that is told to end while it still waits for its predecessor, which
 // may answer for an hour, does not spare its successor that wait.
 func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	cfg, _ := p.config()
 	a := p.start(cfg)
@@ -564,6 +570,7 @@ func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
 // A namenode that is told to end in the middle of taking over ends, and the next
 // one begins.
 func TestCloseWhileTakingOver(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	short := session(time.Second) // some rounds wait until the one before has surely ended
 	acfg, _ := p.config(short)

@@ -45,6 +45,7 @@ func (l *logText) config(c *namenode.Config) {
 // The log tells at the start who this is, and later what it does: it stands by, it
 // is isolated.
 func TestLogTellsWhoAndWhat(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	var one, other logText
 	acfg, way := p.config(one.config)

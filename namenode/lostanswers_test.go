@@ -55,6 +55,7 @@ func overLostRequests(t *testing.T, way *zkproxy.Proxy, least int64, do func(rou
 
 // A namenode starts and joins, whichever of its requests to ZooKeeper is lost.
 func TestStartOverLostRequests(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	cfg, way := p.config()
 	data := t.TempDir()
@@ -74,6 +75,7 @@ func TestStartOverLostRequests(t *testing.T) {
 
 // So a format, but that the end of its session is told, and it can be repeated.
 func TestFormatOverLostRequests(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	cfg, way := p.config()
 	overLostRequests(t, way, 4, func(round string) {
@@ -92,6 +94,7 @@ func TestFormatOverLostRequests(t *testing.T) {
 
 // So a restore, but that the end of its session is told, and it can be repeated.
 func TestRestoreOverLostRequests(t *testing.T) {
+	t.Parallel()
 	namenode.SettleAtOnce(t)
 	p := newPair(t)
 	acfg, _ := p.config()

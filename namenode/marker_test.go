@@ -81,6 +81,7 @@ func overStores(t *testing.T, test func(*oneStore)) {
 // TestTakenOverStore: a namespace is restored while its namenodes still run.
 // They delete nothing any more that the restored one has, and end.
 func TestTakenOverStore(t *testing.T) {
+	t.Parallel()
 	overStores(t, func(o *oneStore) {
 		a := o.run(o.prepare("old"))
 		standby := o.prepare("old")
@@ -163,6 +164,7 @@ func TestTakenOverStore(t *testing.T) {
 // TestOneBackupOneStore: a backup is restored twice, at once and one after
 // another, to two ensembles and to one store.
 func TestOneBackupOneStore(t *testing.T) {
+	t.Parallel()
 	overStores(t, func(o *oneStore) {
 		first := o.blocks()
 		a := o.run(o.prepare("old"))
@@ -226,6 +228,7 @@ func TestOneBackupOneStore(t *testing.T) {
 
 // TestRestoresAtOnce: of restores of one name one wins, whatever they restore.
 func TestRestoresAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	o := &oneStore{pair: p, blocks: func() string { return "file://" + t.TempDir() }}
 	dir := filepath.Join(t.TempDir(), "backup")
@@ -272,6 +275,7 @@ func TestRestoresAtOnce(t *testing.T) {
 // TestStoreOfAnEarlierRelease has no incarnation. It gets one at the next start,
 // and of two that start there one wins.
 func TestStoreOfAnEarlierRelease(t *testing.T) {
+	t.Parallel()
 	disk := filepath.Join(t.TempDir(), "disk")
 	n := testenv.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
 	withBlock(t, n.Raw(t, "a"), "/f", "content")
@@ -309,6 +313,7 @@ func TestStoreOfAnEarlierRelease(t *testing.T) {
 
 // TestDamagedIncarnation: nothing is taken for this one's that cannot be read.
 func TestDamagedIncarnation(t *testing.T) {
+	t.Parallel()
 	disk := filepath.Join(t.TempDir(), "disk")
 	n := testenv.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
 	n.Stop(t)

@@ -108,6 +108,7 @@ func conflictOf(t *testing.T, r *rival) string {
 // one store. Neither deletes a block of the other; both say so; and an operator
 // gives the store to one of them, after which the other ends.
 func TestCopiedZooKeepers(t *testing.T) {
+	t.Parallel()
 	overStores(t, func(o *oneStore) {
 		a, b := fork(o)
 		o.run(b) // it goes on where a was, under the next term
@@ -182,6 +183,7 @@ func TestCopiedZooKeepers(t *testing.T) {
 // that the store was told of. Their blocks are left alone, until an operator says
 // that nobody else has the store; and then deleted only if they are asked for.
 func TestZooKeeperFromABackup(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	o := &oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }}
 	a, b := fork(o)
@@ -231,6 +233,7 @@ func TestZooKeeperFromABackup(t *testing.T) {
 // TestBlocksOfLaterReignsOverAFailover: blocks of reigns that no record tells of
 // are left by every namenode, not only by the one that met them first.
 func TestBlocksOfLaterReignsOverAFailover(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	clk := &testenv.LeapingClock{}
 	often := func(c *namenode.Config) { c.Clock = clk }
@@ -273,6 +276,7 @@ func TestBlocksOfLaterReignsOverAFailover(t *testing.T) {
 // TestNothingIsDeletedAtFirst: a namenode that has just become active lets others
 // object before it deletes; admin gc says what waits.
 func TestNothingIsDeletedAtFirst(t *testing.T) {
+	t.Parallel()
 	clk, fake := testenv.FakeClock()
 	disk := filepath.Join(t.TempDir(), "disk")
 	n := testenv.Start(t, fake, func(c *namenode.Config) {

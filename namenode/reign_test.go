@@ -27,6 +27,7 @@ import (
 // A hand-over whose reply is lost happens once: sent again, it finds that the
 // term that was to end has ended.
 func TestHandOverHappensOnce(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, _ := p.config()
@@ -127,6 +128,7 @@ func (d deadStore) List(dir string) ([]string, error) {
 // and has blocks of later reigns, the namenode begins another, above them; until
 // then it searches for no orphans.
 func TestTakeOverWithoutTheStore(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	var dead atomic.Bool
 	cfg := func() namenode.Config {

@@ -41,6 +41,7 @@ func (p *rivals) once(do func(*rival), mods ...func(*namenode.Config)) {
 // TestDamagedSharedImage: a start passes over a damaged image, and nothing older
 // goes until there are two good ones.
 func TestDamagedSharedImage(t *testing.T) {
+	t.Parallel()
 	onRivals(t, func(p *rivals) {
 		p.once(func(r *rival) {
 			for i := range 2 {
@@ -105,6 +106,7 @@ func (p *rivals) forgetJournal() {
 // TestImageOfAnotherHistory: a namespace goes on from an older image, and then a
 // newer one of what it was before turns up. It is never taken for this one's.
 func TestImageOfAnotherHistory(t *testing.T) {
+	t.Parallel()
 	onRivals(t, func(p *rivals) {
 		p.once(func(r *rival) {
 			for i := range 2 {
@@ -153,11 +155,9 @@ func TestImageOfAnotherHistory(t *testing.T) {
 // TestThrottle: while no image can be written ZooKeeper's memory is not filled:
 // writes are told to wait, and go on when the store is back.
 func TestThrottle(t *testing.T) {
+	t.Parallel()
 	server := s3env.Start(t, s3env.Versitygw)
-	for _, pair := range server.Env() {
-		name, value, _ := strings.Cut(pair, "=")
-		t.Setenv(name, value)
-	}
+	server.SetEnv(t)
 	p := &rivals{newPair(t), server}
 	r := p.start(session(calmSession), func(c *namenode.Config) { c.CheckpointBytes = 64 << 10 })
 	p.reigns(r)

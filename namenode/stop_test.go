@@ -54,10 +54,7 @@ func TestStopWithUnusedConnections(t *testing.T) {
 // is no damage.
 func TestStopBreaksStreamsOff(t *testing.T) {
 	server := s3env.Start(t, s3env.Versitygw)
-	for _, pair := range server.Env() {
-		name, value, _ := strings.Cut(pair, "=")
-		t.Setenv(name, value)
-	}
+	server.SetEnv(t)
 	proxy := server.Proxy(t)
 	n := testenv.Start(t, func(c *namenode.Config) { c.Blocks = proxy.URL("here") })
 	r := n.Raw(t, "r")

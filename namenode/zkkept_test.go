@@ -11,6 +11,7 @@ import (
 // What ZooKeeper keeps is told by status and metrics, of the active namenode and of a
 // standby, in nodes and in bytes of its memory.
 func TestStatusTellsWhatZooKeeperKeeps(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	acfg, _ := p.config()
 	bcfg, _ := p.config()

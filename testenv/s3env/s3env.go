@@ -231,6 +231,18 @@ func (s *Server) Env() []string {
 	}
 }
 
+// SetEnv sets Env for this process. All servers have the same, so tests that run
+// side by side may each do it.
+func (s *Server) SetEnv(t testing.TB) {
+	t.Helper()
+	for _, pair := range s.Env() {
+		name, value, _ := strings.Cut(pair, "=")
+		if err := os.Setenv(name, value); err != nil { //nolint:usetesting // t.Setenv is not for tests that run side by side
+			t.Fatal(err)
+		}
+	}
+}
+
 // Credentials are for a store in this process.
 func (s *Server) Credentials() aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
