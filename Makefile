@@ -11,7 +11,7 @@ RACE_FLAGS ?=
 RACE_PKGS ?= ./leasemanager/... ./journal/... ./namenode/... ./client/...
 FUZZTIME  ?= 10s
 # The tests of large sizes (LEASEFS_E2E=full repeats others more often, too).
-FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress)$$
+FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 BENCH     ?= .
 
 .PHONY: help setup build demo test test-full race lint fuzz bench generate clean
@@ -35,7 +35,7 @@ test: ## run all tests (go vet is part of lint)
 	@scripts/setup test
 	go test -vet=off -timeout 20m $(PKGS)
 
-test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes
+test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients
 	@scripts/setup test-full
 	LEASEFS_E2E=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./e2e
 
