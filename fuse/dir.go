@@ -41,6 +41,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	}
 	if errors.Is(err, fserror.Exists) && flags&syscall.O_EXCL == 0 {
 		// Somebody made it since the look-up. The kernel looks again, and opens it.
+		n.m.triesAgain(threadOf(raw))
 		err = syscall.ESTALE
 	}
 	if err != nil {
@@ -335,20 +336,22 @@ func (f *file) hide(ctx context.Context, p string, do func(client.Hidden) (bool,
 	if !hidden {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
 	f.hidden = fspath.Join(dir, h.Name)
 	return nil
 }
 
-// removeHidden removes a file that was hidden, wherever it is now.
-func (m *Mounted) removeHidden(p string, ino uint64) {
+// removeHidden removes a file that was hidden, wherever it is now, and tells
+// whether it is gone. Else it ends with the lease.
+func (m *Mounted) removeHidden(p string, ino uint64) bool {
 	err := m.fs.RemoveFile(m.ctx, p)
 	if errors.Is(err, fserror.NotFound) {
 		if p, err = m.fs.PathOf(m.ctx, ino); err == nil {
-			_ = m.fs.RemoveFile(m.ctx, p) // else it ends with the lease
+			err = m.fs.RemoveFile(m.ctx, p)
 		}
 	}
+	return err == nil || errors.Is(err, fserror.NotFound)
 }
 
 // hiddenUp moves files that this mount hid in a directory to the one above; true
@@ -373,11 +376,11 @@ func (m *Mounted) hiddenUp(ctx context.Context, dir string) bool {
 		if err != nil {
 			return false
 		}
-		if f := m.opened(i.Inode); f != nil {
-			f.mu.Lock()
+		m.mu.Lock()
+		if f := m.files[i.Inode]; f != nil {
 			f.hidden = to
-			f.mu.Unlock()
 		}
+		m.mu.Unlock()
 	}
 	return true
 }

@@ -42,3 +42,13 @@ func Group(thread uint32) (found, byProc uint32) { return process(thread), group
 
 // InProcess tells whether a thread is of a process.
 var InProcess = inProcess
+
+// Uses is how many handles and requests have an inode.
+func (m *Mounted) Uses(ino uint64) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if f := m.files[ino]; f != nil {
+		return f.uses
+	}
+	return 0
+}

@@ -19,8 +19,10 @@ import (
 type file struct {
 	m   *Mounted
 	ino uint64
-	// uses is how many handles and requests have it; by Mounted.mu.
-	uses int
+	// uses is how many handles and requests have it, and hidden the path that it got
+	// when it was removed or replaced while it was in use; both by Mounted.mu.
+	uses   int
+	hidden string
 
 	// one is held over changes of the hold on the lease and over writes, which
 	// may take long; it is a channel so that waiting for it can be interrupted.
@@ -61,8 +63,6 @@ type file struct {
 	// synced how many of them were made durable by a sync.
 	mtime          time.Time
 	writes, synced uint64
-	// hidden is the name that the file got when it was unlinked.
-	hidden string
 }
 
 // file returns what the mount has of an inode; put has to follow.
@@ -88,25 +88,37 @@ func (m *Mounted) opened(ino uint64) *file {
 	return m.files[ino]
 }
 
-// put ends a use. With the last one goes the Reader, and the name that the file
-// was hidden under.
+// put ends a use. With the last one go the Reader, and the file if it was hidden:
+// who begins to open it meanwhile waits, and finds it gone.
 func (f *file) put() {
 	f.m.mu.Lock()
+	if f.uses == 1 && f.hidden != "" {
+		p := f.hidden
+		f.naming <- struct{}{} // it is free: who holds it uses the file
+		f.m.mu.Unlock()
+		gone := f.m.removeHidden(p, f.ino)
+		<-f.naming
+		f.m.mu.Lock()
+		if gone {
+			f.hidden = ""
+		}
+	}
 	f.uses--
 	last := f.uses == 0
 	if last {
 		delete(f.m.files, f.ino)
 	}
 	f.m.mu.Unlock()
-	if !last {
-		return
-	}
-	if f.reader != nil {
+	if last && f.reader != nil {
 		_ = f.reader.Close() // there is nothing to lose
 	}
-	if f.hidden != "" {
-		f.m.removeHidden(f.hidden, f.ino)
-	}
+}
+
+// isHidden tells whether the file has lost its name on this mount.
+func (f *file) isHidden() bool {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return f.hidden != ""
 }
 
 // stale marks the readers of what was revoked.
@@ -434,7 +446,7 @@ func (f *file) amend(out *fuse.Attr) {
 			out.SetTimes(&t, &t, &t)
 		}
 	}
-	if f.hidden != "" {
+	if f.isHidden() {
 		out.Nlink = 0
 	}
 }

@@ -47,6 +47,16 @@ func writes(flags uint32) bool { return flags&syscall.O_ACCMODE != syscall.O_RDO
 // Open opens a file. For write it takes the lease, or shares the one that the
 // mount has.
 func (n *node) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32, syscall.Errno) {
+	h, how, e := n.open(ctx, flags)
+	if e == syscall.ESTALE {
+		n.m.triesAgain(threadOf(ctx))
+	} else {
+		n.m.hasTried(threadOf(ctx))
+	}
+	return h, how, e
+}
+
+func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32, syscall.Errno) {
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
@@ -193,6 +203,12 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 		e = re
 	}
 	return e
+}
+
+// Allocate refuses: a file grows by writing only.
+func (n *node) Allocate(_ context.Context, _ gofs.FileHandle, off, size uint64, _ uint32) syscall.Errno {
+	n.refuse("fallocate", "offset", off, "size", size)
+	return syscall.EOPNOTSUPP
 }
 
 // aheadWindow is how far from the end of the last read another may begin, and

@@ -64,8 +64,9 @@ func (k *kernel) reset() map[string]int {
 func (k *kernel) holdBack(what string) (held <-chan struct{}, let func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.hold, k.held, k.let = what, make(chan struct{}), make(chan struct{})
-	return k.held, sync.OnceFunc(func() { close(k.let) })
+	done := make(chan struct{})
+	k.hold, k.held, k.let = what, make(chan struct{}), done
+	return k.held, sync.OnceFunc(func() { close(done) })
 }
 
 func (k *kernel) Lookup(cancel <-chan struct{}, in *gofuse.InHeader, name string, out *gofuse.EntryOut) gofuse.Status {

@@ -22,17 +22,19 @@ func TestRefusalsAreLogged(t *testing.T) {
 	m, log := newRig(t).logging()
 	m.write("a", "0123456789")
 	m.write("b", "0123456789")
-	a, b := m.open("a", os.O_WRONLY), m.open("b", os.O_WRONLY)
+	m.write("c", "0123456789")
+	a, b, c := m.open("a", os.O_WRONLY), m.open("b", os.O_WRONLY), m.open("c", os.O_WRONLY)
 	for range 3 {
 		_, err := a.WriteAt([]byte("x"), 3)
 		is(t, err, syscall.EOPNOTSUPP)
 		is(t, b.Truncate(100), syscall.EOPNOTSUPP)
+		is(t, syscall.Fallocate(int(c.Fd()), 0, 0, 100), syscall.EOPNOTSUPP)
 	}
 	must(t, a.Close())
 	again := m.open("a", os.O_WRONLY)
 	_, err := again.WriteAt([]byte("x"), 3)
 	is(t, err, syscall.EOPNOTSUPP)
-	for _, want := range []string{"path=/a ", "path=/b "} {
+	for _, want := range []string{"path=/a ", "path=/b ", "path=/c "} {
 		var got []string
 		for _, line := range strings.Split(log.String(), "\n") {
 			if strings.Contains(line, want) {

@@ -83,6 +83,7 @@ type Mounted struct {
 	hidden     hiddenNames
 	refused    refusals
 	drafts     draftSet
+	tries      secondTries
 	timeout    time.Duration // of a call
 	draftTime  time.Duration
 	lease      scratchLease

@@ -21,6 +21,8 @@ type node struct {
 	gofs.Inode
 	m   *Mounted
 	ino uint64
+	// target is where a symbolic link points to, for good.
+	target string
 	// verified is the generation of names in which a directory was found at its
 	// path; 0: none.
 	verified atomic.Uint64
@@ -35,6 +37,7 @@ var (
 	_ gofs.NodeSetattrer      = (*node)(nil)
 	_ gofs.NodeReadlinker     = (*node)(nil)
 	_ gofs.NodeStatfser       = (*node)(nil)
+	_ gofs.NodeAllocater      = (*node)(nil)
 	_ gofs.NodeGetxattrer     = (*node)(nil)
 	_ gofs.NodeSetxattrer     = (*node)(nil)
 	_ gofs.NodeRemovexattrer  = (*node)(nil)
@@ -113,6 +116,7 @@ func (n *node) look(ctx context.Context) (i *client.FileInfo, kept bool, err err
 
 // Lookup finds a name in a directory.
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	thread := threadOf(ctx)
 	ctx, end := n.m.op(ctx)
 	defer end()
 	dir, e := n.dirPath(ctx)
@@ -123,7 +127,7 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 		return nil, e
 	}
 	p := fspath.Join(dir, name)
-	i, kept, err := n.m.fs.LstatKept(ctx, p)
+	i, kept, err := n.m.find(ctx, thread, p)
 	if err == nil && i.IsDir() && len(n.m.drafts.in(i.Inode, "")) > 0 {
 		if e := n.m.settleIn(ctx, i.Inode, ""); e != 0 {
 			return nil, e
@@ -154,14 +158,19 @@ func (n *node) child(ctx context.Context, i *client.FileInfo, out *fuse.EntryOut
 	if f := n.m.opened(i.Inode); f != nil {
 		f.amend(&out.Attr)
 	}
-	return n.NewInode(ctx, &node{m: n.m, ino: i.Inode}, gofs.StableAttr{Mode: typeOf(i.Mode()), Ino: i.Inode})
+	return n.NewInode(ctx, &node{m: n.m, ino: i.Inode, target: i.LinkTarget}, gofs.StableAttr{Mode: typeOf(i.Mode()), Ino: i.Inode})
 }
 
 // Getattr describes the node.
 func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	return n.getattr(ctx, out)
+	e := n.getattr(ctx, out)
+	if e == syscall.ESTALE {
+		n.m.triesAgain(threadOf(raw)) // if it is about to open the file
+	}
+	return e
 }
 
 func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
@@ -262,15 +271,9 @@ func mtimeOf(in *fuse.SetAttrIn) (bool, time.Time) {
 	return true, t
 }
 
-// Readlink is what a symbolic link points to.
-func (n *node) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
-	ctx, end := n.m.op(ctx)
-	defer end()
-	i, _, err := n.look(ctx)
-	if err != nil {
-		return nil, inodeErrno(err)
-	}
-	return []byte(i.LinkTarget), 0
+// Readlink is what a symbolic link points to, also if it is gone since it was looked up.
+func (n *node) Readlink(context.Context) ([]byte, syscall.Errno) {
+	return []byte(n.target), 0
 }
 
 // Statfs tells how much room there is.
