@@ -70,6 +70,9 @@ func TestModes(t *testing.T) {
 			must(t, do(f, name+"link", client.WithOverwrite()))
 			has(f, name, 0o640)
 		}
+		must(t, f.MkdirAll(t.Context(), "/dir/sub", f.DirMode()))
+		has(f, "/dir", 0o777&^umask)
+		has(f, "/dir/sub", 0o777&^umask)
 		must(t, appended(f, "/a/sub/f", client.WithParents()))
 		has(f, "/a/sub/f", 0o666&^umask)
 		has(f, "/a/sub", 0o777&^umask)

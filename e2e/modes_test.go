@@ -18,6 +18,8 @@ umask 027
 : | LFS create -p /p/created
 : | LFS append --create -p /q/appended
 LFS touch /touched
+echo text > put
+LFS put -p put /put/sub/f
 LFS mkdir /made
 LFS mkdir -p /chain/made
 LFS mkdir -m 755 /asked
@@ -28,6 +30,7 @@ echo new | LFS create --overwrite /secret
 `, "LFS ", lfs))
 	for path, want := range map[string]string{
 		"/p": "0750", "/p/created": "0640", "/q": "0750", "/q/appended": "0640", "/touched": "0640",
+		"/put": "0750", "/put/sub": "0750", "/put/sub/f": "0640",
 		"/made": "0750", "/chain": "0750", "/chain/made": "0750", "/asked": "0755", "/secret": "0600",
 	} {
 		if got := n.run(ctx, "stat", "--json", path); !strings.Contains(got, `"mode":"`+want+`"`) {
