@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/namenode"
 )
@@ -263,6 +264,14 @@ func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("unknown signal %s", args[1])
 	}
 	ts.Check(b.cmd.Process.Signal(sig))
+	if sig == syscall.SIGSTOP {
+		// What it is fed from here on it does not read before it goes on.
+		err := error(syscall.EINTR)
+		for errors.Is(err, syscall.EINTR) {
+			err = unix.Waitid(unix.P_PID, b.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+		}
+		ts.Check(err)
+	}
 }
 
 func cmdEnded(ts *testscript.TestScript, neg bool, args []string) {
