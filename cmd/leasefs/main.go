@@ -6,6 +6,7 @@
 // file a command or close family:
 //
 //	main.go, program.go  the process: streams, signals, exit code
+//	nofile               the end in words when hardly any file can be open
 //	app.go, globals.go   the tree of commands, the flags of all of them
 //	argv.go              flags before, after and between operands
 //	config.go, tls.go    the TOML file, certificates
@@ -14,7 +15,11 @@
 // What scripts may depend on (names, JSON keys, exit codes) is in docs/CLI.md.
 package main
 
-import "os"
+import (
+	"os"
+
+	_ "github.com/leasefs/leasefs/cmd/leasefs/nofile" // before the packages that would panic
+)
 
 // version is set by the linker.
 var version = "dev"
