@@ -189,20 +189,21 @@ func (n *node) Link(context.Context, gofs.InodeEmbedder, string, *fuse.EntryOut)
 	return nil, syscall.EPERM
 }
 
-// known is what the mount has of the file that the kernel knows by a name, if
-// it is open or being opened; nil if not. Until done is called nobody begins to
-// open it, so that none opens what is being taken away.
-func (n *node) known(ctx context.Context, name string) (*file, func(), syscall.Errno) {
+// known is what the mount has of the file at a path, if it is open or being opened;
+// nil if not. Until done is called nobody begins to open it, so that none opens what
+// is being taken away. The kernel lets nobody on this mount change the name meanwhile,
+// and has just looked it up, so this asks nobody as a rule. What go-fuse has of the
+// name does not count: an answer to a look-up can reach it late.
+func (m *Mounted) known(ctx context.Context, p string) (*file, func(), syscall.Errno) {
 	none := func() {}
-	i := n.GetChild(name)
-	if i == nil || i.Mode() != syscall.S_IFREG {
+	i, _, err := m.fs.LstatKept(ctx, p)
+	switch {
+	case errors.Is(err, fserror.NotFound), err == nil && typeOf(i.Mode()) != syscall.S_IFREG:
 		return nil, none, 0
+	case err != nil:
+		return nil, none, errno(err)
 	}
-	child, ok := i.Operations().(*node)
-	if !ok {
-		return nil, none, 0
-	}
-	f := n.m.file(child.ino)
+	f := m.file(i.Inode)
 	if e := lock(ctx, f.naming); e != 0 {
 		f.put()
 		return nil, none, e
@@ -243,7 +244,7 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	f, done, e := n.known(ctx, name)
+	f, done, e := n.m.known(ctx, p)
 	if e != 0 {
 		return e
 	}
@@ -304,7 +305,7 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		return e
 	}
 	overwrite := flags&unix.RENAME_NOREPLACE == 0
-	f, done, e := to.known(ctx, newName)
+	f, done, e := n.m.known(ctx, p2)
 	if e != 0 {
 		return e
 	}

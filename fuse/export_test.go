@@ -30,6 +30,12 @@ func (o Options) Behind(f func(fuse.RawFileSystem) fuse.RawFileSystem) Options {
 	return o
 }
 
+// WithLooked calls f when a name was looked up, before go-fuse learns what it found.
+func (o Options) WithLooked(f func(name string)) Options {
+	o.test.looked = f
+	return o
+}
+
 // HasEpochs tells whether the kernel has them.
 func (m *Mounted) HasEpochs() bool {
 	m.epochs.mu.Lock()

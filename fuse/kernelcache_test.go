@@ -27,7 +27,7 @@ type kernel struct {
 
 	mu    sync.Mutex
 	asked map[string]int // by operation; of look-ups also by "LOOKUP name"
-	hold  string         // the answer to this: "LOOKUP name", "CREATE name"
+	hold  string         // the answer to this: "LOOKUP name", "CREATE name"; or "before RENAME name", "before UNLINK name"
 	held  chan struct{}  // closed when it is there
 	let   chan struct{}  // closed to let it go
 }
@@ -74,6 +74,16 @@ func (k *kernel) Lookup(cancel <-chan struct{}, in *gofuse.InHeader, name string
 	s := k.RawFileSystem.Lookup(cancel, in, name, out)
 	k.answer("LOOKUP " + name)
 	return s
+}
+
+func (k *kernel) Rename(cancel <-chan struct{}, in *gofuse.RenameIn, name, newName string) gofuse.Status {
+	k.answer("before RENAME " + newName)
+	return k.RawFileSystem.Rename(cancel, in, name, newName)
+}
+
+func (k *kernel) Unlink(cancel <-chan struct{}, in *gofuse.InHeader, name string) gofuse.Status {
+	k.answer("before UNLINK " + name)
+	return k.RawFileSystem.Unlink(cancel, in, name)
 }
 
 // answer waits if the answer is held back.

@@ -57,6 +57,7 @@ type testOptions struct {
 	quiet    *time.Duration                              // instead of epochQuiet
 	draft    *time.Duration                              // instead of draftTime
 	raw      func(fuse.RawFileSystem) fuse.RawFileSystem // what is put before the mount
+	looked   func(name string)                           // called when a name is found, before go-fuse learns of it
 }
 
 // Mounted is a mounted namespace. It is safe for concurrent use.
@@ -84,7 +85,8 @@ type Mounted struct {
 	refused    refusals
 	drafts     draftSet
 	tries      secondTries
-	timeout    time.Duration // of a call
+	looked     func(name string) // of tests; or nil
+	timeout    time.Duration     // of a call
 	draftTime  time.Duration
 	lease      scratchLease
 	keepsOwner atomic.Bool // the client's user cannot give files away
@@ -119,6 +121,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		armed: armed{of: make(map[uint64]*arm)}, draftTime: draftTime, hidden: newHiddenNames(),
 		ids: newIDs(o),
 	}
+	m.looked = o.test.looked
 	if o.test.draft != nil {
 		m.draftTime = *o.test.draft
 	}

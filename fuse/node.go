@@ -128,6 +128,9 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	}
 	p := fspath.Join(dir, name)
 	i, kept, err := n.m.find(ctx, thread, p)
+	if n.m.looked != nil {
+		n.m.looked(name)
+	}
 	if err == nil && i.IsDir() && len(n.m.drafts.in(i.Inode, "")) > 0 {
 		if e := n.m.settleIn(ctx, i.Inode, ""); e != 0 {
 			return nil, e

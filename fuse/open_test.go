@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,11 +111,17 @@ func TestOpenWhileReplaced(t *testing.T) {
 	let2()
 	(<-opened).has(t, "second")
 	m.reads("f", "third")
-	entries, _, err := m.FS().List(t.Context(), "/", "", 10)
-	must(t, err)
-	if len(entries) != 1 {
-		t.Fatal("left:", entries)
-	}
+	m.nothingHidden()
+}
+
+// nothingHidden waits until one file is left: hidden ones go after their last close.
+func (m *mounted) nothingHidden() {
+	m.t.Helper()
+	testenv.Eventually(m.t, "one file is left", func() bool {
+		entries, _, err := m.FS().List(m.t.Context(), "/", "", 10)
+		must(m.t, err)
+		return len(entries) == 1
+	})
 }
 
 // TestReadlinkWhileReplaced: a link that is replaced between the look-up of its name
@@ -152,5 +159,51 @@ func TestReadlinkWhileReplaced(t *testing.T) {
 		if got := <-result; got != "to second" {
 			t.Fatal(got)
 		}
+	}
+}
+
+// TestLateLookup: an answer to a look-up that comes late, when the name leads to
+// another file, does not make this mount remove that one while it is open.
+func TestLateLookup(t *testing.T) {
+	for what, change := range map[string]func(m *mounted) error{
+		"RENAME": func(m *mounted) error { return os.Rename(m.path("third"), m.path("f")) },
+		"UNLINK": func(m *mounted) error { return os.Remove(m.path("f")) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := newRig(t)
+			var late atomic.Bool
+			found, let := make(chan struct{}), make(chan struct{})
+			m, k := r.through(fuse.Options{}.WithLooked(func(name string) {
+				if name == "f" && late.CompareAndSwap(true, false) {
+					close(found)
+					<-let
+				}
+			}))
+			for _, name := range []string{"f", "second", "third"} {
+				m.write(name, name)
+			}
+			late.Store(true)
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = os.Stat(m.path("f")) }) // whatever it finds
+			<-found
+			must(t, os.Rename(m.path("second"), m.path("f")))
+			open := <-m.opens("f")
+			must(t, open.err)
+
+			held, letChange := k.holdBack("before " + what + " f")
+			changed := make(chan error, 1)
+			go func() { changed <- change(m) }()
+			<-held
+			answered, letAnswer := k.holdBack("LOOKUP f")
+			close(let)
+			<-answered // go-fuse takes the first file for the one of the name
+			letChange()
+			err := <-changed
+			letAnswer() // the kernel asks again, and so corrects it
+			wg.Wait()
+			must(t, err)
+			open.has(t, "second")
+			m.nothingHidden()
+		})
 	}
 }
