@@ -213,8 +213,9 @@ func (b *backup) take(m *pb.BackupResponse) error {
 	if m.GetTxid() != 0 {
 		b.result.TxID = m.GetTxid()
 	}
-	if m.GetTotalBlocks() > 0 {
+	if m.GetTotalDirectories() > 0 { // the first message
 		b.mu.Lock()
+		b.result.InNamespace = Contents{m.GetTotalFiles(), m.GetTotalDirectories(), m.GetTotalSymlinks()}
 		b.result.Blocks, b.result.BlockBytes = m.GetTotalBlocks(), m.GetTotalBytes()
 		b.mu.Unlock()
 	}

@@ -31,9 +31,9 @@ func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMes
 	if err != nil {
 		return err
 	}
-	first := &backupMessage{}
+	c := t.Counts()
+	first := &backupMessage{TotalFiles: uint64(max(c.Files, 0)), TotalDirectories: uint64(max(c.Dirs, 0)), TotalSymlinks: uint64(max(c.Symlinks, 0))}
 	if !treeOnly {
-		c := t.Counts()
 		first.TotalBlocks, first.TotalBytes = uint64(max(c.Blocks, 0)), c.StoredBytes
 	}
 	if err := send(first); err != nil {

@@ -204,11 +204,14 @@ func backup(e *env) error {
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
+	in := res.InNamespace
 	if e.json {
 		return e.printJSON(map[string]any{
-			"txid": res.TxID, "files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
+			"txid": res.TxID, "namespace_files": in.Files, "namespace_directories": in.Directories, "namespace_symlinks": in.Symlinks, "files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
 		})
 	}
-	e.printf("%s: txid %d, %d files, %d bytes; of them %s, %d bytes\n", e.args[0], res.TxID, res.Files, res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
+	e.printf("%s: txid %d, with %s, %s and %s; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID,
+		plural(in.Files, "file", "files"), plural(in.Directories, "directory", "directories"), plural(in.Symlinks, "link", "links"),
+		plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
 	return nil
 }

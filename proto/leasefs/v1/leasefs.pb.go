@@ -253,7 +253,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -7129,6 +7129,8 @@ type StatusResponse struct {
 	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"`     // why nothing is deleted from the block store; empty: there is no conflict
 	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                          // why it refuses what needs room, or would if it were active; empty: there is room
 	DiskError       string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`                 // why it is not known whether one of several has room; empty: it is
+	ActiveAddress   string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"`     // of a standby: where the active namenode is, for clients; empty: not known
+	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                        // what this machine's clock was compared with
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -7387,6 +7389,81 @@ func (x *StatusResponse) GetDiskError() string {
 	return ""
 }
 
+func (x *StatusResponse) GetActiveAddress() string {
+	if x != nil {
+		return x.ActiveAddress
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetClocks() []*ClockSkew {
+	if x != nil {
+		return x.Clocks
+	}
+	return nil
+}
+
+// ClockSkew says how far a machine's time of day is off another's.
+type ClockSkew struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Than          string                 `protobuf:"bytes,1,opt,name=than,proto3" json:"than,omitempty"`                       // whose the other clock is: "zookeeper", "store"
+	AheadMs       int64                  `protobuf:"varint,2,opt,name=ahead_ms,json=aheadMs,proto3" json:"ahead_ms,omitempty"` // below 0: this machine's clock is behind
+	BoundMs       int64                  `protobuf:"varint,3,opt,name=bound_ms,json=boundMs,proto3" json:"bound_ms,omitempty"` // it is at most this wrong
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClockSkew) Reset() {
+	*x = ClockSkew{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClockSkew) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClockSkew) ProtoMessage() {}
+
+func (x *ClockSkew) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
+func (*ClockSkew) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ClockSkew) GetThan() string {
+	if x != nil {
+		return x.Than
+	}
+	return ""
+}
+
+func (x *ClockSkew) GetAheadMs() int64 {
+	if x != nil {
+		return x.AheadMs
+	}
+	return 0
+}
+
+func (x *ClockSkew) GetBoundMs() int64 {
+	if x != nil {
+		return x.BoundMs
+	}
+	return 0
+}
+
 type CheckpointRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -7396,7 +7473,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7408,7 +7485,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7421,7 +7498,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7442,7 +7519,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7454,7 +7531,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7467,7 +7544,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7501,7 +7578,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7513,7 +7590,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7526,7 +7603,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7553,7 +7630,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +7642,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +7655,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7606,7 +7683,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7618,7 +7695,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7631,7 +7708,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7666,7 +7743,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7678,7 +7755,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7691,7 +7768,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7727,7 +7804,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7739,7 +7816,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7752,7 +7829,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7792,7 +7869,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7804,7 +7881,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7817,7 +7894,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7839,7 +7916,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7851,7 +7928,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7864,7 +7941,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -7907,7 +7984,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7919,7 +7996,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7932,7 +8009,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -7958,7 +8035,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7970,7 +8047,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7983,7 +8060,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8002,7 +8079,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8014,7 +8091,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8027,7 +8104,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -8046,7 +8123,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8058,7 +8135,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8071,7 +8148,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -8091,7 +8168,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8103,7 +8180,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8116,7 +8193,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8134,24 +8211,28 @@ func (x *BackupRequest) GetTreeOnly() bool {
 }
 
 type BackupResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the file, relative to the folder
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`                                                                                // of the file
-	Crc32C        uint32                 `protobuf:"varint,4,opt,name=crc32c,proto3" json:"crc32c,omitempty"`                                                                            // of the file's bytes, with last or url
-	Txid          uint64                 `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"`                                                                                // in the last message of all; the client ends the stream when it has all
-	Url           string                 `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`                                                                                   // where the file's bytes are to be had from
-	Headers       map[string]string      `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // to be sent with it
-	Length        int64                  `protobuf:"varint,8,opt,name=length,proto3" json:"length,omitempty"`                                                                            // of the file, with url
-	TotalBlocks   uint64                 `protobuf:"varint,9,opt,name=total_blocks,json=totalBlocks,proto3" json:"total_blocks,omitempty"`                                               // in the first message: what is to come
-	TotalBytes    int64                  `protobuf:"varint,10,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`                                                 // of these blocks
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the file, relative to the folder
+	Data        []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Last        bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`                                                                                // of the file
+	Crc32C      uint32                 `protobuf:"varint,4,opt,name=crc32c,proto3" json:"crc32c,omitempty"`                                                                            // of the file's bytes, with last or url
+	Txid        uint64                 `protobuf:"varint,5,opt,name=txid,proto3" json:"txid,omitempty"`                                                                                // in the last message of all; the client ends the stream when it has all
+	Url         string                 `protobuf:"bytes,6,opt,name=url,proto3" json:"url,omitempty"`                                                                                   // where the file's bytes are to be had from
+	Headers     map[string]string      `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // to be sent with it
+	Length      int64                  `protobuf:"varint,8,opt,name=length,proto3" json:"length,omitempty"`                                                                            // of the file, with url
+	TotalBlocks uint64                 `protobuf:"varint,9,opt,name=total_blocks,json=totalBlocks,proto3" json:"total_blocks,omitempty"`                                               // in the first message: what is to come
+	TotalBytes  int64                  `protobuf:"varint,10,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`                                                 // of these blocks
+	// In the first message, with tree_only too: what the namespace has.
+	TotalFiles       uint64 `protobuf:"varint,11,opt,name=total_files,json=totalFiles,proto3" json:"total_files,omitempty"`
+	TotalDirectories uint64 `protobuf:"varint,12,opt,name=total_directories,json=totalDirectories,proto3" json:"total_directories,omitempty"` // the root too
+	TotalSymlinks    uint64 `protobuf:"varint,13,opt,name=total_symlinks,json=totalSymlinks,proto3" json:"total_symlinks,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8163,7 +8244,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8176,7 +8257,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8245,6 +8326,27 @@ func (x *BackupResponse) GetTotalBlocks() uint64 {
 func (x *BackupResponse) GetTotalBytes() int64 {
 	if x != nil {
 		return x.TotalBytes
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetTotalFiles() uint64 {
+	if x != nil {
+		return x.TotalFiles
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetTotalDirectories() uint64 {
+	if x != nil {
+		return x.TotalDirectories
+	}
+	return 0
+}
+
+func (x *BackupResponse) GetTotalSymlinks() uint64 {
+	if x != nil {
+		return x.TotalSymlinks
 	}
 	return 0
 }
@@ -8825,7 +8927,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12\x18\n" +
 	"\asources\x18\x04 \x03(\tR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xe6\a\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xbc\b\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -8865,7 +8967,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\x12\x14\n" +
 	"\x05short\x18) \x01(\tR\x05short\x12\x1d\n" +
 	"\n" +
-	"disk_error\x18* \x01(\tR\tdiskError\"?\n" +
+	"disk_error\x18* \x01(\tR\tdiskError\x12%\n" +
+	"\x0eactive_address\x182 \x01(\tR\ractiveAddress\x12-\n" +
+	"\x06clocks\x183 \x03(\v2\x15.leasefs.v1.ClockSkewR\x06clocks\"U\n" +
+	"\tClockSkew\x12\x12\n" +
+	"\x04than\x18\x01 \x01(\tR\x04than\x12\x19\n" +
+	"\bahead_ms\x18\x02 \x01(\x03R\aaheadMs\x12\x19\n" +
+	"\bbound_ms\x18\x03 \x01(\x03R\aboundMs\"?\n" +
 	"\x11CheckpointRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"_\n" +
 	"\x12CheckpointResponse\x12\x12\n" +
@@ -8916,7 +9024,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bresolved\x18\x01 \x01(\bR\bresolved\"X\n" +
 	"\rBackupRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1b\n" +
-	"\ttree_only\x18\x02 \x01(\bR\btreeOnly\"\xe5\x02\n" +
+	"\ttree_only\x18\x02 \x01(\bR\btreeOnly\"\xda\x03\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
@@ -8929,7 +9037,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\ftotal_blocks\x18\t \x01(\x04R\vtotalBlocks\x12\x1f\n" +
 	"\vtotal_bytes\x18\n" +
 	" \x01(\x03R\n" +
-	"totalBytes\x1a:\n" +
+	"totalBytes\x12\x1f\n" +
+	"\vtotal_files\x18\v \x01(\x04R\n" +
+	"totalFiles\x12+\n" +
+	"\x11total_directories\x18\f \x01(\x04R\x10totalDirectories\x12%\n" +
+	"\x0etotal_symlinks\x18\r \x01(\x04R\rtotalSymlinks\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*i\n" +
@@ -9015,7 +9127,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -9110,30 +9222,31 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ConcatRequest)(nil),           // 90: leasefs.v1.ConcatRequest
 	(*StatusRequest)(nil),           // 91: leasefs.v1.StatusRequest
 	(*StatusResponse)(nil),          // 92: leasefs.v1.StatusResponse
-	(*CheckpointRequest)(nil),       // 93: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 94: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 95: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 96: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 97: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 98: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 99: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 100: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 101: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 102: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 103: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 104: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 105: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 106: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 107: leasefs.v1.BackupResponse
-	nil,                             // 108: leasefs.v1.Block.HeadersEntry
-	nil,                             // 109: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 110: leasefs.v1.BackupResponse.HeadersEntry
+	(*ClockSkew)(nil),               // 93: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 94: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 95: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 96: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 97: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 98: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 99: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 100: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 101: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 102: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 103: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 104: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 105: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 106: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 107: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 108: leasefs.v1.BackupResponse
+	nil,                             // 109: leasefs.v1.Block.HeadersEntry
+	nil,                             // 110: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 111: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	8,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	9,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	108, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	109, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	9,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	5,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	12,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -9198,7 +9311,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	6,   // 65: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	58,  // 66: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	60,  // 67: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	109, // 68: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	110, // 68: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	6,   // 69: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	10,  // 70: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	4,   // 71: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -9251,103 +9364,104 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	4,   // 118: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
 	5,   // 119: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
 	5,   // 120: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 121: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 122: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 123: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	5,   // 124: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	99,  // 125: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	5,   // 126: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 127: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 128: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 129: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	110, // 130: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	14,  // 131: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	23,  // 132: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	27,  // 133: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	31,  // 134: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	33,  // 135: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	35,  // 136: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	37,  // 137: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	40,  // 138: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	42,  // 139: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	43,  // 140: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	44,  // 141: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	47,  // 142: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	50,  // 143: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	54,  // 144: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	55,  // 145: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	57,  // 146: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	61,  // 147: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	63,  // 148: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	65,  // 149: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	66,  // 150: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	68,  // 151: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	70,  // 152: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	73,  // 153: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	76,  // 154: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	78,  // 155: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	82,  // 156: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	83,  // 157: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	85,  // 158: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	86,  // 159: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	88,  // 160: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	87,  // 161: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	89,  // 162: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	90,  // 163: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	91,  // 164: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	93,  // 165: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	95,  // 166: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	97,  // 167: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	100, // 168: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	106, // 169: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	102, // 170: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	104, // 171: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	15,  // 172: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	25,  // 173: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	28,  // 174: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	32,  // 175: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	34,  // 176: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	36,  // 177: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	38,  // 178: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	41,  // 179: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	81,  // 180: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	81,  // 181: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	45,  // 182: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	49,  // 183: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	51,  // 184: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	49,  // 185: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	56,  // 186: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	59,  // 187: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	62,  // 188: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	64,  // 189: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	64,  // 190: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	67,  // 191: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	69,  // 192: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	71,  // 193: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	74,  // 194: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	77,  // 195: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	79,  // 196: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	81,  // 197: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	81,  // 198: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	81,  // 199: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	81,  // 200: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	81,  // 201: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	81,  // 202: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	81,  // 203: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	81,  // 204: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	92,  // 205: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	94,  // 206: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	96,  // 207: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	98,  // 208: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	101, // 209: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	107, // 210: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	103, // 211: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	105, // 212: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	172, // [172:213] is the sub-list for method output_type
-	131, // [131:172] is the sub-list for method input_type
-	131, // [131:131] is the sub-list for extension type_name
-	131, // [131:131] is the sub-list for extension extendee
-	0,   // [0:131] is the sub-list for field type_name
+	93,  // 121: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	5,   // 122: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 123: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 124: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	5,   // 125: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	100, // 126: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	5,   // 127: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 128: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 129: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 130: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	111, // 131: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	14,  // 132: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	23,  // 133: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	27,  // 134: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	31,  // 135: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	33,  // 136: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	35,  // 137: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	37,  // 138: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	40,  // 139: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	42,  // 140: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	43,  // 141: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	44,  // 142: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	47,  // 143: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	50,  // 144: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	54,  // 145: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	55,  // 146: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	57,  // 147: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	61,  // 148: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	63,  // 149: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	65,  // 150: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	66,  // 151: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	68,  // 152: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	70,  // 153: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	73,  // 154: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	76,  // 155: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	78,  // 156: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	82,  // 157: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	83,  // 158: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	85,  // 159: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	86,  // 160: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	88,  // 161: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	87,  // 162: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	89,  // 163: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	90,  // 164: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	91,  // 165: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	94,  // 166: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	96,  // 167: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	98,  // 168: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	101, // 169: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	107, // 170: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	103, // 171: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	105, // 172: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	15,  // 173: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	25,  // 174: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	28,  // 175: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	32,  // 176: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	34,  // 177: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	36,  // 178: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	38,  // 179: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	41,  // 180: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	81,  // 181: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	81,  // 182: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	45,  // 183: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	49,  // 184: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	51,  // 185: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	49,  // 186: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	56,  // 187: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	59,  // 188: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	62,  // 189: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	64,  // 190: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	64,  // 191: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	67,  // 192: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	69,  // 193: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	71,  // 194: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	74,  // 195: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	77,  // 196: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	79,  // 197: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	81,  // 198: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	81,  // 199: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	81,  // 200: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	81,  // 201: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	81,  // 202: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	81,  // 203: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	81,  // 204: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	81,  // 205: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	92,  // 206: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	95,  // 207: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	97,  // 208: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	99,  // 209: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	102, // 210: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	108, // 211: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	104, // 212: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	106, // 213: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	173, // [173:214] is the sub-list for method output_type
+	132, // [132:173] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9376,7 +9490,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   107,
+			NumMessages:   108,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
