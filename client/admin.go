@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,11 +15,12 @@ import (
 // statusTime is how long Status waits for one namenode.
 const statusTime = 5 * time.Second
 
-// Status asks every namenode of the configuration, at once, how it is. One
-// that does not answer within five seconds has Err set. The error is that of
-// the context alone.
+// Status asks every namenode of the configuration, at once, how it is. If none
+// of them is active, the one that they say is active is asked too, and comes
+// last. One that does not answer within five seconds has Err set. The error is
+// that of the context alone.
 func (f *FS) Status(ctx context.Context) ([]NamenodeStatus, error) {
-	return statusOfAll(ctx, f.eps.configured(f.nconfigured), f.caller, statusTime)
+	return statusOfAll(ctx, f.eps, f.nconfigured, f.caller, statusTime)
 }
 
 // QueryStatus is FS.Status without an FS: it opens no session, so it needs no
@@ -39,20 +41,45 @@ func QueryStatus(ctx context.Context, cfg Config) ([]NamenodeStatus, error) {
 	}
 	defer eps.close()
 	caller := &pb.Caller{User: cfg.User, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}
-	return statusOfAll(ctx, eps.configured(len(cfg.Namenodes)), caller, limit)
+	return statusOfAll(ctx, eps, len(cfg.Namenodes), caller, limit)
 }
 
-func statusOfAll(ctx context.Context, eps []*endpoint, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
+// statusOfAll asks the first n namenodes, and the active one.
+func statusOfAll(ctx context.Context, eps *endpoints, n int, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
+	asked := eps.configured(n)
+	out := askStatuses(ctx, asked, caller, limit)
+	out = append(out, askStatuses(ctx, eps.unlisted(asked, out), caller, limit)...)
+	if ctx.Err() != nil {
+		return out, contextError(ctx, "status", "", false)
+	}
+	return out, nil
+}
+
+// unlisted returns the active namenodes that others name, if none that was asked
+// is active. While one takes over from another they may name two.
+func (s *endpoints) unlisted(asked []*endpoint, answers []NamenodeStatus) []*endpoint {
+	var found []*endpoint
+	for i := range answers {
+		switch a := &answers[i]; {
+		case a.Err == nil && a.Role == "active":
+			return nil
+		case a.Active != "":
+			if ep := s.at(a.Active); ep != nil && !slices.Contains(asked, ep) && !slices.Contains(found, ep) {
+				found = append(found, ep)
+			}
+		}
+	}
+	return found
+}
+
+func askStatuses(ctx context.Context, eps []*endpoint, caller *pb.Caller, limit time.Duration) []NamenodeStatus {
 	out := make([]NamenodeStatus, len(eps))
 	var wg sync.WaitGroup
 	for i, ep := range eps {
 		wg.Go(func() { out[i] = askStatus(ctx, ep, caller, limit) })
 	}
 	wg.Wait()
-	if ctx.Err() != nil {
-		return out, contextError(ctx, "status", "", false)
-	}
-	return out, nil
+	return out
 }
 
 func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller, limit time.Duration) NamenodeStatus {
@@ -68,6 +95,7 @@ func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller, limit time.
 		return out
 	}
 	out.Listen, out.Role, out.Version, out.NamespaceID = r.GetAddress(), r.GetRole(), r.GetVersion(), r.GetNamespaceId()
+	out.Active = r.GetActiveAddress()
 	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
 	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
 	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()

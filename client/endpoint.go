@@ -139,6 +139,26 @@ func (s *endpoints) moveOn(from *endpoint, hint string) bool {
 	return hint != "" && followed
 }
 
+// at returns the endpoint of an address, which is added if it is new; nil if that
+// cannot be.
+func (s *endpoints) at(address string) *endpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.list {
+		if e.address == address {
+			return e
+		}
+	}
+	if s.closed || len(s.list) >= maxEndpoints {
+		return nil
+	}
+	e, err := s.addLocked(address)
+	if err != nil {
+		return nil
+	}
+	return e
+}
+
 // configured returns the endpoints of the configuration, n of them.
 func (s *endpoints) configured(n int) []*endpoint {
 	s.mu.Lock()

@@ -201,6 +201,7 @@ type NamenodeStatus struct {
 
 	Listen        string // the address it says it has
 	Role          string // "active", "standby", "starting", "isolated"
+	Active        string // of a standby: the address of the active one, if it knows
 	Term          uint64
 	TxID          uint64
 	DurableTxID   uint64

@@ -38,6 +38,9 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	resp.Txid, resp.DurableTxid = last, s.journal.Durable()
 	if role == "standby" {
 		resp.DurableTxid = max(resp.DurableTxid, s.newest()) // what it has not applied yet is its lag
+		if active := s.active.Load(); active != nil {
+			resp.ActiveAddress = *active
+		}
 	}
 	resp.Short = s.shortOf()
 	resp.DiskError = said(&s.shared.diskError)

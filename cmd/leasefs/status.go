@@ -18,10 +18,10 @@ func (p *program) statusCommand() *cli.Command {
 		UsageText: "leasefs status\n\nExample:\n  leasefs --namenode nn1:8020,nn2:8020 status",
 		Description: "Shows a line for each namenode in --namenode: role, term, last change (TXID), how many changes\n" +
 			"are not durable yet, or have not reached this standby (LAG), inodes, blocks, bytes of blocks that\n" +
-			"wait to be deleted (GARBAGE), leases, open files, uptime, version. Exit code 9 if none of them is\n" +
-			"active. A namenode that was active and has lost sight of ZooKeeper is \"isolated\": it answers\n" +
-			"nothing until it knows who is. One \"(no room)\" refuses what needs room, or would if it were active;\n" +
-			"--json says why.",
+			"wait to be deleted (GARBAGE), leases, open files, uptime, version. If none of them is active, the\n" +
+			"one that they say is active is asked too. Exit code 9 if no namenode is active. A namenode that was\n" +
+			"active and has lost sight of ZooKeeper is \"isolated\": it answers nothing until it knows who is.\n" +
+			"One \"(no room)\" refuses what needs room, or would if it were active; --json says why.",
 		Action: p.action(operands{}, status),
 	}
 }
