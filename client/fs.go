@@ -93,7 +93,8 @@ type Stats struct {
 
 // New connects to a namespace and opens a session. It retries until the
 // context ends or Config.Timeout is over: kind Unavailable then, naming the
-// addresses tried. InvalidArgument: the configuration makes no sense.
+// addresses tried; or for five seconds if no host of Config.Namenodes exists.
+// InvalidArgument: the configuration makes no sense.
 // The context governs New alone. Close ends what New began.
 func New(ctx context.Context, cfg Config) (*FS, error) {
 	cfg, err := cfg.withDefaults()

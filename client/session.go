@@ -45,6 +45,7 @@ type renewal struct {
 func (f *FS) keepSession() {
 	number := uint64(0)
 	since := time.Now() // there is no stream
+	var names lookups
 	for n := 0; f.ctx.Err() == nil; n++ {
 		ep := f.eps.current.Load()
 		number++
@@ -60,9 +61,16 @@ func (f *FS) keepSession() {
 		if errors.As(err, &own) {
 			e, answered = own, true
 		}
-		if answered && fatal(e.Kind) {
+		var final error
+		switch {
+		case answered && fatal(e.Kind):
+			final = e
+		case f.stats.sessions.Load() == 0: // New waits
+			final = names.failed(ep.address, e.Message, f.eps.configured(f.nconfigured))
+		}
+		if final != nil {
 			select {
-			case f.refused <- e: // New may be waiting for it
+			case f.refused <- final: // New may be waiting for it
 			default:
 			}
 		}
