@@ -38,11 +38,14 @@ func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 // sessions to all callers together.
 func (s *Server) ShareLittle(most int64) {
 	s.watchers, s.parked = share.New(most), share.New(most)
+	s.countGranted(most)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.granted = share.New(most)
 	s.caches = cachelease.New(cachelease.Config{Clock: s.cfg.Clock, Term: s.cfg.CacheTerm, FirstSeq: s.term << 32, MaxSessions: int(most)})
 }
+
+// Granted is how many granted leases count for the share of each user.
+func (s *Server) Granted() int64 { return s.granted.Used() }
 
 // LockWait is how long a caller waits for the namespace's lock now: what others
 // hold it for.

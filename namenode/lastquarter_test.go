@@ -89,6 +89,41 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 	}
 }
 
+// TestGrantedLeasesCountAfterARestart: a restart gives a user who has many leases no
+// room for as many more, and what was granted before gives room when it ends.
+func TestGrantedLeasesCountAfterARestart(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	greedy := n.RawFrom(t, "greedy", "127.0.0.2")
+	const before = 10
+	ids := make([]uint64, before)
+	for i := range ids {
+		out, err := greedy.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: greedy.Call(), Caller: greedy.Who, TtlMs: time.Hour.Milliseconds()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = out.GetId()
+	}
+	n.Restart(t)
+	if got := n.Granted(); got != before {
+		t.Errorf("after the restart %d granted leases count, want %d", got, before)
+	}
+	n.ShareLittle(shared)
+	greedy = n.RawFrom(t, "greedy", "127.0.0.2")
+	if took := takeAll(t, greedy, takeLease); took != shared*3/4-before {
+		t.Errorf("one user who had %d got %d more of %d", before, took, shared)
+	}
+	if _, err := greedy.NN.RevokeLease(t.Context(), &pb.RevokeLeaseRequest{Call: greedy.Call(), Caller: greedy.Who, Id: ids[0]}); err != nil {
+		t.Fatal(err)
+	}
+	if took := takeAll(t, greedy, takeLease); took != 1 {
+		t.Errorf("one lease from before the restart has ended, and there is room for %d", took)
+	}
+	if err := takeLease(t, n.RawFrom(t, "modest", "127.0.0.3"), 0); err != nil {
+		t.Errorf("another user gets none: %v", err)
+	}
+}
+
 func takeAll(t *testing.T, r *testenv.Raw, take func(*testing.T, *testenv.Raw, int) error) (took int) {
 	t.Helper()
 	for i := range manyOfOne {

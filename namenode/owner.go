@@ -178,20 +178,11 @@ func (s *Server) reigns() []namespace.Reign {
 	return s.tree.Reigns()
 }
 
-// ofIncarnation is checkIncarnation for who has not the lock.
-func (s *Server) ofIncarnation(ctx context.Context) error {
-	unlock, err := s.owner.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return s.checkIncarnation(ctx)
-}
-
-// tellOnce tells the store of this reign, once. A reign that cannot have its term to
-// itself ends.
-func (s *Server) tellOnce(ctx context.Context) error {
-	if s.private() || s.owner.told.Load() {
+// inTurn calls do, alone of those that ask the store whose it is, if the store is
+// still this incarnation's: else the reign ends for good. Nobody asks a store that
+// only this namenode can use.
+func (s *Server) inTurn(ctx context.Context, do func(context.Context) error) error {
+	if s.private() {
 		return nil
 	}
 	unlock, err := s.owner.lock(ctx)
@@ -202,7 +193,21 @@ func (s *Server) tellOnce(ctx context.Context) error {
 	if err := s.checkIncarnation(ctx); err != nil {
 		return err
 	}
-	return s.tellLocked(ctx)
+	return do(ctx)
+}
+
+// ofIncarnation makes sure that the store is still this incarnation's.
+func (s *Server) ofIncarnation(ctx context.Context) error {
+	return s.inTurn(ctx, func(context.Context) error { return nil })
+}
+
+// tellOnce tells the store of this reign, once. A reign that cannot have its term to
+// itself ends.
+func (s *Server) tellOnce(ctx context.Context) error {
+	if s.owner.told.Load() {
+		return nil
+	}
+	return s.inTurn(ctx, s.tellLocked)
 }
 
 func (s *Server) tellLocked(ctx context.Context) error {
@@ -273,18 +278,10 @@ func (s *Server) mayMint(ctx context.Context) error {
 // checkStore makes sure that the store is still this incarnation's, and looks for
 // reigns of another history. If the store is another incarnation's, the reign ends
 // for good; a conflict is no error.
-func (s *Server) checkStore(ctx context.Context) error {
-	if s.private() {
-		return nil
-	}
-	unlock, err := s.owner.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := s.checkIncarnation(ctx); err != nil {
-		return err
-	}
+func (s *Server) checkStore(ctx context.Context) error { return s.inTurn(ctx, s.findOthers) }
+
+// findOthers looks for reigns of another history, and remembers what it found.
+func (s *Server) findOthers(ctx context.Context) error {
 	if err := s.tellLocked(ctx); err != nil {
 		return err
 	}

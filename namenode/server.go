@@ -348,7 +348,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 			return yield(leasemanager.Granted{Holder: leaseOwner(l), ID: uint64(l.ID), TTL: time.Duration(l.TTL) * time.Millisecond})
 		})
 	}, s.journalledAge)
-	s.countGranted()
+	s.countGranted(namespace.MaxLeases)
 	if err := s.dropAges(ctx); err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func TestDamagedSharedImage(t *testing.T) {
 }
 
 // forgetJournal is a ZooKeeper that lost the journal.
-func (p *rivals) forgetJournal() {
+func (p *pair) forgetJournal() {
 	p.t.Helper()
 	sess, err := zkconn.Dial(p.t.Context(), zkconn.Config{Servers: p.zk.Addrs(), SessionTimeout: calmSession})
 	if err != nil {

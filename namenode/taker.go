@@ -32,11 +32,12 @@ func taker(ctx context.Context, c *namespace.Call) share.Taker {
 // owns is who has what is kept under a user's name and outlasts a connection.
 func owns(user string) share.Taker { return share.Taker{Names: []string{"user " + user}} }
 
-// countGranted counts the leases of each user, at the beginning of a reign.
-func (s *Server) countGranted() {
+// countGranted counts the granted leases of each user, at the beginning of a
+// reign; there may be most.
+func (s *Server) countGranted(most int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.granted = share.New(namespace.MaxLeases)
+	s.granted = share.New(most)
 	s.tree.Leases(func(l namespace.Lease) bool {
 		s.granted.Hold(1, owns(l.Owner.User))
 		return true
