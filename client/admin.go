@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -105,6 +106,15 @@ func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller, limit time.
 	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()
 	out.TailBytes, out.StoredBytes, out.JournalBytes = r.GetTailBytes(), r.GetStoredBytes(), r.GetJournalBytes()
 	out.ZooKeeperBytes, out.ZooKeeperNodes = r.GetZookeeperBytes(), r.GetZookeeperNodes()
+	for _, c := range r.GetClocks() {
+		skew := &clock.Skew{Ahead: ms(c.GetAheadMs()), Bound: ms(c.GetBoundMs())}
+		switch c.GetThan() {
+		case "zookeeper":
+			out.ZooKeeperClock = skew
+		case "store":
+			out.StoreClock = skew
+		}
+	}
 	out.DiskFree, out.DiskTotal, out.HeapBytes = r.GetDiskFree(), r.GetDiskTotal(), r.GetHeapBytes()
 	return out
 }

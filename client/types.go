@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -233,6 +234,9 @@ type NamenodeStatus struct {
 	// What the journal takes of each ZooKeeper server's memory, and in how many
 	// nodes; 0 of a namenode alone.
 	ZooKeeperBytes, ZooKeeperNodes int64
+	// How far the time of day of its machine is ahead of that of ZooKeeper's leader,
+	// and of an S3 block store's; nil where there is none, or it did not answer.
+	ZooKeeperClock, StoreClock *clock.Skew
 }
 
 // SafeModeAction is what Admin.SafeMode does.

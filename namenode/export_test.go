@@ -47,6 +47,9 @@ func (s *Server) ShareLittle(most int64) {
 // Granted is how many granted leases count for the share of each user.
 func (s *Server) Granted() int64 { return s.granted.Used() }
 
+// CompareClocks has the clocks compared now.
+func (s *Server) CompareClocks() { s.wake(&s.clocksWake) }
+
 // LockWait is how long a caller waits for the namespace's lock now: what others
 // hold it for.
 func (s *Server) LockWait() time.Duration {

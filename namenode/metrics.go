@@ -126,6 +126,8 @@ var (
 	descExpired    = gauge("leases_expired_total", "Leases ended at their hard limit.")
 	descRenewals   = gauge("lease_renewals_total", "Renewals.")
 	descSafeMode   = gauge("safe_mode", "1 in safe mode.")
+	descSkew       = gauge("clock_skew_seconds", "How far this machine's time of day is ahead of that of ZooKeeper's leader.")
+	descSkewBound  = gauge("clock_skew_bound_seconds", "How far leasefs_clock_skew_seconds can be wrong, either way.")
 	descConflict   = gauge("store_conflict", "1 while nothing is deleted because the block store has another copy of the namespace.")
 	descUnswept    = gauge("unswept_blocks", "Blocks without a file that the last search left for leasefs admin gc.")
 	descPressure   = gauge("space_short", "1 while disk or memory is short: nothing new is made, or would be if this namenode were active.")
@@ -162,7 +164,7 @@ var (
 	descKeptNodes  = gauge("zookeeper_journal_nodes", "Nodes of the journal that ZooKeeper holds.")
 	allDescriptors = []*prometheus.Desc{
 		descConns, descConnsNo, descConnsEnded, descConnsOver, descUnfinished,
-		descStandby, descKept, descKeptNodes,
+		descStandby, descKept, descKeptNodes, descSkew, descSkewBound,
 		descS3Requests, descS3Retries, descS3Errors, descS3Skew,
 		descGranted, descAttached, descGrantedEnd, descGrantedDue, descCacheSess, descCacheKeys, descCacheGrant, descCacheNo, descRevoked,
 		descCacheWaits, descCacheTerm, descCacheLost, descWatchers, descEvents, descWatchLate,
@@ -200,6 +202,10 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		set(descStandby, flag(s.Role() == "standby"))
 		set(descKept, float64(j.Kept()))
 		set(descKeptNodes, float64(j.KeptNodes()))
+	}
+	if skew := s.clocks.zookeeper.skew.Load(); skew != nil {
+		set(descSkew, skew.Ahead.Seconds())
+		set(descSkewBound, skew.Bound.Seconds())
 	}
 	if !s.ready.Load() {
 		s.collectStandby(ch)

@@ -62,6 +62,7 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 		resp.ZookeeperBytes, resp.ZookeeperNodes = j.Kept(), j.KeptNodes()
 	}
 	resp.HeapBytes = heapBytes()
+	resp.Clocks = s.clocks.proto()
 	resp.StoreConflict = said(&s.owner.conflict)
 	return resp, nil
 }

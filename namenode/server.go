@@ -78,6 +78,7 @@ type Server struct {
 	unmerged  seldom        // what sealing logs
 	older     chan struct{} // bounds the blocks read before a commit
 	time      journalTime   // of records
+	clocks    clocks
 
 	conns            *conns.Table
 	grpcLis, httpLis net.Listener
@@ -101,6 +102,7 @@ type Server struct {
 	watchersDue chan struct{}
 	reapWake    chan struct{}
 	imageWake   chan struct{}
+	clocksWake  chan struct{}
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -112,7 +114,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
-		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1),
+		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
 		reaper:   rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked), granted: share.New(namespace.MaxLeases),
@@ -142,6 +144,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 			return err
 		}
 		s.standBy()
+		s.watchClocks()
 		return nil
 	}
 	// A reign that ended before its activation was durable is only in the journal.
@@ -155,6 +158,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 	}
 	s.serve()
 	s.startBackground()
+	s.watchClocks()
 	s.setReady()
 	return nil
 }

@@ -225,12 +225,12 @@ func (s *Store) notS3(op string, a *answer) *fserror.Error {
 
 // skewed says how far the clocks differ if it is too much.
 func (s *Store) skewed() string {
-	ahead := time.Duration(s.line.skew.Load())
-	switch {
-	case ahead > maxSkew:
-		return fmt.Sprintf("this machine's clock is %s behind the block store's", ahead.Round(time.Minute))
+	skew, _ := s.Skew()
+	switch ahead := skew.Ahead; {
 	case ahead < -maxSkew:
-		return fmt.Sprintf("this machine's clock is %s ahead of the block store's", (-ahead).Round(time.Minute))
+		return fmt.Sprintf("this machine's clock is %s behind the block store's", (-ahead).Round(time.Minute))
+	case ahead > maxSkew:
+		return fmt.Sprintf("this machine's clock is %s ahead of the block store's", ahead.Round(time.Minute))
 	}
 	return ""
 }

@@ -22,7 +22,7 @@ type line struct {
 	client  *http.Client
 	timeout time.Duration
 	clock   clock.Clock
-	skew    atomic.Int64 // nanoseconds that the store's clock is ahead, as last seen
+	skew    atomic.Pointer[clock.Skew] // of this machine's clock, as last seen; nil: not known
 	counts  counters
 }
 
@@ -61,7 +61,7 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	end := func() { cancel(&stalled{limit}) }
 	timer := time.AfterFunc(limit, end)
-	before := l.clock.Wall()
+	answered := clock.Compare(l.clock)
 	resp, err := l.client.Do(req.WithContext(ctx))
 	t, _ := req.Context().Value(triesKey{}).(*tries)
 	if err != nil {
@@ -80,9 +80,8 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 		t.unsure = true
 	}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
-		// The header is cut to seconds.
-		middle := before.Add(l.clock.Wall().Sub(before) / 2)
-		l.skew.Store(int64(date.Add(500 * time.Millisecond).Sub(middle)))
+		skew := answered(date, time.Second)
+		l.skew.Store(&skew)
 	}
 	resp.Body = &watched{ReadCloser: resp.Body, ctx: ctx, cancel: cancel, limit: l.timeout}
 	return resp, nil

@@ -85,6 +85,10 @@ func clockOff(t *testing.T, server *s3env.Server) {
 		if err := store.Probe(t.Context()); !errors.Is(err, fserror.Unavailable) || !strings.Contains(err.Error(), says) {
 			t.Errorf("a clock that is off by %s: %v", off, err)
 		}
+		skew, known := store.Skew()
+		if !known || (skew.Ahead-off).Abs() > time.Minute || !skew.Beyond(time.Hour) { // a busy machine takes its time
+			t.Errorf("a clock that is off by %s: the store tells %+v (%t)", off, skew, known)
+		}
 	}
 }
 

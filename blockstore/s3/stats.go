@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/fserror"
 )
 
@@ -70,12 +71,24 @@ func (c *counters) failed(kind fserror.Kind) {
 	c.errors[kind]++
 }
 
+// Skew is how far this machine's clock was ahead of the store's when that last
+// answered; known is false before.
+func (s *Store) Skew() (skew clock.Skew, known bool) {
+	if seen := s.line.skew.Load(); seen != nil {
+		return *seen, true
+	}
+	return clock.Skew{}, false
+}
+
 // Stats returns the counters. Requests has every outcome, also at 0.
 func (s *Store) Stats() Stats {
 	c := &s.line.counts
 	st := Stats{
 		Requests: make(map[Outcome]uint64, len(outcomes)), Retries: c.retries.Load(),
-		Errors: map[fserror.Kind]uint64{}, Skew: time.Duration(s.line.skew.Load()),
+		Errors: map[fserror.Kind]uint64{},
+	}
+	if skew, known := s.Skew(); known {
+		st.Skew = -skew.Ahead
 	}
 	for i, o := range outcomes {
 		st.Requests[o] = c.requests[i].Load()

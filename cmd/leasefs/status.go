@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/fserror"
 )
 
@@ -63,6 +64,12 @@ type statusJSON struct {
 	ZooKeeperNodes  *int64  `json:"zookeeper_nodes"`
 	DiskFree        *int64  `json:"disk_free"` // null with disk_total where the store has no size
 	DiskTotal       *int64  `json:"disk_total"`
+	// How far its machine's time of day is ahead of that of ZooKeeper's leader, and
+	// of an S3 block store's, and how far that can be wrong. null: not known.
+	ClockSkewMS       *int64 `json:"clock_skew_ms"`
+	ClockBoundMS      *int64 `json:"clock_bound_ms"`
+	StoreClockSkewMS  *int64 `json:"store_clock_skew_ms"`
+	StoreClockBoundMS *int64 `json:"store_clock_bound_ms"`
 }
 
 // statusTimeout is how long a namenode has by default to say how it is.
@@ -121,10 +128,35 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	if s.DiskTotal > 0 {
 		j.DiskFree, j.DiskTotal = &s.DiskFree, &s.DiskTotal
 	}
+	j.ClockSkewMS, j.ClockBoundMS = skewJSON(s.ZooKeeperClock)
+	j.StoreClockSkewMS, j.StoreClockBoundMS = skewJSON(s.StoreClock)
 	if s.Role != "standby" {
 		j.Leases, j.Sessions, j.OldestOverdueMS = &s.Leases, &s.Sessions, &overdue
 	}
 	return j
+}
+
+func skewJSON(s *clock.Skew) (ahead, bound *int64) {
+	if s == nil {
+		return nil, nil
+	}
+	a, b := s.Ahead.Milliseconds(), s.Bound.Milliseconds()
+	return &a, &b
+}
+
+// skewShown is from where on the table tells that a clock is wrong.
+const skewShown = time.Second
+
+// skewText tells of a clock that surely differs, for the role's column.
+func skewText(s *clock.Skew, than string) string {
+	if s == nil || !s.Beyond(skewShown) {
+		return ""
+	}
+	ahead, way := s.Ahead, "ahead of"
+	if ahead < 0 {
+		ahead, way = -ahead, "behind"
+	}
+	return fmt.Sprintf(" (clock %s %s %s)", ahead.Round(100*time.Millisecond), way, than)
 }
 
 func (e *env) statusTable(list []client.NamenodeStatus) error {
@@ -157,6 +189,7 @@ func (e *env) statusTable(list []client.NamenodeStatus) error {
 		if s.DiskError != "" {
 			role += " (disk error)"
 		}
+		role += skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
 			s.Inodes, s.Blocks, size(s.GarbageBytes, true), leases, s.OpenFiles, fserror.Round(s.Uptime), orDash(s.Version))
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/clock"
 	"github.com/leasefs/leasefs/fserror"
 )
 
@@ -192,4 +194,34 @@ func TestConfigPrecedence(t *testing.T) {
 	t.Setenv("LEASEFS_NAMENODE", env)
 	expect(env, "--config", name)
 	expect(flag, "--config", name, "--namenode", flag)
+}
+
+// TestStatusTellsOfClocks: the table tells of a clock that surely differs by more
+// than a second, JSON of each that was compared.
+func TestStatusTellsOfClocks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		skew *clock.Skew
+		want string
+	}{
+		{nil, ""},
+		{&clock.Skew{Ahead: time.Second, Bound: time.Millisecond}, ""},
+		{&clock.Skew{Ahead: 5 * time.Second, Bound: 4 * time.Second}, ""},
+		{&clock.Skew{Ahead: 5240 * time.Millisecond, Bound: time.Millisecond}, " (clock 5.2s ahead of ZooKeeper)"},
+		{&clock.Skew{Ahead: -11 * time.Minute, Bound: time.Millisecond}, " (clock 11m0s behind ZooKeeper)"},
+	} {
+		if got := skewText(c.skew, "ZooKeeper"); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.skew, got, c.want)
+		}
+		j := statusToJSON(&client.NamenodeStatus{Role: "standby", ZooKeeperClock: c.skew})
+		if c.skew == nil {
+			if j.ClockSkewMS != nil || j.ClockBoundMS != nil {
+				t.Errorf("not compared, and JSON tells %+v", j)
+			}
+			continue
+		}
+		if *j.ClockSkewMS != c.skew.Ahead.Milliseconds() || *j.ClockBoundMS != c.skew.Bound.Milliseconds() || j.StoreClockSkewMS != nil {
+			t.Errorf("%+v: JSON tells %+v", c.skew, j)
+		}
+	}
 }
