@@ -186,7 +186,7 @@ func (r *ageRun) expire(t *rapid.T) {
 	n := rapid.SampledFrom([]int{1, 2, 100}).Draw(t, "n")
 	want := r.past()
 	ids := r.m.ExpireGranted(n)
-	// A walk that begins anew gives the earliest ones, in their order.
+	// A walk that starts over gives the earliest ones, in their order.
 	if at := -1; r.whole && !slices.Equal(ids, want[:min(n, len(want))]) || len(ids) > n {
 		t.Fatalf("%v, want %v", ids, want)
 	} else {

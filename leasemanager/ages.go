@@ -110,7 +110,7 @@ func (m *Manager) graceOf(k Kind, soft, ttl time.Duration) grace {
 
 // left is how long a lease lives on after an activation that finds its age: up to
 // the limit; the grace, if it is older; and of one that is past the limit, what is
-// left of that grace, since its age goes on while the grace is used up.
+// left of that grace, since its age keeps growing while the grace is used up.
 func (g grace) left(age, limit time.Duration) time.Duration {
 	if age <= limit {
 		return max(limit-age, g.whole)
@@ -173,7 +173,7 @@ func (m *Manager) nextLook(l *lease, t *told, now time.Duration) time.Duration {
 // since it was journalled, or that nothing was heard of since the activation,
 // sooner; and 0 for leases with a journalled age that were renewed since, or that
 // are gone. The lock is released between portions of
-// leases; the next call goes on where this one stopped, and nil means that there
+// leases; the next call continues where this one stopped, and nil means that there
 // is none now. The caller calls AgesJournalled when their record is applied; what
 // was not journalled comes again soon. In safe mode it returns nil.
 //

@@ -14,7 +14,7 @@ import (
 )
 
 // reigns is what outlives namenodes: the tree with its journalled ages. Each
-// namenode has a clock of its own, which begins anew.
+// namenode has a clock of its own, which begins at 0.
 type reigns struct {
 	t       rapid.TB
 	m       *Manager

@@ -72,7 +72,7 @@
 // renewal (see BenchmarkRenew and BenchmarkRenewDeleteInsert).
 //
 // One call of [Manager.Expire] holds the lock for at most the slice (25 ms) and
-// looks at no more than a small multiple of the leases it may return. It goes on
+// looks at no more than a small multiple of the leases it may return. It continues
 // behind a cursor, so that in a walk through the order each lease is tried once
 // and a record that cannot be written does not hold up the others. It sets the
 // lease's ending bit with a compare-and-swap: renewal and expiry of one lease
@@ -94,7 +94,7 @@
 //
 // # Ages
 //
-// A namenode that takes over must neither let a dead holder begin anew (restarts
+// A namenode that takes over must neither let a dead holder begin again (restarts
 // in a row would keep it alive) nor evict a live one that could not renew
 // meanwhile. So the active journals how long leases are idle that missed a
 // renewal ([Manager.CheckAges], [Manager.AgesJournalled]), and 0 when such a
@@ -107,7 +107,7 @@
 // when it is idle for half of it.
 //
 // A reign may end before that period is over, and the next one, too: so the age of
-// a lease that nothing is heard of goes on beyond its limit, and of one that is
+// a lease that nothing is heard of keeps growing beyond its limit, and of one that is
 // past it only that remains of the period which activations in a row have not used
 // up, but a tenth of a session's period in any case, for its holder to connect
 // again. For the same reason the age of such a lease is journalled first when the

@@ -87,7 +87,7 @@ func (m *Manager) inTime(begin time.Duration) bool { return m.now()-begin <= m.c
 type order struct {
 	*btree.BTreeG[item]
 	cursor item // the last lease tried
-	walked bool // the walk came to the end: the next starts anew
+	walked bool // the walk came to the end: the next starts over
 }
 
 func newOrder() order { return order{BTreeG: btree.NewG(32, byStamp)} }
@@ -120,7 +120,7 @@ func (o *order) due(now, limit time.Duration) time.Duration {
 	return sleep
 }
 
-// walk goes on through the leases that may be past the limit, until n of them
+// walk continues its way through the leases that may be past the limit, until n of them
 // could be ended.
 func (m *Manager) walk(o *order, begin, limit time.Duration, n int, end func(item) bool) {
 	if o.walked {

@@ -287,7 +287,7 @@ func (m *Manager) Resume() {
 // ExpireGranted before may be answered after.
 //
 // age returns the journalled age of a lease, 0 if there is none; nil if there is
-// none at all. A lease goes on with its age, but at least a renewal period (of a
+// none at all. A lease continues with its age, but at least a renewal period (of a
 // granted lease: a third of its TTL) remains until its hard limit. Activations in a
 // row share that: of a lease that is past its limit already, what is left of it
 // remains, and a tenth of it in any case. A lease without an age counts from now. A file with an age of its own inode gets a

@@ -229,7 +229,7 @@ func TestLargeSet(t *testing.T) {
 	}
 }
 
-// After an activation all is stamped anew, and sets are asked for.
+// After an activation all is stamped again, and sets are asked for.
 func TestRebuild(t *testing.T) {
 	m, c := fresh(t)
 	a, b := client("a", 1), client("b", 2)
@@ -334,7 +334,7 @@ func TestWhileEnding(t *testing.T) {
 	wantVerdict(t, m, 0, b, Takeable)
 	m.Open(b, 0, 10)
 	m.Close(1, 1, "deleted", &b)
-	m.Open(a, 2, 11) // its own session, from anew
+	m.Open(a, 2, 11) // its own session, from the beginning
 	m.Close(0, 0, "expired", nil)
 	m.Close(3, 3, "expired", nil)
 	sound(t, m)

@@ -42,7 +42,7 @@ func TestOutstandingKeysAreBounded(t *testing.T) {
 	}
 }
 
-// A session that commits what it allocates goes on for ever, and the table
+// A session that commits what it allocates continues for ever, and the table
 // does not grow with it, even if one early key is never used.
 func TestOutstandingKeysOfALongWriter(t *testing.T) {
 	a := newAllocTable()

@@ -76,7 +76,7 @@ func (r *recall) apply(id namespace.CallID, op namespace.Op) (namespace.Result, 
 
 // caches returns errCached if sessions have to give something up before the
 // record may be applied. What they have is marked, so that no session can cache
-// it anew meanwhile. The caller holds the namespace lock.
+// it again meanwhile. The caller holds the namespace lock.
 func (r *recall) caches(op namespace.Op) error {
 	if r.change == nil && r.s.caches.Idle() {
 		return nil
@@ -278,7 +278,7 @@ func (s *Server) endCaching(ctx context.Context) error {
 // is nil if it has none.
 func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *cachelease.Stream) (*pb.SessionResponse, error) {
 	if ack := m.GetCacheAck(); ack != nil {
-		if len(ack.GetDrafts()) > 0 { // before a change that waits goes on
+		if len(ack.GetDrafts()) > 0 { // before a change that waits continues
 			s.tellDrafts(h, ack.GetDrafts())
 		}
 		s.caches.Ack(cachelease.SessionID(h.Session), ack.GetSeq())

@@ -137,7 +137,7 @@ func (s *Server) own(ctx context.Context, plan planFunc) (r namespace.Result, er
 
 // exclusive runs fn under the namespace lock. If fn has to wait until sessions
 // have given up what they cached, it runs again after that, and has to look at
-// everything anew. A panic in fn may leave the state half changed, so it ends
+// everything again. A panic in fn may leave the state half changed, so it ends
 // the reign.
 func (s *Server) exclusive(ctx context.Context, fn func(*recall) error) error {
 	given, _ := ctx.Value(givenUpKey{}).(*cachelease.GivenUp)

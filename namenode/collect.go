@@ -72,7 +72,7 @@ func (s *Server) holdGarbage() (release func()) {
 // a deleted file can end it. When room is short, or garbage takes more than the
 // blocks of files and some spare, blocks go at once, the oldest garbage first
 // and only until that is mended. A reader who misses one asks for
-// the file anew, and gets its present blocks or NotFound; a PUT that comes late
+// the file again, and gets its present blocks or NotFound; a PUT that comes late
 // makes an orphan, since no commit takes a key that was committed or given up.
 func (s *Server) collectGarbage(ctx context.Context) (deleted, waiting int, err error) {
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasefs/leasefs/testenv"
 )
 
-// A client that allocates and never commits is told to wait, and goes on when
+// A client that allocates and never commits is told to wait, and continues when
 // its oldest keys are old.
 func TestAllocationsAreBounded(t *testing.T) {
 	clk, fake := testenv.FakeClock()

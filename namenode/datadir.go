@@ -131,7 +131,7 @@ func parseVersion(raw []byte) (versionInfo, [16]byte, error) {
 
 // format begins to make a new data folder; finish ends it, when the first
 // record is durable. In between stands the file FORMATTING: a folder with it and
-// without VERSION was never used, and is made anew.
+// without VERSION was never used, and is made again.
 func (d *dataDir) format(id *[16]byte) error {
 	_, err := d.fs.Stat(d.file(formattingFile))
 	switch {

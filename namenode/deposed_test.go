@@ -73,7 +73,7 @@ func (p *rivals) reigns(r *rival) {
 }
 
 // depose cuts a namenode from ZooKeeper until another reigns. What it is doing
-// goes on, as far as it knows.
+// continues, as far as it knows.
 func (p *rivals) depose(r, successor *rival) {
 	p.t.Helper()
 	p.lose(r.zk)

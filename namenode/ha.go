@@ -74,7 +74,7 @@ func (h *HA) lease() (lease, margin time.Duration) {
 	return lease, lease / 10
 }
 
-// stallAfter is how long a reign goes on in which nothing can be written.
+// stallAfter is how long a reign lasts in which nothing can be written.
 func (h *HA) stallAfter() time.Duration { return 4 * h.SessionTimeout }
 
 // top is the node that has all others of the namespace.

@@ -41,7 +41,7 @@ func publish(t *testing.T, r *testenv.Raw, name string, images int) {
 }
 
 // A standby that is elected, and lacks records that were purged meanwhile, starts
-// anew from an image.
+// again from an image.
 func TestElectedTooFarBehind(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

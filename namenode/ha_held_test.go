@@ -50,7 +50,7 @@ func TestElectedAndHeldUp(t *testing.T) {
 	}
 	p.becomes(c, "active")
 	close(hold)
-	p.eventually("the one that was held up goes on", func() bool {
+	p.eventually("the one that was held up continues", func() bool {
 		select {
 		case <-b.Done():
 			return true

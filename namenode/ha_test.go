@@ -75,7 +75,7 @@ func (p *pair) config(mods ...func(*namenode.Config)) (namenode.Config, *zkproxy
 // ports are those of this process's own address that were given out.
 var ports sync.Map
 
-// port is one that a namenode finds free again when it starts anew: of an address
+// port is one that a namenode finds free again when it restarts: of an address
 // that only this process uses, and not given out before.
 func (p *pair) port() string {
 	p.t.Helper()
@@ -111,7 +111,7 @@ func (p *pair) start(cfg namenode.Config) *namenode.Server {
 	return s
 }
 
-// again starts a namenode that ended by itself anew, as its process does.
+// again restarts a namenode that ended by itself, as its process does.
 func (p *pair) again(s *namenode.Server, cfg namenode.Config) *namenode.Server {
 	p.t.Helper()
 	if err := s.Err(); !namenode.Restartable(err) {
@@ -155,7 +155,7 @@ func (p *pair) becomes(s *namenode.Server, role string) {
 }
 
 // handedOver waits until the reign of one has ended so that it can be started
-// anew, and the other is active; and closes both.
+// again, and the other is active; and closes both.
 func (p *pair) handedOver(a, b *namenode.Server) {
 	p.t.Helper()
 	p.eventually("the reign has ended", func() bool { return a.Err() != nil })
@@ -196,7 +196,7 @@ func (p *pair) client(addrs ...string) *client.FS {
 }
 
 // A hand-over ends the reign with an error after which the namenode is started
-// anew, whatever is being done at that moment, by clients or by itself; and
+// again, whatever is being done at that moment, by clients or by itself; and
 // nothing that was acknowledged is lost.
 func TestHandOverUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -356,7 +356,7 @@ func TestStartWithoutZooKeeper(t *testing.T) {
 }
 
 // A namenode that has lost sight of ZooKeeper says so, answers nothing, collects
-// nothing, and ends its reign after a while so as to start anew, also when
+// nothing, and ends its reign after a while so as to restart, also when
 // nobody wants to write.
 func TestIsolated(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 	}
 }
 
-// The journal's time goes on by the monotonic clock, comes back to the time of
+// The journal's time advances by the monotonic clock, comes back to the time of
 // day slowly, and never goes back.
 func TestJournalTime(t *testing.T) {
 	var clk clock.Fake
@@ -204,7 +204,7 @@ func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
 	}
 }
 
-// Who followed another's journal goes on from there: not before what was heard,
+// Who followed another's journal continues from there: not before what was heard,
 // nor after what another clock says, however its own time of day is set.
 func TestJournalTimeOfOneThatFollowed(t *testing.T) {
 	const last = 1_800_000_000_000

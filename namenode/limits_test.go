@@ -272,8 +272,8 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// TestHalfRequests: connections that break off in the middle leave a namenode
-// that goes on.
+// TestHalfRequests: connections that break off in the middle do not
+// stop a namenode.
 func TestHalfRequests(t *testing.T) {
 	s := startServer(t)
 	for _, addr := range []string{s.Addr(), s.HTTPAddr()} {

@@ -320,7 +320,7 @@ func (s *Server) checkIncarnation(ctx context.Context) error {
 	case err != nil:
 		return err
 	case top.number == 0:
-		return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %s of namespace %x any more: nothing is deleted there; put it back, or start the namenode anew if the store is its own",
+		return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %s of namespace %x any more: nothing is deleted there; put it back, or restart the namenode if the store is its own",
 			of.store, incarnationName(mine.number), of.id)
 	}
 	if top.Token != s.token && s.cfg.HA != nil {

@@ -28,7 +28,7 @@ func (p *pair) images() (paths []string) {
 	return paths
 }
 
-// TestImageThatDoesNotFit: a namespace goes on from an older image, and then a newer
+// TestImageThatDoesNotFit: a namespace continues from an older image, and then a newer
 // one of what it was before turns up, in which the next record makes no sense: it
 // is of a directory that there never was. A start passes over that image.
 func TestImageThatDoesNotFit(t *testing.T) {

@@ -20,10 +20,10 @@ const (
 )
 
 // monitor ends leases past the hard limit and granted leases whose time is over,
-// and deletes the files of those that have ended. What an end changes may be kept
-// by sessions: then it is asked for, and the end is set aside and tried again
-// while others are done, so that a session that does not answer holds up nothing
-// but the ends of what it keeps. It is for one goroutine.
+// and deletes the files of ended ones. What an end changes may be kept by
+// sessions: then it is asked for, and the end is set aside and tried again while
+// others are done, so that a session that does not answer holds up nothing but the
+// ends of what it keeps. It is for one goroutine.
 type monitor struct {
 	s     *Server
 	held  time.Duration // under the namespace lock, in this pass
@@ -212,8 +212,8 @@ func (m *monitor) recoverExpired(inode namespace.InodeID, epoch uint64) (txid ui
 }
 
 // expireGranted ends granted leases whose time is over, and deletes the files
-// of those that have ended, both within what the rate allows. It returns when
-// there is more to do, 0 if nothing waits for the rate.
+// of ended ones, both within what the rate allows. It returns when there is more to
+// do, 0 if nothing waits for the rate.
 func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
 	s := m.s
 	// One by one: the end of each may take up to endFiles files with it, which

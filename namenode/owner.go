@@ -178,8 +178,8 @@ func (s *Server) reigns() []namespace.Reign {
 	return s.tree.Reigns()
 }
 
-// inTurn calls do, alone of those that ask the store whose it is, if the store is
-// still this incarnation's: else the reign ends for good. Nobody asks a store that
+// inTurn calls do if the store is still this incarnation's: else the reign ends for
+// good. One caller at a time asks the store whose it is. Nobody asks a store that
 // only this namenode can use.
 func (s *Server) inTurn(ctx context.Context, do func(context.Context) error) error {
 	if s.private() {
@@ -394,7 +394,7 @@ func forgotten(known []namespace.Reign, term uint64) bool {
 
 // vouched reports whether a key of an earlier reign was surely minted by this
 // history: it is not above the highest one that a record of that reign names. What
-// is above may have been minted by a copy that goes on with that reign.
+// is above may have been minted by a copy that continues with that reign.
 func (s *Server) vouched(reigns []namespace.Reign, k blockstore.Key) bool {
 	for _, r := range reigns {
 		if r.Term == k.Term {

@@ -111,7 +111,7 @@ func TestCopiedZooKeepers(t *testing.T) {
 	t.Parallel()
 	overStores(t, func(o *oneStore) {
 		a, b := fork(o)
-		o.run(b) // it goes on where a was, under the next term
+		o.run(b) // it continues where a was, under the next term
 		for i, r := range []*rival{a, b} {
 			f := r.library(o.t)
 			for j := range 2 {

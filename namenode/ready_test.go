@@ -6,7 +6,7 @@ import (
 )
 
 // A standby that follows is ready, and not active: an orchestrator that rolls
-// namenodes out one by one goes on. One that follows nothing is not ready.
+// namenodes out one by one continues. One that follows nothing is not ready.
 func TestReadyAndActive(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

@@ -36,14 +36,14 @@ func (s *Server) standBy() {
 }
 
 // errDeposed: this namenode is not active any more, or could not become so. It
-// has to discard what it has in memory and start anew.
+// has to discard what it has in memory and restart.
 var errDeposed = errors.New("out of the election: the ZooKeeper session is over")
 
 // errHandedOver: an operator, or SIGTERM, ended the reign.
 var errHandedOver = errors.New("the reign was handed over")
 
 // Restartable reports whether a namenode that ended with this error, of Err,
-// should be started anew by its process: it was deposed, handed over, or fell
+// should be restarted by its process: it was deposed, handed over, or fell
 // behind.
 func Restartable(err error) bool {
 	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, errTermTaken) || errors.Is(err, journal.ErrFenced) ||

@@ -85,7 +85,7 @@ func TestHandOverHappensOnce(t *testing.T) {
 	}
 	defer func() { _ = f.Close() }()
 	done := make(chan *namenode.Server)
-	go func() { // its process, which starts it anew
+	go func() { // its process, which restarts it
 		<-b.Done()
 		_ = b.Close()
 		s, err := namenode.Start(context.WithoutCancel(t.Context()), bcfg)
@@ -168,7 +168,7 @@ func TestTakeOverWithoutTheStore(t *testing.T) {
 	select {
 	case <-b.Done():
 	case <-time.After(time.Minute):
-		t.Fatal("it goes on below another's blocks")
+		t.Fatal("it continues below another's blocks")
 	}
 	if err := b.Err(); !namenode.Restartable(err) || !strings.Contains(err.Error(), "later reigns") {
 		t.Errorf("it ended with %v", err)

@@ -257,7 +257,7 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	return resp, s.waitDurable(ctx, last)
 }
 
-// leaseCursor is where a listing of leases goes on. Each reign gives sessions'
+// leaseCursor is where a listing of leases continues. Each reign gives sessions'
 // leases ids of its own, so a listing that meets another one begins again; its
 // reader passes over what it has.
 func (s *Server) leaseCursor(id uint64) string {

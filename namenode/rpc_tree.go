@@ -55,7 +55,7 @@ func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResp
 	})
 }
 
-// Rename moves a file or directory. A file open for write goes on under its
+// Rename moves a file or directory. A file open for write continues under its
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {

@@ -235,7 +235,7 @@ func (s *Server) shown(c *namespace.Call, e *watch.Kept) *watch.Kept {
 	return nil
 }
 
-// watchError says what to do when a watch has to begin anew.
+// watchError says what to do when a watch has to start over.
 func watchError(err error, path string) error {
 	if errors.Is(err, watch.ErrClosed) {
 		return &fserror.Error{Kind: fserror.NotActive, Op: "watch", Path: path, Message: "the namenode is stopping", RetryAfter: 100 * time.Millisecond}

@@ -595,7 +595,7 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 		return err
 	}
 	if n != int64(b.Stored) || sum.Sum32() != b.CRC {
-		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d has the checksum %08x in the block store, the request says %08x; allocate and put it anew", b.Key.Term, b.Key.Seq, sum.Sum32(), b.CRC)
+		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d has the checksum %08x in the block store, the request says %08x; allocate and put it again", b.Key.Term, b.Key.Seq, sum.Sum32(), b.CRC)
 	}
 	return nil
 }
@@ -605,7 +605,7 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 // have been handed out before a restart: until its URL is surely over, and
 // unless it is garbage (the tree knows), it may.
 func (s *Server) mayCommit(w namespace.Writer, b namespace.Block) error {
-	refused := fserror.New(fserror.InvalidArgument, "", "", "block %d/%d was not allocated to this writer, or its time is over; allocate and put it anew", b.Key.Term, b.Key.Seq)
+	refused := fserror.New(fserror.InvalidArgument, "", "", "block %d/%d was not allocated to this writer, or its time is over; allocate and put it again", b.Key.Term, b.Key.Seq)
 	if b.Key.Term < s.term {
 		if s.cfg.Clock.Mono() > s.activated+s.cfg.URLLife {
 			return refused

@@ -111,7 +111,7 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 		}
 		wantWhole(t, b)
 	})
-	t.Run("the writer goes on", func(t *testing.T) {
+	t.Run("the writer continues", func(t *testing.T) {
 		t.Parallel()
 		n, a, b, writers := start(t, time.Hour)
 		for _, w := range writers[1:] {

@@ -260,7 +260,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	}
 	err = h(srv, &boundStream{ss, ctx})
 	if why := context.Cause(s.stopping); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, errStopping)) {
-		// It was not the client who broke it off: he goes on with the next namenode.
+		// It was not the client who broke it off: he continues with the next namenode.
 		return &fserror.Error{Kind: fserror.NotActive, Message: why.Error(), RetryAfter: 100 * time.Millisecond}
 	}
 	return err

@@ -172,7 +172,7 @@ func TestMaxInFlight(t *testing.T) {
 }
 
 // A message over the limit is refused with its size and the limit, and the
-// connection goes on; one just below it is read.
+// connection continues; one just below it is read.
 func TestMessageSize(t *testing.T) {
 	n := testenv.Start(t)
 	r := n.Raw(t, "a")

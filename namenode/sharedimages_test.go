@@ -103,7 +103,7 @@ func (p *pair) forgetJournal() {
 	}
 }
 
-// TestImageOfAnotherHistory: a namespace goes on from an older image, and then a
+// TestImageOfAnotherHistory: a namespace continues from an older image, and then a
 // newer one of what it was before turns up. It is never taken for this one's.
 func TestImageOfAnotherHistory(t *testing.T) {
 	t.Parallel()

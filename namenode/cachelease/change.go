@@ -51,7 +51,7 @@ type GivenUp struct {
 	Session SessionID
 	Stream  uint64 // its number
 	Keys    []Key
-	// Held are those that it goes on holding, if it did: it knows what the change
+	// Held are those that it keeps holding, if it did: it knows what the change
 	// makes of them, and is still to be told of others'.
 	Held []Key
 }

@@ -15,7 +15,7 @@
 //     withdraws them from everybody and pushes the revocations.
 //  2. If [Change.Pending]: without the lock, [Change.Wait] waits until each
 //     session has acknowledged or its term is over. Then, with the lock held
-//     exclusively again, the change is planned anew and [Change.More] told of
+//     exclusively again, the change is planned again and [Change.More] told of
 //     the keys; back to 2 while it says so.
 //  3. Under the same hold of the lock the change is applied.
 //  4. When it is durable, or has failed: [Change.Done] unmarks.
@@ -57,7 +57,7 @@
 // is free when it acknowledges. The other way, to refuse, would leave a
 // long-running reader with the first 100,000 keys it ever read and no way to
 // cache what it reads now; the table cannot know which of them the reader still
-// has. Starting anew costs it one read each of what it still uses. Over
+// has. Starting over costs it one read each of what it still uses. Over
 // MaxKeysTotal the grant is refused and the session that holds most is told to
 // drop everything.
 //

@@ -133,7 +133,7 @@ func TestGrantAlone(t *testing.T) {
 }
 
 // TestHolds: a key is held until its withdrawal is acknowledged, or the session
-// begins anew.
+// begins again.
 func TestHolds(t *testing.T) {
 	tab, _ := fresh(t)
 	a := join(t, tab, 1)

@@ -238,8 +238,8 @@ func (k *keyTable) withdraw(e *entry, slot uint32) (held, fresh bool) {
 	return true, fresh
 }
 
-// giveUp takes one key off h that its session has given up, unless it goes on
-// holding it; false if its withdrawal is unacknowledged, which is waited for as
+// giveUp takes one key off h that its session has given up, unless the session
+// keeps holding it; false if its withdrawal is unacknowledged, which is waited for as
 // ever. The session is locked.
 func (k *keyTable) giveUp(e *entry, h *holdings, holds bool) bool {
 	sh := &k.shards[e.shard]

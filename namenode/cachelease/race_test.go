@@ -153,7 +153,7 @@ func TestConcurrent(t *testing.T) {
 	t.Logf("%+v", st)
 }
 
-// The same with time that passes: terms end while all the rest goes on. Only
+// The same with time that passes: terms end while everything else continues. Only
 // what is inside is checked.
 func TestConcurrentTime(t *testing.T) {
 	fake := new(clock.Fake)

@@ -149,7 +149,7 @@ func (c *client) createMany(dir string, names ...string) *call {
 	return out
 }
 
-// appendTo opens a file at its end. With wait the machine's clock goes on first,
+// appendTo opens a file at its end. With wait the machine's clock moves on first,
 // so that another's lease is past its soft limit.
 func (c *client) appendTo(id, path string, wait time.Duration) *call {
 	q := &pb.AppendRequest{Call: c.id(), Caller: c.who(), Path: path}

@@ -11,7 +11,7 @@ type day struct {
 	name   string
 	script func(*run)
 	opts   []option
-	// hasty: leases end when the clock goes on, so nothing is collected while
+	// hasty: leases end when the clock moves on, so nothing is collected while
 	// files are open.
 	hasty bool
 }

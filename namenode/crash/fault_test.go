@@ -259,7 +259,7 @@ func (r *run) probes(may []*model) []*model {
 		}
 	default:
 		if len(r.later) > 0 && !short {
-			r.failf("changes are refused, but the namenode goes on")
+			r.failf("changes are refused, but the namenode keeps running")
 		}
 	}
 	return may

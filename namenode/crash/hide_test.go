@@ -6,7 +6,7 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// cut cuts a file that the client has open, which goes on under a new epoch.
+// cut cuts a file that the client has open, which continues under a new epoch.
 func (c *client) cut(id string, length int) *call {
 	w, n := c.writer(id)
 	q := &pb.AppendRequest{Call: c.id(), Caller: c.who(), Inode: n.inode, Writer: w, Cut: true, CutLength: int64(length)}

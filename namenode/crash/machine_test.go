@@ -340,7 +340,7 @@ func (m *machine) stored() (map[blockstore.Key]bool, error) {
 }
 
 // collected lets all URLs end and the collector run, until the store has
-// exactly what files have. Reclaiming a deleted folder goes on behind, so it
+// exactly what files have. Reclaiming a deleted folder continues in the background, so it
 // may take a few rounds.
 func (m *machine) collected() error {
 	over := time.NewTimer(patience)

@@ -193,7 +193,7 @@ func reveal(r *run, disk *slow) {
 	r.stop(m, false)
 	for range changes {
 		if err := <-errs; err != nil {
-			r.failf("when the disk goes on: %v", err)
+			r.failf("when the disk works again: %v", err)
 		}
 	}
 	r.stop(r.m, false)

@@ -38,7 +38,7 @@ type run struct {
 	day      string
 	opts     []option
 	crashAt  int       // point of the disk, 0: never
-	main     variant   // how the day goes on after the crash
+	main     variant   // how the day continues after the crash
 	branches []variant // other ways, each looked at and left
 	again    int       // die again so many points after each crash; 0: no
 	hasty    bool      // see day

@@ -40,7 +40,7 @@ func sweep(t *testing.T, d day, first func(*run) int) int {
 }
 
 // TestScenario27RecoveryIsOneRecord: after a crash before, in and after the
-// record that recovers a file it is untouched and its writer goes on, or closed
+// record that recovers a file it is untouched and its writer continues, or closed
 // (or another's) under a new epoch and the old writer fenced; never between.
 func TestScenario27RecoveryIsOneRecord(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,7 @@ package namespace
 
 // Affects returns what a record, planned on the tree as it is now, will change
 // of what callers can look at: who has cached one of these must give it up
-// before the record is applied. What the record makes anew is left out, and so
+// before the record is applied. What the record makes is left out, and so
 // are the granted leases, since nobody can have cached those.
 //
 // A change of a file that is open for write is listed though open files are

@@ -48,7 +48,7 @@ func (t *Tree) canAge(k AgeKey) bool {
 }
 
 // setAges keeps the ages of leases that missed renewals, so that a namenode
-// that takes over goes on counting from there. Ages are counted without the
+// that takes over continues counting from there. Ages are counted without the
 // tree, so what one is of may be over by now: then it is dropped, for an id
 // that is granted again must not be born old.
 func (t *Tree) setAges(op *OpAges) (Result, error) {

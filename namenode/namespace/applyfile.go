@@ -263,7 +263,7 @@ func (t *Tree) cut(op *OpCut, e *Entry) (Result, error) {
 	}
 	why := ReasonTakenOver
 	if n.open() != nil && n.ext.open.grant.holder.Session == op.Holder.Session {
-		why = ReasonClosed // by the same, who goes on under a new epoch
+		why = ReasonClosed // by the same, who continues under a new epoch
 	}
 	return t.opened(n, short.edit(), why, op.Holder, op.Token, e), nil
 }

@@ -108,7 +108,7 @@
 // # What is not durable yet
 //
 // With [Tree.Track] on, the tree remembers for each change that is not durable
-// which record made it; a [Call] collects the newest of those that it has
+// which record made it; a [Call] collects the newest record of all that it has
 // looked at. An answer, also an error, must wait until that record is durable.
 // Attributes of an inode, the entries of a directory and a single name are told
 // apart: making a file lets nobody wait who looks at its neighbour. A call to a

@@ -15,7 +15,7 @@ func planned(t tb, r *rig, op Op, err error) Result {
 	return r.must(t, op)
 }
 
-// TestHide: a file that loses its name to another goes on under a hidden one,
+// TestHide: a file that loses its name to another continues under a hidden one,
 // its writer and bytes with it, in one record; at the end of the lease it goes.
 func TestHide(t *testing.T) {
 	r := newRig(t)
@@ -101,7 +101,7 @@ func TestPlanHideRefuses(t *testing.T) {
 	r.refused(t, &OpHide{Parent: RootID, Name: "f", Inode: id, Hidden: ".h", Lease: 5, FromParent: RootID, FromName: "f"})
 }
 
-// TestCut: a writer cuts its file and goes on; what it sent before is fenced.
+// TestCut: a writer cuts its file and continues; what it sent before is fenced.
 func TestCut(t *testing.T) {
 	r := newRig(t)
 	w := r.open(t, "/f", "client")

@@ -377,7 +377,7 @@ func TestReapOrder(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	for i, step := range []struct {
-		lease          LeaseID // that ended first, of those that have files
+		lease          LeaseID // that ended first and has files
 		limit, deleted int
 		two, one       string
 	}{

@@ -271,7 +271,7 @@ type (
 	OpDetach struct{ Inode InodeID }
 
 	// OpAges keeps how old leases are that have missed renewals (0: renewed
-	// since), so that a namenode that takes over goes on counting. A record of a
+	// since), so that a namenode that takes over continues counting. A record of a
 	// writer (WriterOf), or that opens a file, forgets those of its session and file.
 	OpAges struct{ Ages []Age }
 

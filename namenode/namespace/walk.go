@@ -87,7 +87,7 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 	return nil
 }
 
-// RemoveCheck is where CanRemoveAll goes on. The zero value begins.
+// RemoveCheck is where CanRemoveAll continues. The zero value begins.
 type RemoveCheck struct {
 	begun bool
 	stack []removeLevel

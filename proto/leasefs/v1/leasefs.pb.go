@@ -1792,7 +1792,7 @@ type CacheGivenUp struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Stream uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"` // Hello.stream
 	Keys   []*CacheKey            `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
-	// Indexes of keys that the session goes on holding, if it did, since it knows
+	// Indexes of keys that the session keeps holding, if it did, since it knows
 	// what the call makes of them: others' changes are still to be told.
 	Held          []uint32 `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5077,7 +5077,7 @@ type GetFileRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Caller     *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Path       string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Inode      uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path: goes on with the same file over renames
+	Inode      uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path: continues with the same file over renames
 	Offset     int64                  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"` // blocks from the one that holds this byte on
 	Length     int64                  `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"` // 0: to the end
 	NoUrls     bool                   `protobuf:"varint,6,opt,name=no_urls,json=noUrls,proto3" json:"no_urls,omitempty"`
