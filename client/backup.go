@@ -33,7 +33,7 @@ const backupIdle = 4
 //
 // What a failed backup has read from a store is kept beside dir, under a name
 // with a dot before and ".part" behind, or in it if it was there, and the next
-// one into dir goes on from there; of any other nothing is left. Two at a time
+// one into dir continues from there; of any other nothing is left. Two at a time
 // into one dir are refused: Exists. Each function in progress is called often
 // with what was received so far.
 func (a *Admin) Backup(ctx context.Context, dir string, progress ...func(BackupResult)) (BackupResult, error) {
@@ -79,7 +79,7 @@ func (a *Admin) backup(ctx context.Context, dir string, req *pb.BackupRequest, p
 		if errors.As(err, &e) {
 			kind = e.Kind
 		}
-		return BackupResult{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command goes on from there)", err, b.root)
+		return BackupResult{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command continues from there)", err, b.root)
 	}
 	if gerr := to.giveUp(); gerr != nil {
 		err = fmt.Errorf("%w (and %s, which is left of it, could not be removed: %w)", err, b.root, gerr)

@@ -68,7 +68,7 @@ func (w *Writer) startBlock(i int) {
 	if !w.fs.goRun(func() {
 		if own != nil {
 			<-own.done
-			if own.err == nil { // it made it while it was being started anew
+			if own.err == nil { // it made it while it was being started again
 				close(run.done)
 				return
 			}
@@ -111,7 +111,7 @@ func (w *Writer) finishBlock(b *pendingBlock, run *blockRun, err error) {
 	w.cond.Broadcast()
 }
 
-// runBlock seals, stores and commits a block. It goes on where an earlier run
+// runBlock seals, stores and commits a block. It continues where an earlier run
 // stopped.
 func (w *Writer) runBlock(b *pendingBlock, before *blockRun) error {
 	if b.object == nil {
@@ -218,7 +218,7 @@ func (w *Writer) commit(b *pendingBlock) error {
 	}
 	switch fserror.KindOf(err) {
 	case fserror.NotFound, fserror.InvalidArgument:
-		b.target = nil // not the namenode's any more: it is to be stored anew
+		b.target = nil // not the namenode's any more: it is to be stored again
 	}
 	return err
 }

@@ -27,7 +27,7 @@ const (
 
 // closes lets the closes of drafts that come while others are under way go to the
 // namenode together, in one message. That is a first try: who does not get its
-// file by it goes on alone, with the same call id, so that nothing is made twice.
+// file by it continues alone, with the same call id, so that nothing is made twice.
 type closes struct {
 	f    *FS
 	slow time.Duration // slowClose
@@ -60,7 +60,7 @@ type closeSlot struct {
 
 // closeTogether makes the file, maybe with others. It may be over by then: ended
 // says that the context is, and that x's message sees to the rest. Else the caller
-// goes on alone, unless x.made, and ends x.slot.
+// continues alone, unless x.made, and ends x.slot.
 func (q *closes) closeTogether(ctx context.Context, x *closing) (ended bool) {
 	q.mu.Lock()
 	if len(q.waiting) == 0 && q.busy < closesAtOnce {

@@ -81,7 +81,7 @@ type Config struct {
 	// store does not answer. Each call tells each cause once at most, and of a cause
 	// that was told within the last 30 s no other call tells again. It is called by
 	// the goroutine that waits, one of the FS's own for some writers and readers,
-	// but never twice at once; the call goes on when it returns, so it must return
+	// but never twice at once; the call continues when it returns, so it must return
 	// soon, and it must not call the FS. That a call waits no more is not told. Nil:
 	// nobody is told.
 	OnWait func(Waiting)

@@ -8,8 +8,8 @@ import (
 
 // Cut makes all that was written durable and then cuts the file to length bytes
 // (not more than it has: Unsupported) without letting go of its lease: nobody
-// gets in between. It returns the Writer with which writing goes on, under a new
-// Token; w is closed. After an error w goes on as before, or has lost its lease.
+// gets in between. It returns the Writer with which writing continues, under a new
+// Token; w is closed. After an error w continues as before, or has lost its lease.
 func (w *Writer) Cut(ctx context.Context, length int64) (*Writer, error) {
 	const op = "truncate"
 	w.writeMu.Lock()

@@ -54,7 +54,7 @@ type fake struct {
 	after  func(method string, req any) error
 	// manyBefore is before for each file of CreateMany.
 	manyBefore func(req any) error
-	// put and get may answer HTTP in place of the store; 0 goes on.
+	// put and get may answer HTTP in place of the store; 0: they continue.
 	put func(n int) int
 	get func(n int, key blockstore.Key) int
 	// renew may change the answer to a renewal; false drops it.

@@ -26,7 +26,7 @@ type flushRound struct {
 
 // Flush returns once all that was written before it is durable and visible to
 // readers. Few bytes go into the file's tail with one call; more become a
-// block. If the context ends first, the flush goes on in the background.
+// block. If the context ends first, the flush continues in the background.
 // LeaseLost, NoSpace, Retry, Unavailable: the bytes are kept, and another
 // Flush tries again (not after LeaseLost).
 func (w *Writer) Flush(ctx context.Context) error {

@@ -322,7 +322,7 @@ func TestReadersDoNotBreakOffEachOther(t *testing.T) {
 	}
 }
 
-// A file that was truncated and begun anew is told of at once, not when it has
+// A file that was truncated and begun again is told of at once, not when it has
 // outgrown what was read of it.
 func TestWaitBeyondTellsOfATruncation(t *testing.T) {
 	f := newFake()

@@ -123,7 +123,7 @@ func (k *keeper) rest() {
 }
 
 // listen takes what the namenode says on a stream. One that breaks after it was
-// good is opened anew at once: what has ended meanwhile was not told on it.
+// good is opened again at once: what has ended meanwhile was not told on it.
 func (k *keeper) listen(ctx context.Context, line *keeperLine) {
 	defer line.cancel()
 	good := false

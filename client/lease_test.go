@@ -207,7 +207,7 @@ func TestScenario50RenewalFailsWhileClosing(t *testing.T) {
 	}
 }
 
-// A session stream that breaks is opened again, and lists the open set anew.
+// A session stream that breaks is opened again, and lists the open set.
 func TestSessionComesBack(t *testing.T) {
 	f := newFake()
 	n := new(network)
@@ -250,7 +250,7 @@ func TestScenario41Standby(t *testing.T) {
 	if string(active.content("/a")) != "x" {
 		t.Fatal("the active has no file")
 	}
-	// They change roles; the same call goes on at the other.
+	// They change roles; the same call continues at the other.
 	active.set(func() {
 		active.before = func(string, any) error { return &fserror.Error{Kind: fserror.NotActive} }
 	})

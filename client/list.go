@@ -228,7 +228,7 @@ func (f *FS) Leases(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, e
 }
 
 // seenLeases are those that a listing has yielded: a namenode that took over
-// numbers leases anew, and lists them from the first on. A lease that holds
+// gives leases new numbers, and lists them from the first on. A lease that holds
 // files is known by them, which no two leases have.
 type seenLeases map[string]struct{}
 

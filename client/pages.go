@@ -23,7 +23,7 @@ const (
 	// minPatience is how long a block's first bytes may take though the time of
 	// the call is nearly over.
 	minPatience = 100 * time.Millisecond
-	// maxMoves is how often the place of a byte is looked up anew because the
+	// maxMoves is how often the place of a byte is looked up again because the
 	// file's blocks changed under the Reader.
 	maxMoves = 4
 )

@@ -282,7 +282,7 @@ func (f *FS) watch() {
 	f.mu.Unlock()
 	if first {
 		f.stats.jeopardies.Add(1)
-		f.cfg.Logger.Warn("leasefs: the lease is in jeopardy: not renewed since its soft limit; writing goes on",
+		f.cfg.Logger.Warn("leasefs: the lease is in jeopardy: not renewed since its soft limit; writing continues",
 			"files", late, "idle", fserror.Round(oldest), "lost_in", fserror.Round(limit-oldest))
 		f.renewNow()
 	}

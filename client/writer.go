@@ -59,7 +59,7 @@ type Writer struct {
 	durable int64
 	length  int64
 	pending []*pendingBlock // blocks under way, in order
-	// blockErr is why the first of them failed. Who meets it starts them anew.
+	// blockErr is why the first of them failed. Who meets it starts them again.
 	blockErr error
 	round    *flushRound // the flush under way
 	// unsure is a piece of tail whose reply was lost. It must be sent again

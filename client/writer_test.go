@@ -317,7 +317,7 @@ func TestPutFailuresAreTriedUnderAnotherKey(t *testing.T) {
 }
 
 // A store without room: the error surfaces, nothing is dropped, and once there
-// is room the same Writer goes on.
+// is room the same Writer continues.
 func TestNoSpaceAndThenSpace(t *testing.T) {
 	f := newFake()
 	fs := start(t, f)

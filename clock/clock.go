@@ -15,7 +15,7 @@ type Clock interface {
 	// Mono is the time since some fixed moment; it never goes back, and a
 	// change of the time of day does not touch it. Grantors of leases use it.
 	Mono() time.Duration
-	// Boot is like Mono, but goes on while the machine is suspended
+	// Boot is like Mono, but also advances while the machine is suspended
 	// (CLOCK_BOOTTIME). Holders of leases use it.
 	Boot() time.Duration
 }

@@ -91,7 +91,7 @@ func untilRefused(ctx context.Context, t *testing.T, write func(i int) result) s
 }
 
 // Others fill the disk below the reserve: writes are refused, everything else
-// goes on, and so do writes when there is room again.
+// continues, and so do writes when there is room again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 2*time.Minute)
@@ -258,7 +258,7 @@ func TestFilledByWriting(t *testing.T) {
 			t.Fatalf("file %d: %d bytes", i, len(got))
 		}
 	}
-	// Deleting and all that takes no room goes on.
+	// Deleting, and everything that takes no room, still works.
 	n.run(ctx, "rm", "/f000", "/f001")
 	n.run(ctx, "mv", "/f002", "/moved")
 	n.run(ctx, "admin", "checkpoint")

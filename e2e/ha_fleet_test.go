@@ -249,7 +249,7 @@ func (e *fleet) another(than *member) *member {
 
 // settled waits until one member is active and all others are standbys that
 // have all that it has. Which one it is may change meanwhile: one whose election
-// session ran out goes on under its term until it hears of that.
+// session ran out continues under its term until it hears of that.
 func (e *fleet) settled(ctx context.Context) *member {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)

@@ -70,7 +70,7 @@ func goesOn(ctx context.Context, w *process) {
 
 // TestHALab cuts machines from each other by losing packets. Whatever is cut,
 // nobody reads what is old, nobody writes besides the active one, and a writer
-// goes on.
+// continues.
 func TestHALab(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 5*time.Minute)
@@ -182,7 +182,7 @@ func TestHALab(t *testing.T) {
 		rest(ctx, 2*sessionTimeout)
 		lab.Heal()
 		var image uint64
-		eventually(ctx, t, "it has begun anew", func() bool {
+		eventually(ctx, t, "it has restarted", func() bool {
 			_, loaded, there := strings.Cut(b.err.String()[had:], `msg="namespace loaded" image_txid=`)
 			_, err := fmt.Sscan(loaded, &image)
 			return there && err == nil

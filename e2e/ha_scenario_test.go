@@ -108,14 +108,14 @@ func TestScenario38LeaseOnTheStandby(t *testing.T) {
 		}
 		break
 	}
-	// And the writer goes on, without a word, where it is known.
+	// And the writer continues, without a word, where it is known.
 	if err := r.Flush(w, 0, "abc"); err != nil {
 		t.Error(err)
 	}
 }
 
 // TestScenario39: a writer is in the middle of a file of many blocks when the
-// active one goes. It goes on, and the file is whole.
+// active one goes. It continues, and the file is whole.
 func TestScenario39WriterGoesOn(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 5*time.Minute)
@@ -369,7 +369,7 @@ func refusedByAStandby(ctx context.Context, t *testing.T, e *fleet) bool {
 }
 
 // TestScenario43: the leader of ZooKeeper is killed; then two of its three
-// servers: nothing can be written, which is said clearly; and all goes on by
+// servers: nothing can be written, which is said clearly; and all continues by
 // itself, whoever waits for it included.
 func TestScenario43ZooKeeperDown(t *testing.T) {
 	t.Parallel()
@@ -414,7 +414,7 @@ func TestScenario43ZooKeeperDown(t *testing.T) {
 	}
 	waited := make(chan struct{})
 	go func() { defer close(waited); lines++; _, _ = fmt.Fprintf(w, "line %d\n", lines); err = w.Flush(ctx) }()
-	rest(ctx, 10*time.Second) // longer than a reign goes on that cannot write
+	rest(ctx, 10*time.Second) // longer than a reign lasts that cannot write
 	leader.Start(t)
 	others[0].Start(t)
 	<-waited

@@ -237,7 +237,7 @@ func TestHAStaleReads(t *testing.T) {
 }
 
 // TestHAFollowerCutFromItsLeader is show 5: the ZooKeeper server that the active
-// namenode is connected to is cut from its leader, and goes on to answer pings
+// namenode is connected to is cut from its leader, and keeps answering pings
 // and reads. No stale read, no second writer.
 func TestHAFollowerCutFromItsLeader(t *testing.T) {
 	t.Parallel()

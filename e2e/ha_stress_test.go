@@ -24,7 +24,7 @@ type scribe struct {
 // line is the n-th one of a file, from 0 on.
 func (s *scribe) line(n int64) string { return fmt.Sprintf("%s line %d\n", s.path, n) }
 
-// write goes on until stop is closed, and closes the file. Now and then it
+// write continues until stop is closed, and closes the file. Now and then it
 // closes it in between and opens it again. Each line is acknowledged before the
 // next; nothing may fail, whatever happens to namenodes.
 func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, stop <-chan struct{}) error {
@@ -91,7 +91,7 @@ func TestHAStress(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(ctx, 3*time.Minute)
 		defer cancel()
-		eventually(short, t, "every writer goes on after "+why, func() bool {
+		eventually(short, t, "every writer continues after "+why, func() bool {
 			for i := range scribes {
 				if scribes[i].acked.Load() < was[i]+3 {
 					return false

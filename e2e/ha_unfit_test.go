@@ -11,7 +11,7 @@ import (
 )
 
 // TestUnfitSettings: a namenode does not wait for an ensemble that it can never
-// reach as it was told to, and says what is wrong; one that may come up later is
+// reach with its settings, and says what is wrong; one that may come up later is
 // waited for, with a word.
 func TestUnfitSettings(t *testing.T) {
 	t.Parallel()

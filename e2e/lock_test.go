@@ -270,7 +270,7 @@ func TestLockElectsALeader(t *testing.T) {
 
 	a.stop(ctx)
 	s.sees(ctx, t, "b", "ok")
-	s.sees(ctx, t, "a", "refused") // its command goes on, and changes nothing
+	s.sees(ctx, t, "a", "refused") // its command continues, and changes nothing
 	refused := s.count("a", "refused")
 	eventually(ctx, t, "the old leader's command still tries", func() bool { return s.count("a", "refused") > refused+3 })
 	a.signal(syscall.SIGCONT)
@@ -432,7 +432,7 @@ func TestLockWithoutNamenode(t *testing.T) {
 	n.crash(ctx)
 	rest(ctx, time.Until(killed.Add(ttl)))
 	wrote := s.count("b", "ok")
-	eventually(ctx, t, "the leader goes on", func() bool { return s.count("b", "ok") > wrote })
+	eventually(ctx, t, "the leader continues", func() bool { return s.count("b", "ok") > wrote })
 	s.quit("b", 0)
 	b.ends(ctx, 0)
 	s.check(t)

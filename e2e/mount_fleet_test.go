@@ -10,7 +10,7 @@ import (
 )
 
 // TestMountFailover: the active namenode is killed under two mounts. What was
-// under way waits and goes on with the next one; nothing is lost, and the lease
+// under way waits and continues with the next one; nothing is lost, and the lease
 // is held all the time.
 func TestMountFailover(t *testing.T) {
 	ctx := deadline(t, 5*time.Minute)

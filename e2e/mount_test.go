@@ -208,7 +208,7 @@ func TestMountHolders(t *testing.T) {
 	a.is("f", "child\ngrandchild\nperl\none\ntwo\nyes\n")
 }
 
-// TestMountStopped: a mount is stopped, its file taken over, and it goes on:
+// TestMountStopped: a mount is stopped, its file taken over, and it continues:
 // its write is an error, and no byte changes. Nor does it show what is old.
 func TestMountStopped(t *testing.T) {
 	ctx := deadline(t, 2*time.Minute)

@@ -175,7 +175,7 @@ func TestMountVim(t *testing.T) {
 }
 
 // TestMountRotate: one host rotates the log that another has open, as logrotate
-// does it: the writer goes on in the old one until it opens the new one.
+// does it: the writer continues in the old one until it opens the new one.
 func TestMountRotate(t *testing.T) {
 	ctx := deadline(t, time.Minute)
 	n := startNamenode(ctx, t)

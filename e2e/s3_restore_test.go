@@ -193,7 +193,7 @@ func restoreBackup(ctx context.Context, t *testing.T, e *ensemble, server *s3env
 }
 
 // backupGoesOn: the store fails in the middle of a backup, and the next one need
-// not begin anew; shorter failures, and a failover, go by unseen.
+// not start over; shorter failures, and a failover, go by unseen.
 func backupGoesOn(ctx context.Context, t *testing.T, e *ensemble, server *s3env.Server) {
 	proxy := server.Proxy(t)
 	e.at(proxy.URL(prefixOf(t))).start(ctx)
@@ -221,7 +221,7 @@ func backupGoesOn(ctx context.Context, t *testing.T, e *ensemble, server *s3env.
 		return send(body)
 	})
 	r := e.try(ctx, "", "admin", "backup", dir)
-	if r.code == 0 || !strings.Contains(r.err, part) || !strings.Contains(r.err, "goes on from there") {
+	if r.code == 0 || !strings.Contains(r.err, part) || !strings.Contains(r.err, "continues from there") {
 		t.Errorf("exit code %d: %s", r.code, r.err)
 	}
 	oneLine(t, r.err)

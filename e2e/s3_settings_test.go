@@ -21,7 +21,7 @@ import (
 )
 
 // TestS3KeysRenewed: keys are replaced while a writer and the namenode are at
-// work, as docs/OPERATIONS.md says. Nothing is started anew, and nobody fails.
+// work, as docs/OPERATIONS.md says. Nothing is restarted, and nobody fails.
 func TestS3KeysRenewed(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)
@@ -87,7 +87,7 @@ func TestS3KeysRenewed(t *testing.T) {
 }
 
 // TestS3KeysRemovedTooEarly: without keys that are good blocks can be neither read
-// nor written, and all goes on when there are some.
+// nor written, and everything works when there are some.
 func TestS3KeysRemovedTooEarly(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)

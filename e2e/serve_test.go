@@ -58,7 +58,7 @@ func TestCleanEnd(t *testing.T) {
 			t.Errorf("after %v:\n%s\nbefore:\n%s", sig, got, want)
 		}
 	}
-	// The writer that lived through it goes on.
+	// The writer that lived through it continues.
 	w.feed("after\n")
 	w.acksUpTo(ctx, 13)
 	w.eof()

@@ -187,7 +187,7 @@ func TestTreesInAndOut(t *testing.T) {
 }
 
 // middle starts a command and crashes the namenode while it is under way, once
-// underWay says so. A command that was faster than that is tried anew; reset
+// underWay says so. A command that was faster than that is tried again; reset
 // undoes it.
 func middle(ctx context.Context, t *testing.T, n *namenode, underWay func(*process) bool, reset func(), args ...string) {
 	t.Helper()
@@ -338,7 +338,7 @@ func TestLargeFile(t *testing.T) {
 	})
 }
 
-// A writer from a pipe goes on over a killed namenode, too: what it acknowledged
+// A writer from a pipe continues over a killed namenode, too: what it acknowledged
 // before is there after.
 func TestPipeOverAKilledNamenode(t *testing.T) {
 	ctx := deadline(t, time.Minute)

@@ -48,7 +48,7 @@ func TestKeepOpenAndClose(t *testing.T) {
 	}
 	n.fails(ctx, 3, "", "--client", "job-7", "close", "/nothing")
 
-	// Left open again, the same name also goes on writing, wherever it was.
+	// Left open again, the same name may also write on, wherever it was.
 	n.write(ctx, " and", "--client", "job-7", "append", "--keep-open", "/part")
 	n.crash(ctx)
 	// A namenode that has just started waits a moment for the holder to come back.
@@ -227,7 +227,7 @@ func TestTailFollows(t *testing.T) {
 }
 
 // A reader sees what is flushed and no more: each length that it finds is one
-// that the writer was told to be durable, and what it saw is never taken back,
+// that was reported to the writer as durable, and what it saw is never taken back,
 // whoever is killed.
 func TestReadersSeeFlushedBytesOnly(t *testing.T) {
 	t.Parallel()

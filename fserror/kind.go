@@ -69,7 +69,7 @@ const (
 	Closed
 	// Unknown: the outcome of the call is not known (a lost reply, time over).
 	Unknown
-	// TooOld: what was asked for is not kept any more; begin anew.
+	// TooOld: what was asked for is not kept any more; start over.
 	TooOld
 	// Truncated: the file was shortened while it was read, so that what comes
 	// next may not belong to what was read before.

@@ -88,7 +88,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkRevoke is the revocation of one key of one entry, and the entry anew.
+// BenchmarkRevoke revokes one key of one entry and puts the entry back.
 func BenchmarkRevoke(b *testing.B) {
 	c, reqs := full(b)
 	b.ReportAllocs()

@@ -18,7 +18,7 @@ func (p *program) adminCommand() *cli.Command {
 				Name:        "checkpoint",
 				Usage:       "write an image of the tree now",
 				UsageText:   "leasefs admin checkpoint\n\nExample:\n  leasefs admin checkpoint",
-				Description: "Writes a checkpoint while the namenode goes on serving. A start after it has less to replay.",
+				Description: "Writes a checkpoint while the namenode keeps serving. A start after it has less to replay.",
 				Action:      p.connected(operands{}, checkpoint),
 			},
 			{
@@ -77,7 +77,7 @@ func (p *program) adminCommand() *cli.Command {
 				Name:        "backup",
 				Usage:       "copy the namespace into a folder",
 				UsageText:   "leasefs admin backup [--tree-only] DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
-				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine: tree and\nblocks, also those that are in a bucket. From it leasefs namenode --data can be started, and\nleasefs admin restore makes a new ensemble. When it fails, the same command goes on with the\nblocks that it has copied.",
+				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine: tree and\nblocks, also those that are in a bucket. From it leasefs namenode --data can be started, and\nleasefs admin restore makes a new ensemble. When it fails, the same command continues with the\nblocks that it has copied.",
 				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "no blocks: for who has another copy of the block store"}},
 				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, backup),
 			},

@@ -14,7 +14,7 @@ import (
 	"github.com/leasefs/leasefs/fspath"
 )
 
-// app is the tree of commands. It is built anew for each run: the parser
+// app is the tree of commands. It is built for each run: the parser
 // writes into it.
 func (p *program) app() *cli.App {
 	app := &cli.App{
@@ -231,7 +231,7 @@ func (p *program) connected(want operands, f func(*env) error, checks ...func(*e
 	})
 }
 
-// each runs f for every operand, goes on after an error, and returns the first.
+// each runs f for every operand, continues after an error, and returns the first.
 func (e *env) each(f func(path string) error) error {
 	var first error
 	for _, path := range e.args {

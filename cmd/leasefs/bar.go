@@ -27,7 +27,7 @@ func (e *env) newBar(what string) *bar {
 }
 
 // newSpinner is newBar for work that does not tell how far it is: it shows that
-// it goes on, and since when.
+// it is under way, and since when.
 func (e *env) newSpinner(what string) *bar {
 	b := e.newBar(what)
 	if b.bar != nil {

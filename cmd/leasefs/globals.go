@@ -124,7 +124,7 @@ func (e *env) waits(w client.Waiting) {
 	if w.Path != "" {
 		what += " " + w.Path
 	}
-	until := "; trying until it goes on"
+	until := "; trying until it works"
 	if w.Limit > 0 {
 		until = fmt.Sprintf("; waiting up to %s (--timeout)", fserror.Round(w.Limit))
 	}
@@ -138,5 +138,5 @@ func (e *env) waits(w client.Waiting) {
 func (e *env) quiet() bool { return e.flags.Bool("quiet") }
 
 // copyTimeout is how long put and get try again by default: long enough for a
-// namenode to be started anew.
+// namenode to be restarted.
 const copyTimeout = 2 * time.Minute

@@ -77,7 +77,7 @@ func serve(e *env) error {
 		case err != nil && again && e.ctx.Err() != nil: // asked to end meanwhile
 			return nil
 		case err != nil && again && !errors.Is(err, fserror.Damaged) && !errors.Is(err, fserror.Exists): // Exists: its store was taken over
-			cfg.Logger.Error("could not start anew; trying again", "cause", err)
+			cfg.Logger.Error("could not restart; trying again", "cause", err)
 			if e.pause(failedPause) != nil {
 				return nil
 			}

@@ -61,7 +61,7 @@ func (p *program) tailCommand() *cli.Command {
 		Description: "Prints the last N lines (10), or the last N bytes with -c. With -f it then prints what any\n" +
 			"writer flushes to the file, over renames, until it is interrupted; with --until-closed, until\n" +
 			"nobody has the file open for write. A file that was truncated is printed from its beginning. -F\n" +
-			"follows the path: when its file is closed or removed, it goes on with the one that is there then.",
+			"follows the path: when its file is closed or removed, it continues with the one that is there then.",
 		Flags: append(countFlags("last"),
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is flushed"},
 			&cli.BoolFlag{Name: "follow-name", Aliases: []string{"F"}, Usage: "-f of the path: wait for the file, and go on with one that takes its place"},

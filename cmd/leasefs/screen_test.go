@@ -40,7 +40,7 @@ func terminal(t *testing.T) (outside, screen *os.File) {
 	return outside, screen
 }
 
-// Long work shows on a terminal that it goes on, takes that away again, and
+// Long work shows its progress on a terminal, takes that away again, and
 // writes nothing of the kind elsewhere.
 func TestLongWorkShowsABar(t *testing.T) {
 	s, err := namenode.Start(t.Context(), namenode.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Version: "test"})

@@ -60,7 +60,7 @@ func (p *program) mvCommand() *cli.Command {
 		Usage:     "rename or move",
 		UsageText: "leasefs mv [--overwrite] [-T] FROM... TO\n\nExample:\n  leasefs mv /in/part-1 /in/part-2 /done",
 		Description: "Renames FROM to TO, or moves each FROM into the directory TO. A file that exists is replaced\n" +
-			"only with --overwrite. A writer of a moved file goes on.",
+			"only with --overwrite. A writer of a moved file continues.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "overwrite", Usage: "replace a file, or an empty directory, at TO"},
 			&cli.BoolFlag{Name: "no-target-directory", Aliases: []string{"T"}, Usage: "TO is the new name, even if it is a directory"},
@@ -104,7 +104,7 @@ func (p *program) rmCommand() *cli.Command {
 		Usage:     "remove files, or trees with -r",
 		UsageText: "leasefs rm [-r] [-f] PATH...\n\nExample:\n  leasefs rm -r /tmp/job-7",
 		Description: "Removes files and links; with -r directories with all that is in them, each in one step. It\n" +
-			"goes on after an error; the exit code is that of the first. / is refused. Whoever has a\n" +
+			"continues after an error; the exit code is that of the first. / is refused. Whoever has a\n" +
 			"removed file open for write loses the lease.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "directories too, with all that is in them"},

@@ -14,7 +14,7 @@ func (p *program) watchCommand() *cli.Command {
 		Description: "Prints a line for each durable change of PATH, and of the entries directly in it (-r: of all\n" +
 			"below it): transaction id, type (create, close, delete, rename, length, attr, lease), path, and\n" +
 			"where a rename leads. In order, none left out, over restarts of the namenode too. --from the\n" +
-			"last id seen + 1 goes on where another watch ended; if that is not kept any more, the command\n" +
+			"last id seen + 1 continues where another watch ended; if that is not kept any more, the command\n" +
 			"says so: list again with leasefs ls --txid, and watch from that id + 1.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "of all that is below PATH too"},
