@@ -104,7 +104,7 @@ func (s *Sealer) AppendTable(dst []byte) []byte {
 
 // Seal is like the function Seal for a buf that holds exactly the data that
 // was added, which is not read again. More data may be added afterwards (to a
-// buf cut back to its data), and the block sealed anew.
+// buf cut back to its data), and the block sealed again.
 func (s *Sealer) Seal(buf []byte) (object []byte, crc uint32) {
 	if int64(len(buf)) != s.n {
 		panic("blockstore: Sealer.Seal: buf is not what was written")

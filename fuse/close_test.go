@@ -43,7 +43,7 @@ func TestClosesBesideLooks(t *testing.T) {
 	}
 }
 
-// A descriptor that a child inherited goes on after its maker has closed it, whoever
+// A descriptor that a child inherited keeps working after its maker has closed it, whoever
 // looks at the file meanwhile.
 func TestInheritedDescriptorsBesideLooks(t *testing.T) {
 	m := newRig(t).mount(fuse.Options{})

@@ -13,7 +13,7 @@
 // the tree of them. It has no state of a file but its number. Look-ups go by the
 // path of the parent and the name, through the library's leased cache; that the
 // parent is still at its path is checked first ([node.dirPath]), and the answer
-// is ESTALE if it is not: the kernel then walks the path anew from the root.
+// is ESTALE if it is not: the kernel then walks the path again from the root.
 //
 // A [file] is what this mount has of an inode while it is open: the handles,
 // the one Writer that they all share, the Reader, flocks. It is found by number

@@ -172,7 +172,7 @@ func (n *node) createWaiting(ctx, raw context.Context, p string, mode os.FileMod
 }
 
 // settle makes a file of a draft, open for write, and waits until that is done, as
-// long as for a call (then EIO). It goes on when the caller does not wait: the
+// long as for a call (then EIO). It continues when the caller does not wait: the
 // bytes are others'. If it cannot be made the handles get ESTALE.
 func (f *file) settle(ctx context.Context) syscall.Errno {
 	f.mu.Lock()

@@ -21,15 +21,15 @@ const (
 	// givenGrace is for how long an answer may take to reach the kernel, whose
 	// time-out begins only then. Who is stopped for longer has lost its lease.
 	givenGrace = 10 * time.Second
-	// epochQuiet is for how long after the kernel was told to forget all names it
-	// gets none to believe: it forgets with them what it has of the files below
-	// that nobody has open.
+	// epochQuiet is how long the kernel gets no names to believe after it had to
+	// forget all of them: with them it forgets what it has of the files below that
+	// nobody has open.
 	epochQuiet = 30 * time.Second
 )
 
 // epochs lets the kernel believe names of directories for a while. There is one
 // notification that takes it all back: the kernel's names have the epoch in which
-// it asked for them, and those of an older one are asked for anew. It takes no
+// it asked for them, and those of an older one are asked for again. It takes no
 // lock, so it waits for nobody, and it says so by what it has returned.
 type epochs struct {
 	next   func() error        // begins one; nil: this kernel has none
@@ -88,8 +88,8 @@ func (e *epochs) hit(r client.Revocation) bool {
 	return false
 }
 
-// revoked makes the kernel forget all names if it may believe one of those that
-// are revoked. When it returns none of them is believed.
+// revoked makes the kernel forget all names if it may believe one that is revoked.
+// When it returns, none of them is believed.
 func (e *epochs) revoked(r client.Revocation) {
 	e.mu.Lock()
 	if !e.hit(r) {

@@ -51,7 +51,7 @@ type file struct {
 	// was written is nowhere.
 	unmade bool
 	// ending: this mount itself ends the writer, by closing it or to replace it by
-	// one with which it goes on. That its context ends then says nothing.
+	// one with which it continues. That its context ends then says nothing.
 	ending bool
 	// gen counts the holds that are not the same: a handle of an older one gets
 	// ESTALE. length and left are length and modification time of the file when
@@ -183,7 +183,7 @@ func (f *file) acquire(ctx, raw context.Context, n *node) syscall.Errno {
 	return f.take(ctx, raw, n, f.m.wait)
 }
 
-// take sees to it that the lease is held. The hold goes on if nobody changed
+// take sees to it that the lease is held. The hold continues if nobody changed
 // the file since it was given back; else it is a new one. The caller holds one.
 func (f *file) take(ctx, raw context.Context, n *node, wait bool) syscall.Errno {
 	if e := f.settle(ctx); e != 0 {

@@ -50,7 +50,7 @@ func (k *kernel) count(what ...string) {
 	}
 }
 
-// reset begins to count anew, and returns what there was.
+// reset starts counting from 0 again, and returns what there was.
 func (k *kernel) reset() map[string]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

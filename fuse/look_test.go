@@ -98,7 +98,7 @@ func TestQuietReadsCostNothing(t *testing.T) {
 	})
 }
 
-// TestDirectoryMovedElsewhere: a path that led through it is looked up anew.
+// TestDirectoryMovedElsewhere: a path that led through it is looked up again.
 func TestDirectoryMovedElsewhere(t *testing.T) {
 	r := newRig(t)
 	m := r.mount(fuse.Options{})

@@ -9,7 +9,7 @@ import (
 )
 
 // maxNames is how many names verified directories may depend on; beyond it all
-// are verified anew.
+// are verified again.
 const maxNames = 100_000
 
 // names counts generations of the names of directories: what was verified in

@@ -75,7 +75,7 @@ func (n *node) treePath() (string, bool) {
 
 // dirPath is the path of a directory, which was found there. ESTALE if it is
 // not at the place where the kernel believes it is: somebody renamed it, or one
-// above, and the kernel has to walk anew.
+// above, and the kernel has to walk again.
 func (n *node) dirPath(ctx context.Context) (string, syscall.Errno) {
 	p, ok := n.treePath()
 	if !ok {

@@ -111,7 +111,7 @@ func (l *listing) fetch(ctx context.Context) syscall.Errno {
 }
 
 // Seekdir goes to an offset that an entry had: the page that it is in is got
-// anew.
+// again.
 func (l *listing) Seekdir(ctx context.Context, off uint64) syscall.Errno {
 	l.last = nil
 	if off >= l.first && off <= l.first+uint64(len(l.page)) && len(l.page) > 0 || off < 2 {

@@ -80,7 +80,7 @@ func TestTruncateKeepsTheLease(t *testing.T) {
 }
 
 // TestRenameOverAnOpenFile: there is a file at the name at each moment, and who
-// has the old one open, here, goes on with it.
+// has the old one open, here, keeps using it.
 func TestRenameOverAnOpenFile(t *testing.T) {
 	r := newRig(t)
 	m, other := r.mount(fuse.Options{}), r.Client(t)

@@ -216,7 +216,7 @@ func TestDeletedElsewhere(t *testing.T) {
 }
 
 // TestDuplicateWritesOn: a duplicate in another process than the opener's, which
-// cannot be known of, goes on if nobody had the file meanwhile.
+// cannot be known of, continues if nobody had the file meanwhile.
 func TestDuplicateWritesOn(t *testing.T) {
 	r := newRig(t)
 	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
@@ -362,7 +362,7 @@ func TestRename(t *testing.T) {
 	}
 	must(t, writer.Close())
 	b.reads("old", "newest")
-	// A file goes on under its new name, logrotate's way.
+	// A file continues under its new name, logrotate's way.
 	log := a.open("log", os.O_CREATE|os.O_WRONLY|os.O_APPEND)
 	say(t, log, "1\n")
 	must(t, os.Rename(a.path("log"), a.path("d/log.1")))

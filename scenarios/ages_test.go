@@ -261,7 +261,7 @@ func TestScenario09ComesBack(t *testing.T) {
 }
 
 // Restarts every few seconds, too short for the monitor to end anything: the age
-// goes on all the same, and of the grace after an activation only what is left.
+// continues all the same, and of the grace after an activation only what is left.
 func TestScenario09RestartsEveryFewSeconds(t *testing.T) {
 	t.Parallel()
 	const reign = 5 * time.Second

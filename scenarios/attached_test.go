@@ -131,7 +131,7 @@ func TestScenario08Restart(t *testing.T) {
 		_, err = a.Grant(ctx, time.Minute, 0x77)
 		wantKind(t, err, fserror.Exists)
 		wantKind(t, a.Detach(ctx, "/d/f099"), fserror.NotFound) // it is being deleted
-		n.Restart(t)                                            // the rate begins anew: with a tenth of a second's worth
+		n.Restart(t)                                            // the rate begins again: with a tenth of a second's worth
 		testenv.Eventually(t, "files go after a restart", func() bool { return entries(t, a, "/d") < left })
 		if !ended(t, a, g.ID) {
 			t.Fatal("an ended lease lives after a restart")
@@ -253,7 +253,7 @@ func TestScenario08ReapRate(t *testing.T) {
 			const step = 100 * time.Millisecond
 			over := time.After(3 * time.Minute)
 			for steps, left := 0, total; left > 0; {
-				// Time goes on when the rate is used up, as far as can be seen.
+				// Time passes when the rate is used up, as far as can be seen.
 				before := left
 				for look := 0; look < 50 && left == before; look++ {
 					left = entries(t, b, "/d")

@@ -253,7 +253,7 @@ func TestScenario55OwnChangeSeenElsewhere(t *testing.T) {
 }
 
 // TestScenario55ReaderIsGone: B has cached and its line is cut. A's call waits
-// for the term, and then goes on; B answers nothing old afterwards.
+// for the term, and then continues; B answers nothing old afterwards.
 func TestScenario55ReaderIsGone(t *testing.T) {
 	nn := testenv.Start(t, shortTerm)
 	ctx := t.Context()

@@ -226,7 +226,7 @@ func TestScenario15FlushedHalfBlock(t *testing.T) {
 			clk.Advance(pastSoft)
 			wb := appendTo(t, b, "/f")
 			if wb.Length() != int64(half) {
-				t.Fatalf("B goes on at %d, A flushed %d", wb.Length(), half)
+				t.Fatalf("B continues at %d, A flushed %d", wb.Length(), half)
 			}
 			write(t, wb, theirs)
 			must(t, wb.Close())

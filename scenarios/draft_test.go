@@ -300,7 +300,7 @@ func makeFile(ctx context.Context, f *client.FS, name, data string) (draft bool,
 	return true, d.Close(ctx, 0)
 }
 
-// Who appends to a name that is a draft, and is willing to wait, goes on when it
+// Who appends to a name that is a draft, and is willing to wait, continues when it
 // is a file; the refusal says what it is that holds it.
 func TestDraftIsWaitedFor(t *testing.T) {
 	n := testenv.Start(t)

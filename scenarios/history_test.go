@@ -243,7 +243,7 @@ func (a *actor) recover() {
 }
 
 // write opens the file, appends some pieces, and closes it; or leaves it; or
-// falls silent and then goes on as if nothing had happened.
+// falls silent and then continues as if nothing had happened.
 func (a *actor) write() {
 	var w *client.Writer
 	a.h.record(a.id, input{kind: opOpen}, func() (out output) {

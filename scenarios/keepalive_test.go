@@ -40,7 +40,7 @@ func keepAlive(t *testing.T, r *testenv.Raw, ids ...client.LeaseID) (ttls []time
 }
 
 // A client keeps all its leases alive in one message a round, over restarts. It
-// tells of those that ended, and of all of them when no answer came for their
+// tells of each that ended, and of all of them when no answer came for their
 // time to live by its own clock.
 func TestScenario08KeptAlive(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func wantLost(t *testing.T, err error, by, reason string) {
 	}
 }
 
-// late is what a writer gets that goes on after it was fenced: from its write if
+// late is what a writer gets that continues after it was fenced: from its write if
 // it has heard of the loss, else from the flush.
 func late(t *testing.T, w *client.Writer) error {
 	t.Helper()

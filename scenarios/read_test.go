@@ -38,7 +38,7 @@ func TestScenario54OpenDuringAWrite(t *testing.T) {
 	wantContent(t, b, "/f", data[:at])
 	must(t, w.Close())
 	wantContent(t, b, "/f", data[:at]+"unflushed")
-	// Who opened before sees the file of then, until he asks anew.
+	// Who opened before sees the file of then, until he asks again.
 	got, err := io.ReadAll(old)
 	must(t, err)
 	if string(got) != data[:at] {
@@ -48,7 +48,7 @@ func TestScenario54OpenDuringAWrite(t *testing.T) {
 	rest, err := io.ReadAll(old)
 	must(t, err)
 	if string(rest) != "unflushed" {
-		t.Fatalf("after a refresh it goes on with %s", brief(string(rest)))
+		t.Fatalf("after a refresh it continues with %s", brief(string(rest)))
 	}
 }
 

@@ -339,7 +339,7 @@ func TestScenario30SafeMode(t *testing.T) {
 }
 
 // The monitor, too, closes nothing in safe mode, however long it lasts, and
-// does when it is over and the hard limit has passed anew.
+// does when it is over and the hard limit has passed again.
 func TestScenario30MonitorInSafeMode(t *testing.T) {
 	t.Parallel()
 	n, clk := frozen(t, testenv.Limits(100*time.Millisecond, shortSoft))

@@ -11,7 +11,7 @@ import (
 )
 
 // A file being written is renamed, or a directory above it, under a new name,
-// into another directory, or over what was there: the writer goes on, he has
+// into another directory, or over what was there: the writer continues, he has
 // one lease entry, close works. So too with a restart in between.
 func TestScenario31RenameUnderAWriter(t *testing.T) {
 	t.Parallel()

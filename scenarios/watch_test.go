@@ -221,7 +221,7 @@ func changed(t *testing.T, a *client.FS, from, to int) (want []string) {
 	return want
 }
 
-// A watch goes on over restarts of the namenode and over lost connections; and
+// A watch continues over restarts of the namenode and over lost connections; and
 // another one, begun where the first stopped, too.
 func TestScenario59Resumes(t *testing.T) {
 	t.Parallel()

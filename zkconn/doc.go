@@ -25,7 +25,7 @@
 //   - Session events come through the client's callback. (Its channel drops
 //     them when six are unread.)
 //
-// Reconnecting within the session, pings and setting the watches anew are the
+// Reconnecting within the session, pings and setting the watches again are the
 // client's. ZooKeeper never connects a session to a server that is behind what
 // the session has seen, so reads on one Session never go back.
 package zkconn

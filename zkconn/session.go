@@ -21,7 +21,7 @@ const DefaultSessionTimeout = 2 * time.Second
 // Config says how to reach an ensemble.
 type Config struct {
 	// Servers are the ensemble's members as host:port; without a port 2181 is
-	// meant. Names are resolved anew at each connection. See CheckServers.
+	// meant. Names are resolved again at each connection. See CheckServers.
 	Servers []string
 	// SessionTimeout is asked for; 0 means DefaultSessionTimeout. ZooKeeper
 	// grants between 2 and 20 of its ticks; Session.Timeout says how much.

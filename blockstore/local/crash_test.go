@@ -96,7 +96,7 @@ func check(t *testing.T, disk vfs.FS, h history) history {
 			t.Fatalf("block %s was acknowledged and is gone", key)
 		}
 	}
-	// The store goes on: an unacknowledged PUT can be repeated.
+	// The store still works: an unacknowledged PUT can be repeated.
 	acked := map[blockstore.Key]byte{}
 	for key, seed := range h.tried {
 		if _, gone := h.deleted[key]; gone {

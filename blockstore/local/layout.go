@@ -113,7 +113,7 @@ func makeDurable(fsys vfs.FS, dir string) error {
 		return nil // made by somebody who may do more in parent than we
 	}
 	if err != nil && !existed {
-		// No later fsync proves anything about this name: make it anew then.
+		// No later fsync proves anything about this name: make it again then.
 		_ = fsys.Remove(dir)
 	}
 	return err
@@ -216,7 +216,7 @@ func (d *folder) make() error {
 }
 
 // isOld reports whether the key's block was there before the folder was made
-// ready, and its name was not made anew since.
+// ready, and its name was not made again since.
 func (d *folder) isOld(key blockstore.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

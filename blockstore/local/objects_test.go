@@ -106,7 +106,7 @@ func checkNamed(t *testing.T, disk vfs.FS, h named) named {
 			t.Fatalf("object %s was acknowledged and is gone", name)
 		}
 	}
-	// It goes on. Exists is an acknowledgement of the first put.
+	// It still works. Exists is an acknowledgement of the first put.
 	acked := map[string]int{}
 	for name, i := range h.tried {
 		if h.deleted[name] {

@@ -98,7 +98,7 @@ func (s *Store) tmpName() string {
 // confirm returns nil when the block that has the key is durable. Of one from
 // before this store was opened that is not known, whatever an fsync says now:
 // the fsync of its link may have failed, and only the process have ended. Its
-// name is made anew then, for a copy of it, and that is synced.
+// name is made again then, for a copy of it, and that is synced.
 func (s *Store) confirm(d *folder, key blockstore.Key) error {
 	if !d.isOld(key) {
 		return d.settle(key)

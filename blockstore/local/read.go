@@ -73,7 +73,7 @@ func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, er
 }
 
 // Delete removes objects, durable when it returns; one that is missing already
-// is no error. It goes on after an error and returns the first. Fan-out folders
+// is no error. It continues after an error and returns the first. Fan-out folders
 // stay.
 func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	var first error

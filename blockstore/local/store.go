@@ -40,7 +40,7 @@ type Config struct {
 	BaseURL func() string
 	Clock   clock.Clock // nil is clock.System; its Wall ends signatures
 	// Reserve is how many bytes of the disk stay free: a PUT that would go
-	// below gets NoSpace, so that the rest of the namenode goes on.
+	// below gets NoSpace, so that the rest of the namenode keeps running.
 	Reserve int64
 	Logger  *slog.Logger // nil is slog.Default()
 	// MaxObject is the most stored bytes of one object; 0 is
@@ -184,7 +184,7 @@ func (s *Store) takeID() error {
 }
 
 // sweep removes the temporary files of stores that are gone. Files of unknown
-// names stay. One store sweeps at a time; another goes on without.
+// names stay. One store sweeps at a time; another continues without.
 func (s *Store) sweep() error {
 	turn, err := s.cfg.FS.Lock(filepath.Join(s.tmp, sweepLock))
 	if errors.Is(err, vfs.ErrLocked) {

@@ -19,7 +19,7 @@ import (
 const lookAgain = time.Second
 
 // files is a provider of the usual credentials that reads ~/.aws/credentials and
-// ~/.aws/config anew when one of them changed, so that whoever renews keys in a
+// ~/.aws/config again when one of them changed, so that whoever renews keys in a
 // file need not restart a namenode. The library reads them once only.
 //
 // A file that cannot be used leaves the credentials as they were, with a
@@ -52,7 +52,7 @@ func orDefault(value, otherwise string) string {
 	return value
 }
 
-// look is what tells a file from another version of it: it is written anew, or
+// look is what tells a file from another version of it: it is rewritten, or
 // another takes its place.
 func (f *files) look() string {
 	s := ""
@@ -97,11 +97,11 @@ func (f *files) provider(ctx context.Context) aws.CredentialsProvider {
 		return f.current
 	}
 	f.current, f.seen = fresh, seen
-	f.log.Info("the credentials files have changed and were read anew", "files", f.names)
+	f.log.Info("the credentials files have changed and were read again", "files", f.names)
 	return f.current
 }
 
-// lasting is a provider that goes on with credentials which are good for a while
+// lasting is a provider that continues with credentials which are good for a while
 // when whoever renews them fails. It is then asked once a second.
 type lasting struct {
 	aws.CredentialsProvider

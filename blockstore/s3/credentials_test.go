@@ -65,7 +65,7 @@ func inFile(key string) string {
 	return fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = x\n", key)
 }
 
-// TestCredentialsFileRenewed: the file is written anew, in place or by another
+// TestCredentialsFileRenewed: the file is rewritten, in place or by another
 // that takes its place, and no restart is needed.
 func TestCredentialsFileRenewed(t *testing.T) {
 	_, key, _, file := usual(t, "", inFile("first"))

@@ -86,7 +86,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 }
 
 // signed reports whether a presigned request carries what was signed: it signs
-// the request anew and compares.
+// the request again and compares.
 func signed(r *http.Request) bool {
 	q := r.URL.Query()
 	at, err := time.Parse("20060102T150405Z", q.Get("X-Amz-Date"))

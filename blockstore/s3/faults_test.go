@@ -171,8 +171,8 @@ func neverArrived(t *testing.T, s *s3.Store, p *s3env.Proxy) {
 	requireContent(t, s, sealed)
 }
 
-// storm: of every four requests three are refused; half of those that are
-// refused were carried out.
+// storm: three of every four requests are refused, and half of the refused
+// ones were carried out.
 func storm(t *testing.T, s *s3.Store, p *s3env.Proxy) {
 	p.Set(stormy(4))
 	if err := s.Put(t.Context(), block, sealed, blockstore.CRC(sealed)); err != nil {

@@ -107,7 +107,7 @@ func (s *Store) list(ctx context.Context, prefix, after string, limit int, each 
 }
 
 // Delete removes blocks, up to 1,000 by one call of the store; one that is
-// missing already is no error. It goes on after a refusal, and returns the
+// missing already is no error. It continues after a refusal, and returns the
 // first with how many there were. An error of a whole call ends it.
 func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	objects := make([]object, len(keys))

@@ -47,7 +47,7 @@ func (s *Store) get(ctx context.Context, o object, offset, length int64) (io.Rea
 	return r, nil
 }
 
-// reader is a body that goes on after it was interrupted.
+// reader is a body that continues after it was interrupted.
 type reader struct {
 	s      *Store
 	ctx    context.Context

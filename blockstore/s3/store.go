@@ -66,7 +66,7 @@ type Config struct {
 
 	// Credentials, nil for the usual ones: environment, ~/.aws/credentials and
 	// config (AWS_PROFILE), a process named there, web identity, container and
-	// instance roles. The files are read anew when they change; others are asked
+	// instance roles. The files are read again when they change; others are asked
 	// again before what they gave ends.
 	Credentials aws.CredentialsProvider
 	// Transport carries all requests; nil is one of the store's own, with the

@@ -137,7 +137,7 @@ func live(j *Journal, r *run, life uint64) error {
 }
 
 // inspect opens what a crash left and checks it against what was promised. It
-// goes on from there for one record, and notes that in r.
+// continues from there for one record, and notes that in r.
 func inspect(t *testing.T, fsys vfs.FS, r *run) {
 	t.Helper()
 	j, err := r.open(fsys)

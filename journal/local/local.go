@@ -47,7 +47,7 @@ type Config struct {
 	// the last batch again and thousands of deletions; less than 0 none.
 	Spare int64
 	// First is the txid of the first record if there are no segments yet; 0
-	// means 1. For a journal that goes on from a restored image.
+	// means 1. For a journal that continues from a restored image.
 	First uint64
 
 	Logger *slog.Logger // nil: slog.Default()
@@ -187,7 +187,7 @@ func syncPath(fsys vfs.FS, dir string) error {
 }
 
 // Replay implements journal.Journal. The first one also makes ready for
-// BeginTerm: it cuts a torn last batch and writes the last good one anew, since
+// BeginTerm: it cuts a torn last batch and writes the last good one again, since
 // a failed sync before this start may have left it in memory only. Bodies may
 // be kept; they share buffers of up to 5 MiB. It may be called again at any
 // time, and then sees what is durable when it begins; BeginTerm, Purge and Close

@@ -7,7 +7,7 @@ import (
 	"github.com/leasefs/leasefs/journal"
 )
 
-// position is where a journal goes on: what the next batch must continue.
+// position is where a journal continues: what the next batch must follow.
 type position struct {
 	number  uint64 // of the next batch
 	txid    uint64 // of the next record

@@ -10,7 +10,7 @@ import (
 )
 
 // Servers end, stop and come back under load: what was acknowledged is there,
-// and writing goes on by itself.
+// and writing continues by itself.
 func TestScenario43Servers(t *testing.T) {
 	z := testenv.StartZooKeeper(t, 3)
 	path := root()

@@ -241,7 +241,7 @@ func (j *Journal) walkOn(ctx context.Context, s *zkconn.Session, c *cursor, from
 	var asked []chan found // batches from c.number on
 	next := c.number
 	ahead := 1     // a standby mostly finds one
-	defer func() { // nobody may still be reading for us when the caller goes on
+	defer func() { // nobody may still be reading for us when the caller continues
 		cancel()
 		for _, ch := range asked {
 			<-ch

@@ -20,8 +20,8 @@ type sighting struct {
 
 // Tail follows the writer: it calls fn for each record behind what Replay has
 // read, in order, until ctx ends (its error then is ctx's) or something does not
-// fit. It goes on over lost sessions by itself. ErrPurged if it fell so far
-// behind that records are gone: start from an image. TakeOver goes on where Tail
+// fit. It continues over lost sessions by itself. ErrPurged if it fell so far
+// behind that records are gone: start from an image. TakeOver continues where Tail
 // has stopped.
 //
 // It watches the beat node alone, which the writer writes with each batch and at

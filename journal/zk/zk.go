@@ -49,7 +49,7 @@ type Config struct {
 	// them together, or 64 KiB: each costs the servers much more than a record.
 	InFlight int
 	// First is the txid of the first record if the journal is made by this
-	// Open; 0 means 1. For a journal that goes on from a restored image.
+	// Open; 0 means 1. For a journal that continues from a restored image.
 	First uint64
 
 	// Holder says in the term node who writes, for people.
@@ -299,7 +299,7 @@ func (j *Journal) lockReading(ctx context.Context) error {
 
 func (j *Journal) unlockReading() { <-j.reading }
 
-// moveTo makes c the place where the journal goes on. The lock is held.
+// moveTo makes c the place where the journal continues. The lock is held.
 func (j *Journal) moveTo(c *cursor) {
 	j.cur = *c
 	j.appended = c.txid - 1

@@ -94,7 +94,7 @@ func (p *Proxy) Decide(fn func(op int32, body []byte) Action) {
 	p.decide = fn
 }
 
-// Cut breaks all connections; clients can connect anew.
+// Cut breaks all connections; clients can connect again.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
