@@ -51,13 +51,13 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
 	m, k := r.through(fuse.Options{})
 	asked, answer := make(chan struct{}), make(chan struct{})
-	var old uint64
+	var old atomic.Uint64
 	ask := sync.OnceFunc(func() { close(asked) })
 	other := r.Client(t, func(c *client.Config) {
 		c.Cache = true
 		c.OnRevoke = func(v client.Revocation) {
 			for _, ino := range v.Inodes {
-				if ino == old {
+				if ino == old.Load() {
 					ask()
 					<-answer
 				}
@@ -74,19 +74,19 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	second := m.opens("f")
 	<-held
 	must(t, os.Rename(m.path("new"), m.path("f")))
-	old = i.Inode
+	old.Store(i.Inode)
 	testenv.Eventually(t, "another has the old file in its cache", func() bool {
-		_, kept, err := other.StatInode(t.Context(), old)
+		_, kept, err := other.StatInode(t.Context(), i.Inode)
 		must(t, err)
 		return kept
 	})
 	must(t, first.Close())
 	<-asked // the old file is being removed, which waits for the other
 	let()
-	testenv.Eventually(t, "the second opens it", func() bool { return m.Uses(old) == 2 || len(second) > 0 })
+	testenv.Eventually(t, "the second opens it", func() bool { return m.Uses(i.Inode) == 2 || len(second) > 0 })
 	close(answer)
 	testenv.Eventually(t, "it is gone", func() bool {
-		_, _, err := other.StatInode(context.WithoutCancel(t.Context()), old)
+		_, _, err := other.StatInode(context.WithoutCancel(t.Context()), i.Inode)
 		return errors.Is(err, fserror.NotFound)
 	})
 	(<-second).has(t, "new")
