@@ -30,6 +30,9 @@ func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[L
 		return nil, contextError(ctx, keepAliveOp, "", false)
 	}
 	ep := k.f.eps.current.Load()
+	ctx, cancel := context.WithCancel(ctx)
+	settled := k.f.suspect(ctx, cancel, ep)
+	defer func() { cancel(); settled() }()
 	defer func() {
 		if err == nil {
 			return

@@ -38,7 +38,7 @@ type LockOptions struct {
 // Lock takes a path as a lock. The file is made if it is missing, with missing
 // directories, and stays afterwards; one that is there keeps its bytes. The
 // lock is kept until Unlock, for as long as renewals come through; how long it
-// survives without is Config.TTL of the FS, or the namenode's soft limit. Held,
+// survives without is Config.TTL of the FS (see TTL), or the namenode's soft limit. Held,
 // with the holder, if another has it longer than Wait.
 func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error) {
 	w, err := f.Append(ctx, path, WithCreate(), WithParents(), WithWait(o.Wait))
@@ -84,6 +84,11 @@ func (l *Lock) renewed(ctx context.Context) error {
 	}
 	return nil
 }
+
+// TTL is how long the lock survives without renewals: Config.TTL, which several
+// namenodes raise to what outlives a failover, or the namenode's soft limit. Just after a
+// failover it may be less for some seconds.
+func (l *Lock) TTL() time.Duration { return time.Duration(l.f.soft.Load()) }
 
 // Token grows with each holder of the path: the fencing token.
 func (l *Lock) Token() uint64 { return l.w.Token() }

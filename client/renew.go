@@ -140,11 +140,15 @@ func (f *FS) renew() (*pb.RenewLeaseResponse, error) {
 func (f *FS) exchange(req *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
 	limit := min(max(time.Duration(f.soft.Load())/2, time.Second), f.attemptTime)
 	ctx, cancel := context.WithTimeout(f.renewCtx, limit)
-	defer cancel()
-	if l := f.line.Load(); l != nil {
+	ep, l := f.eps.current.Load(), f.line.Load()
+	if l != nil {
+		ep = l.ep
+	}
+	settled := f.suspect(ctx, cancel, ep)
+	defer func() { cancel(); settled() }()
+	if l != nil {
 		return l.exchange(ctx, req)
 	}
-	ep := f.eps.current.Load()
 	resp := new(pb.RenewLeaseResponse)
 	if err := ep.conn().Invoke(ctx, pb.Namenode_RenewLease_FullMethodName, req, resp, grpc.StaticMethod()); err != nil {
 		e, _ := answerOf(err)

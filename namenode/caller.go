@@ -86,9 +86,13 @@ func (s *Server) checkCertificate(ctx context.Context, user string) error {
 	return fserror.New(fserror.Permission, "", "", "a client certificate is needed")
 }
 
-// holder is the caller as one who may hold files.
-func holder(c *pb.Caller) (namespace.Holder, error) {
+// holder is the caller as one who may hold files. A soft limit of its own is raised to
+// what outlives a failover.
+func (s *Server) holder(c *pb.Caller) (namespace.Holder, error) {
 	h := namespace.Holder{User: c.GetUser(), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
+	if h.TTL != 0 && s.cfg.HA != nil {
+		h.TTL = max(h.TTL, min(s.leastTTL(), s.cfg.HardLimit).Milliseconds())
+	}
 	if len(c.GetSession()) != len(h.Session) {
 		return h, fserror.New(fserror.InvalidArgument, "", "", "the request's session id has %d bytes, not %d", len(c.GetSession()), len(h.Session))
 	}

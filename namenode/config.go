@@ -85,8 +85,10 @@ type Config struct {
 	// from a store that others may have, so that they can object.
 	DeleteAfter time.Duration
 
-	// MinLeaseTTL is the shortest time to live of a granted lease; shorter ones
-	// are raised to it.
+	// MinLeaseTTL is the shortest time to live of a granted lease, and of several
+	// namenodes the shortest soft limit that a session can have of its own; shorter ones
+	// are raised to it. 0: DefaultMinLeaseTTL, or of several namenodes three session
+	// time-outs, which outlive a failover.
 	MinLeaseTTL time.Duration
 	// ReapRate is how many granted leases are ended, and files of ended leases
 	// deleted, in a second.
@@ -147,7 +149,6 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.CollectEvery, 30*time.Second)
 	setDefault(&c.SweepEvery, time.Hour)
 	setDefault(&c.DeleteAfter, DefaultDeleteAfter)
-	setDefault(&c.MinLeaseTTL, DefaultMinLeaseTTL)
 	setDefault(&c.ReapRate, DefaultReapRate)
 	setDefault(&c.AgesEvery, DefaultAgesEvery)
 	setDefault(&c.CacheTerm, DefaultCacheTerm)

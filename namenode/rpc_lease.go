@@ -39,7 +39,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	if _, err := s.caller(ctx, hello.GetCaller()); err != nil {
 		return err
 	}
-	h, err := holder(hello.GetCaller())
+	h, err := s.holder(hello.GetCaller())
 	if err != nil {
 		return err
 	}
@@ -132,6 +132,7 @@ func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
 	if h.TTL > 0 {
 		soft, every = h.TTL, min(h.TTL, hard)/2
 	}
+	every = min(every, s.renewWithin(soft))
 	return &pb.Welcome{
 		NamespaceId: hex.EncodeToString(s.dir.id[:]), Term: s.term,
 		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), RenewEveryMs: every.Milliseconds(),
@@ -178,7 +179,7 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		return nil, leaseEnding()
 	}
 	resp := &pb.RenewLeaseResponse{
-		UnknownSession: out.UnknownSession, WantSet: out.WantSet, NextRenewalMs: out.Next.Milliseconds(),
+		UnknownSession: out.UnknownSession, WantSet: out.WantSet, NextRenewalMs: min(out.Next, s.renewWithin(out.Soft)).Milliseconds(),
 		SoftLimitMs: out.Soft.Milliseconds(), HardLimitMs: out.Hard.Milliseconds(), Seq: r.GetSeq(),
 	}
 	for _, u := range out.Unknown {

@@ -21,7 +21,7 @@ func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Calle
 	if err != nil {
 		return out, 0, err
 	}
-	h, err := holder(who)
+	h, err := s.holder(who)
 	if err != nil {
 		return out, 0, err
 	}

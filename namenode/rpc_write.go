@@ -86,7 +86,7 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 	if err != nil {
 		return out, req, 0, err
 	}
-	if req, err = createRequest(r); err != nil {
+	if req, err = s.createRequest(r); err != nil {
 		return out, req, 0, err
 	}
 	id, err := callID(r.GetCall(), r, func() { r.Call = nil })
@@ -141,7 +141,7 @@ func (s *Server) orBeingWritten(c *namespace.Call, path string, by namespace.Hol
 }
 
 // createRequest checks what the tree does not.
-func createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
+func (s *Server) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	req := namespace.CreateRequest{
 		Path: r.GetPath(), KeepMode: !r.GetHasMode(),
 		Overwrite: r.GetOverwrite() || r.GetSteal(), Parents: r.GetParents(), Close: r.GetClose(),
@@ -157,7 +157,7 @@ func createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
 		return req, err
 	}
-	h, err := holder(r.GetCaller())
+	h, err := s.holder(r.GetCaller())
 	if err != nil {
 		return req, err
 	}
@@ -235,7 +235,7 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	if err != nil {
 		return nil, err
 	}
-	h, err := holder(r.GetCaller())
+	h, err := s.holder(r.GetCaller())
 	if err != nil {
 		return nil, err
 	}

@@ -183,6 +183,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 		id = &known
+		s.warnOfShortLeases()
 	}
 	if s.dir, err = openDataDir(s.cfg.FS, s.cfg.Data, id); err != nil {
 		return err

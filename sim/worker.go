@@ -29,6 +29,7 @@ const logs = 3
 type worker struct {
 	w     *World
 	name  string
+	ttl   time.Duration // the soft limit that it asks for, as one that only locks does; 0: the namenodes' own
 	host  *simnet.Host
 	clock *Clock
 	pipe  *http.Transport
@@ -74,8 +75,8 @@ func (c *worker) connect(ctx context.Context) error {
 	c.pipe = &http.Transport{DialContext: p.dial, IdleConnTimeout: 10 * time.Second}
 	for {
 		fs, err := client.New(ctx, client.Config{
-			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: true, Drafts: true,
-			Timeout: time.Minute, Clock: c.clock, HTTPClient: &http.Client{Transport: c.pipe},
+			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: c.ttl == 0, Drafts: c.ttl == 0,
+			Timeout: time.Minute, TTL: c.ttl, Clock: c.clock, HTTPClient: &http.Client{Transport: c.pipe},
 			DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return p.dial(ctx, "tcp", addr) })},
 			Logger:      slog.New(&logger{h: c.w.log, who: c.name}),
 		})
@@ -155,7 +156,9 @@ func (c *worker) end() {
 	if c.fs != nil {
 		_ = c.fs.Close() // what it says is of no promise
 	}
-	c.pipe.CloseIdleConnections()
+	if c.pipe != nil { // it was connected once
+		c.pipe.CloseIdleConnections()
+	}
 }
 
 // expected are the errors that a call may end with when something has failed.

@@ -160,6 +160,11 @@ func (w *World) Run() {
 	}
 	w.log.note("world", "all namenodes have crashed; checking again")
 	w.checkHealed("after a crash of all")
+	w.end()
+}
+
+// end ends all that is in the world.
+func (w *World) end() {
 	for _, c := range append(w.clients, w.operator, w.follow.c) {
 		c.end()
 	}

@@ -28,7 +28,7 @@ func (p *program) grantedCommands() []*cli.Command {
 				case !e.flags.IsSet("ttl"):
 					return usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
 				case ttl < leastGrant || ttl > mostGrant:
-					return usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s unless it was set) is raised to that", ttl, leastGrant)
+					return usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s, or of several namenodes three session time-outs, unless it was set) is raised to that", ttl, leastGrant)
 				}
 				_, err := e.leaseID(e.flags.String("id"))
 				return err

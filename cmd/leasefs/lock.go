@@ -38,7 +38,7 @@ func (p *program) lockCommand() *cli.Command {
 			"105 (held by another) and 107 (lost). Put -- before COMMAND: flags before it are lock's,\n" +
 			"those after it COMMAND's.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "ttl", Usage: "the lock is free so `LONG` after this machine is dead", DefaultText: "the namenode's soft limit"},
+			&cli.DurationFlag{Name: "ttl", Usage: "the lock is free so `LONG` after this machine is dead; several namenodes raise it to their minimum", DefaultText: "the namenode's soft limit"},
 			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for the lock; waiters are served in order", DefaultText: "not at all"},
 		},
 		Action: p.action(operands{min: 2, max: -1, names: "PATH -- COMMAND", local: true}, lock),
@@ -138,6 +138,9 @@ func lock(e *env) error {
 	l, err := e.fs.Lock(e.ctx, path, client.LockOptions{Wait: e.flags.Duration("wait")})
 	if err != nil {
 		return errors.Join(e.fail(err, path), e.fs.Close())
+	}
+	if got := l.TTL(); ttl > 0 && got > ttl && !e.quiet() {
+		e.note("the time to live was raised to %s, the namenode's minimum", got)
 	}
 	err = e.runLocked(l, path, command)
 	uerr := e.unlock(l, errors.Is(err, fserror.LeaseLost))

@@ -39,7 +39,7 @@ func (p *program) namenodeCommand() *cli.Command {
 			&cli.StringFlag{Name: "advertise", Usage: "with --zookeeper: the `HOST:PORT` by which clients reach --listen", DefaultText: "--listen, or this host's name if that is all addresses"},
 			&cli.DurationFlag{Name: "soft-limit", Usage: "after so `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
 			&cli.DurationFlag{Name: "hard-limit", Usage: "after so `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
-			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`", Value: namenode.DefaultMinLeaseTTL},
+			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`, and with --zookeeper locks, too", DefaultText: "1s; with --zookeeper three session time-outs, which outlive a failover"},
 			&cli.IntFlag{Name: "reap-rate", Usage: "end `N` granted leases, or delete N of their files, a second", Value: namenode.DefaultReapRate},
 			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for so `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
 			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
