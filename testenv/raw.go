@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -116,10 +118,29 @@ func (r *Raw) CallInTurn() *pb.CallId {
 	return c
 }
 
+// insist repeats a call, for half a minute at most, that the namenode does not
+// answer because it cannot tell whether it is active: where a machine stands still
+// for seconds that is so until the next write.
+func (r *Raw) insist(call func() error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; <-tick.C {
+		err := call()
+		if !errors.Is(wire.FromStatus(err), fserror.NotActive) || time.Since(began) > 30*time.Second {
+			return err
+		}
+	}
+}
+
 // Create makes a file, parents too, and opens it.
 func (r *Raw) Create(path string) *pb.WriterId {
 	r.t.Helper()
-	out, err := r.NN.Create(r.t.Context(), &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: path, Parents: true})
+	var out *pb.OpenResponse
+	req := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: path, Parents: true}
+	err := r.insist(func() (err error) {
+		out, err = r.NN.Create(r.t.Context(), req)
+		return err
+	})
 	if err != nil {
 		r.t.Fatalf("create %s: %v", path, err)
 	}
@@ -200,7 +221,11 @@ func CommitRequest(w *pb.WriterId, offset int64, b *pb.Block, tail string) *pb.C
 // File is GetFile without URLs.
 func (r *Raw) File(path string) *pb.GetFileResponse {
 	r.t.Helper()
-	out, err := r.NN.GetFile(r.t.Context(), &pb.GetFileRequest{Caller: r.Who, Path: path, NoUrls: true})
+	var out *pb.GetFileResponse
+	err := r.insist(func() (err error) {
+		out, err = r.NN.GetFile(r.t.Context(), &pb.GetFileRequest{Caller: r.Who, Path: path, NoUrls: true})
+		return err
+	})
 	if err != nil {
 		r.t.Fatalf("open %s: %v", path, err)
 	}
