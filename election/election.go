@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-zookeeper/zk"
 
@@ -56,8 +55,10 @@ type Candidacy struct {
 	s    *zkconn.Session
 	mark string // begins the names of our nodes
 
-	mu   sync.Mutex // one change of our node at a time; held while ZooKeeper is waited for
-	self Member
+	// changing holds one while our node is being changed: a channel, since who waits
+	// for ZooKeeper may take long, and others may have less time.
+	changing chan struct{}
+	self     Member
 }
 
 // ErrLost says that the session is over, or the node gone, and with it the
@@ -85,7 +86,7 @@ func Join(ctx context.Context, cfg Config) (*Candidacy, error) {
 }
 
 func join(ctx context.Context, cfg Config) (*Candidacy, error) {
-	c := &Candidacy{cfg: cfg, log: cfg.Logger, self: cfg.Self}
+	c := &Candidacy{cfg: cfg, log: cfg.Logger, self: cfg.Self, changing: make(chan struct{}, 1)}
 	var err error
 	if c.s, err = zkconn.Dial(ctx, cfg.ZooKeeper); err != nil {
 		return nil, fmt.Errorf("join the election: %w", err)
@@ -276,8 +277,12 @@ func (c *Candidacy) MoveBack(ctx context.Context, r Report) error {
 
 // change calls write with our node and what is to be in it, until no answer is lost.
 func (c *Candidacy) change(ctx context.Context, r Report, write func(own candidate, data []byte) error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.changing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.changing }()
 	c.self.Report = &r
 	data, err := json.Marshal(c.self)
 	if err != nil {

@@ -376,6 +376,37 @@ func TestMoveBack(t *testing.T) {
 	}
 }
 
+// Who waits for a report of the same namenode that ZooKeeper does not answer waits no
+// longer than he has time.
+func TestMoveBackBesideAReport(t *testing.T) {
+	p := proxy(t, 1)
+	a := join(t, []string{p.Addr()}, root(), "a")
+	asked := make(chan struct{}, 1)
+	p.Decide(func(_ int32, body []byte) zkproxy.Action {
+		if bytes.Contains(body, []byte(`"unfit"`)) {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return zkproxy.CutBefore
+		}
+		return zkproxy.Forward
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	reported := make(chan error, 1)
+	go func() { reported <- a.Report(ctx, election.Report{Unfit: "full"}) }()
+	<-asked
+	over, end := context.WithCancel(t.Context())
+	end()
+	if err := a.MoveBack(over, election.Report{Unfit: "full"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("beside a report that is not answered: %v", err)
+	}
+	cancel()
+	if err := <-reported; err == nil {
+		t.Error("the report was answered")
+	}
+}
+
 // A move whose request or answer is lost happens once, and the one that moves is in
 // line all the time.
 func TestMoveBackOverLostAnswers(t *testing.T) {
