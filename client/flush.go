@@ -139,6 +139,9 @@ func (w *Writer) flush(r *flushRound) error {
 func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
 	req := &pb.AppendTailRequest{Writer: w.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
 	c := call{op: "flush", path: w.path, mutates: true, tailToo: !p.lost, w: w}
+	if p.lost { // an earlier call may have left the record: this one then renews nothing
+		c.w = nil
+	}
 	end := p.off + int64(len(p.data))
 	g := w.fs.giveUpFile(w.key.inode)
 	req.GivenUp = g.wire()

@@ -209,13 +209,24 @@ func (k *keeper) loop() {
 			k.rest()
 		} else if err := k.round(all, period); err != nil {
 			k.f.cfg.Logger.Debug("leasefs: keep-alive failed, will be repeated", "err", err)
-			period = min(period, backoffFor(fails))
+			period = min(period, backoffFor(fails), k.left(all))
 			fails++
 		} else {
 			fails = 0
 		}
 		t.Reset(period)
 	}
+}
+
+// left is how long one of the leases is certainly alive at least: then its context
+// has to end, whatever is tried until then.
+func (k *keeper) left(all []*KeptLease) time.Duration {
+	now := k.f.read()
+	left := time.Hour
+	for _, l := range all {
+		left = min(left, l.limit()-l.good.age(now))
+	}
+	return max(left, time.Millisecond)
 }
 
 func (k *keeper) stop() {

@@ -30,6 +30,7 @@ func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[L
 		return nil, contextError(ctx, keepAliveOp, "", false)
 	}
 	ep := k.f.eps.current.Load()
+	whole := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	settled := k.f.suspect(ctx, cancel, ep)
 	defer func() { cancel(); settled() }()
@@ -39,6 +40,9 @@ func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[L
 		}
 		k.hangUp()
 		e, _ := answerOf(err)
+		if ctx.Err() != nil && whole.Err() == nil { // given up for another that is active
+			e = fserror.New(fserror.Unavailable, keepAliveOp, "", "%s does not answer, and another namenode is active", ep.address)
+		}
 		if k.f.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) { // else it is not the namenode's fault
 			k.f.eps.moveOn(ep, e.Active)
 		}
