@@ -50,6 +50,9 @@ const (
 	// maxAside is how many ends are set aside. What others would have to wait for
 	// is asked for and they are tried again, too, but sessions may keep it again.
 	maxAside = 1000
+	// isolatedSleep is how soon a namenode that does not know whether it is active
+	// looks again.
+	isolatedSleep = 100 * time.Millisecond
 	// asideSleep is how soon the monitor comes back to what is set aside.
 	asideSleep = 10 * time.Millisecond
 	// asideKept is for how long what an end changes cannot be kept by anybody when
@@ -77,6 +80,9 @@ func (s *Server) watchLeases(ctx context.Context) error {
 
 // pass returns how long the monitor may sleep after it.
 func (m *monitor) pass(ctx context.Context) time.Duration {
+	if m.s.checkActive() != nil {
+		return isolatedSleep // nothing may end before it is known who is active
+	}
 	m.held = 0
 	m.expire(ctx)
 	next := max(m.s.leases.Sleep(), time.Millisecond)

@@ -70,8 +70,11 @@ func New(t testing.TB, cfg Config) *World {
 		t: t, cfg: cfg, net: simnet.New(), shared: crashfs.New(cfg.Seed), began: time.Now(),
 		zk: zkmodel.New(zkmodel.Config{Servers: cfg.ZooKeeper, Seed: cfg.Seed, Tick: 500 * time.Millisecond}),
 	}
-	w.log = &history{began: w.began}
+	w.log = &history{began: w.began, warns: map[string]*warnings{}}
 	w.truth = newTruth(w)
+	w.log.flood = func(who string, n int, what string) {
+		w.truth.broken("%s has logged %d warnings within a second, such as: %s", who, n, what)
+	}
 	for i := range cfg.ZooKeeper {
 		l, err := w.net.Host(zkName(i)).Listen("tcp", ":2181")
 		if err != nil {
@@ -182,8 +185,35 @@ func (w *World) end() {
 // history is what has happened, by simulated time.
 type history struct {
 	began time.Time
+	flood func(who string, warnings int, what string) // somebody warns too often
 	mu    sync.Mutex
 	lines []string
+	warns map[string]*warnings
+}
+
+// warnings are those of one machine within one second.
+type warnings struct{ second, number int }
+
+// manyWarnings is how many warnings and errors a machine may log in a second: more
+// are of a loop that does not pause.
+const manyWarnings = 200
+
+func (h *history) warned(who, what string) {
+	h.mu.Lock()
+	w := h.warns[who]
+	if w == nil {
+		w = new(warnings)
+		h.warns[who] = w
+	}
+	if now := int(time.Since(h.began).Seconds()); now != w.second {
+		*w = warnings{second: now}
+	}
+	w.number++
+	many := w.number == manyWarnings
+	h.mu.Unlock()
+	if many {
+		h.flood(who, manyWarnings, what)
+	}
 }
 
 // maxHistory is how many lines are kept.
@@ -228,6 +258,9 @@ func (l *logger) Handle(_ context.Context, r slog.Record) error {
 		one(a)
 	}
 	r.Attrs(one)
+	if r.Level >= slog.LevelWarn {
+		l.h.warned(l.who, r.Message)
+	}
 	l.h.note(l.who, "%s: %s", r.Level, b.String())
 	return nil
 }
