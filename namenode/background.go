@@ -193,6 +193,9 @@ type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
 
+// taken tells whether somebody has the turn.
+func (t turn) taken() bool { return len(t) > 0 }
+
 // lock waits for the turn; its error is that of the context.
 func (t turn) lock(ctx context.Context) (unlock func(), err error) {
 	select {

@@ -66,10 +66,10 @@ func (s *Server) tellStanding(ctx context.Context) error {
 		if now != told && s.shared.candidacy.Report(short, now) == nil { // else again
 			told = now
 		}
-		if now.Unfit != "" {
-			s.giveUp(short, now.Unfit)
-		}
 		cancel()
+		if now.Unfit != "" {
+			s.giveUp(ctx, now.Unfit)
+		}
 	}
 }
 
@@ -86,11 +86,14 @@ func (s *Server) giveUp(ctx context.Context, why string) {
 	s.mu.RLock()
 	reign := s.cfg.Clock.Mono() - s.activated
 	s.mu.RUnlock()
-	if !s.ready.Load() || reign < leastReign {
+	if !s.ready.Load() || reign < leastReign || s.lastImage.turn.taken() { // an image takes room only until it is stored
 		return
 	}
-	next, _, err := s.nextInLine(ctx, s.journal.Durable())
-	if err != nil || next == "" {
+	if next, _, err := s.nextInLine(ctx, 0); err != nil || next == "" {
+		return // nobody has room
+	}
+	next, err := s.successor(ctx)
+	if err != nil {
 		return
 	}
 	s.log.Warn("handing over to a namenode that has room", "next", next, "cause", why)
@@ -195,7 +198,7 @@ func (s *Server) beElected(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		next := w.makeFor(own, others)
+		next := w.makeFor(s.cfg.Clock.Mono(), own, others)
 		if next == "" {
 			if own.Unfit != "" {
 				s.log.Warn("taking over without room, since no other namenode has any: what needs room is refused", "short", own.Unfit)
@@ -212,15 +215,17 @@ func (s *Server) beElected(ctx context.Context) error {
 // way is what a candidate remembers of making way for others.
 type way struct {
 	made  bool
-	known uint64 // the last change that any other one had reported then
+	at    time.Duration // by the monotonic clock
+	known uint64        // the last change that any other one had reported then
 }
 
 // makeFor returns the address of the namenode for which this one, just elected, makes
 // way: one that is fit when this one is not, or is fit and has changes that this one
 // lacks. It is empty if there is none. A way is made again only when the others have
 // reported changes that they had not: between two reigns nobody makes any, so those who
-// find each other fitter do not make way for ever, and one of them serves as it is.
-func (w *way) makeFor(own election.Report, others []election.Member) (next string) {
+// find each other fitter do not make way for ever, and one of them serves as it is. And
+// not sooner than leastReign after the last one: who is fit may end again and again.
+func (w *way) makeFor(now time.Duration, own election.Report, others []election.Member) (next string) {
 	known := uint64(0)
 	for _, m := range others {
 		if m.Report != nil {
@@ -231,9 +236,9 @@ func (w *way) makeFor(own election.Report, others []election.Member) (next strin
 			next = m.Address
 		}
 	}
-	if next == "" || w.made && known <= w.known {
+	if next == "" || w.made && (known <= w.known || now-w.at < leastReign) {
 		return ""
 	}
-	w.made, w.known = true, known
+	w.made, w.at, w.known = true, now, known
 	return next
 }

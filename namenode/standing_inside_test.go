@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/election"
 )
@@ -32,10 +33,10 @@ func TestMakingWay(t *testing.T) {
 			others = append(others, election.Member{Address: string(rune('b' + i)), Report: r})
 		}
 		var w way
-		if got := w.makeFor(*test.own, others); got != test.want {
+		if got := w.makeFor(0, *test.own, others); got != test.want {
 			t.Errorf("%s: makes way for %q, want %q", test.what, got, test.want)
 		}
-		if got := w.makeFor(*test.own, others); got != "" {
+		if got := w.makeFor(leastReign, *test.own, others); got != "" {
 			t.Errorf("%s: makes way again for %q", test.what, got)
 		}
 	}
@@ -69,12 +70,29 @@ func TestMakingWayEnds(t *testing.T) {
 			for _, i := range line[1:] {
 				others = append(others, election.Member{Address: fmt.Sprint(i), Report: reports[i]})
 			}
-			if served = ways[line[0]].makeFor(own, others) == ""; !served {
+			if served = ways[line[0]].makeFor(time.Duration(moves)*leastReign, own, others) == ""; !served {
 				line = slices.Concat(line[1:], line[:1])
 			}
 		}
 		if moves == 1 {
 			t.Fatalf("seed %d: nobody has made way", seed)
+		}
+	}
+}
+
+// Who is fit and ends again and again is made way for once in a while only.
+func TestMakingWayForWhoEndsAgain(t *testing.T) {
+	var w way
+	own := election.Report{TxID: 5, Unfit: "full"}
+	b := func(txid uint64) []election.Member {
+		return []election.Member{{Address: "b", Report: &election.Report{TxID: txid}}}
+	}
+	for i, step := range []struct {
+		now  time.Duration
+		want string
+	}{{time.Second, "b"}, {2 * time.Second, ""}, {leastReign, ""}, {time.Second + leastReign, "b"}} {
+		if got := w.makeFor(step.now, own, b(6+uint64(i))); got != step.want { //nolint:gosec // small
+			t.Errorf("after %v it makes way for %q, want %q", step.now, got, step.want)
 		}
 	}
 }
