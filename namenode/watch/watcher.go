@@ -6,6 +6,11 @@ import "context"
 const (
 	MaxBatch      = 1000      // events
 	MaxBatchBytes = 128 << 10 // as Config.MaxBytes counts them
+
+	// allBatches is what one batch of each watcher may be together, as far as each
+	// has leastBatch: those who take nothing of it keep it in memory.
+	allBatches = 256 << 20
+	leastBatch = 8 << 10
 )
 
 // Watcher is one watch. Next is called by one goroutine at a time; UpTo and
@@ -121,13 +126,14 @@ func (w *Watcher) Next(ctx context.Context) (events []*Kept, upTo uint64, err er
 		}
 		idle, pos, seen, newest := w.idle, w.pos, h.seen, h.newest
 		upTo, err = w.progress(), w.err
+		room := min(MaxBatchBytes, max(leastBatch, int64(allBatches/max(1, len(h.watchers)))))
 		h.mu.Unlock()
 		switch {
 		case err != nil:
 			return nil, upTo, err
 		case !idle:
 			// Until it is idle again, only Next changes where the watcher is.
-			batch, pos, done := w.scan(pos, seen, upTo, max(w.base, newest))
+			batch, pos, done := w.scan(pos, seen, upTo, max(w.base, newest), room)
 			if upTo, ok := w.advance(pos, done); ok && len(batch) > 0 {
 				return batch, upTo, nil
 			}
@@ -160,8 +166,8 @@ func (w *Watcher) advance(pos, upTo uint64) (progress uint64, ok bool) {
 // scan collects a batch from the events pos ≤ seq < end, all up to the txid upTo
 // having been read before. It returns where to go on, and the txid up to which
 // all is read now: done, if it came to the end. If events on the way were
-// dropped it returns nothing, and where it began.
-func (w *Watcher) scan(pos, end, upTo, done uint64) (batch []*Kept, next, nextUpTo uint64) {
+// dropped it returns nothing, and where it began. room is how many bytes it may be.
+func (w *Watcher) scan(pos, end, upTo, done uint64, room int64) (batch []*Kept, next, nextUpTo uint64) {
 	var (
 		begin   = pos
 		bytes   int64  // of the batch
@@ -177,7 +183,7 @@ func (w *Watcher) scan(pos, end, upTo, done uint64) (batch []*Kept, next, nextUp
 		for stop := min(end, (pos/chunkLen+1)*chunkLen); pos < stop; pos++ {
 			e := &c[pos%chunkLen]
 			if e.TxID != tx {
-				if len(batch) >= MaxBatch || bytes >= MaxBatchBytes {
+				if len(batch) >= MaxBatch || bytes >= room {
 					return batch, pos, e.TxID - 1
 				}
 				tx, txSeq, txStart = e.TxID, pos, len(batch)
@@ -187,7 +193,7 @@ func (w *Watcher) scan(pos, end, upTo, done uint64) (batch []*Kept, next, nextUp
 			}
 			batch = append(batch, e)
 			bytes += e.size()
-			if txStart > 0 && (len(batch) > MaxBatch || bytes > MaxBatchBytes) {
+			if txStart > 0 && (len(batch) > MaxBatch || bytes > room) {
 				clear(batch[txStart:])
 				return batch[:txStart], txSeq, tx - 1
 			}
