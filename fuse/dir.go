@@ -238,6 +238,7 @@ func (f *file) enter(ctx context.Context) syscall.Errno {
 // Unlink removes a file. One that is open here gets a hidden name, so that it
 // goes on; with its last handle, or with this mount, it is gone.
 func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
+	n.m.hasTried(threadOf(ctx)) // who removes is not about to open
 	ctx, end := n.m.op(ctx)
 	defer end()
 	p, e := n.at(ctx, name)
@@ -294,6 +295,7 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 	if !ok || flags&^unix.RENAME_NOREPLACE != 0 {
 		return syscall.EINVAL
 	}
+	n.m.hasTried(threadOf(ctx))
 	ctx, end := n.m.op(ctx)
 	defer end()
 	p1, e := n.at(ctx, name)
