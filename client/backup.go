@@ -213,7 +213,7 @@ func (b *backup) take(m *pb.BackupResponse) error {
 	if m.GetTxid() != 0 {
 		b.result.TxID = m.GetTxid()
 	}
-	if m.GetTotalDirectories() > 0 { // the first message
+	if m.GetTotalDirectories() > 0 || m.GetTotalBlocks() > 0 { // the first message; an earlier release tells of blocks alone
 		b.mu.Lock()
 		b.result.InNamespace = Contents{m.GetTotalFiles(), m.GetTotalDirectories(), m.GetTotalSymlinks()}
 		b.result.Blocks, b.result.BlockBytes = m.GetTotalBlocks(), m.GetTotalBytes()

@@ -60,12 +60,8 @@ func (s *Server) LockWait() time.Duration {
 	return took
 }
 
-// SettleAtOnce has restores not wait, for a test that is not run beside others.
-func SettleAtOnce(t interface{ Cleanup(func()) }) {
-	was := settle
-	settle = 0
-	t.Cleanup(func() { settle = was })
-}
+// SettleAtOnce has restores not wait. It is called before the tests begin.
+func SettleAtOnce() { settle = 0 }
 
 // ApplyAtOnce applies records one after the other, with nothing between them.
 func (s *Server) ApplyAtOnce(ops ...namespace.Op) error {

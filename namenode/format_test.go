@@ -44,7 +44,6 @@ func emptyFolder(t *testing.T, dir string) {
 // name, is refused and leaves no trace, so that a format or a restore can follow.
 func TestStartsMakeNoNamespace(t *testing.T) {
 	t.Parallel()
-	namenode.SettleAtOnce(t)
 	p := newPair(t)
 	cfg, _ := p.config()
 	notServed(t, cfg, fserror.NotFound, "no namespace pair:", "leasefs admin format", "leasefs admin restore")

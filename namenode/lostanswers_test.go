@@ -95,7 +95,6 @@ func TestFormatOverLostRequests(t *testing.T) {
 // So a restore, but that the end of its session is told, and it can be repeated.
 func TestRestoreOverLostRequests(t *testing.T) {
 	t.Parallel()
-	namenode.SettleAtOnce(t)
 	p := newPair(t)
 	acfg, _ := p.config()
 	a := p.start(acfg)

@@ -65,7 +65,6 @@ func (o *oneStore) restore(r *rival, backup, takeOver string) (namenode.Restored
 
 // overStores runs a test with a folder, and with each S3 server.
 func overStores(t *testing.T, test func(*oneStore)) {
-	namenode.SettleAtOnce(t)
 	t.Run("folder", func(t *testing.T) {
 		p := newPair(t)
 		test(&oneStore{pair: p, blocks: func() string { return "file://" + p.blocks }, dir: filepath.Join(t.TempDir(), "backup")})

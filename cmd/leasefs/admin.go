@@ -210,6 +210,11 @@ func backup(e *env) error {
 			"txid": res.TxID, "namespace_files": in.Files, "namespace_directories": in.Directories, "namespace_symlinks": in.Symlinks, "files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
 		})
 	}
+	if in.Directories == 0 { // there is the root, at least
+		e.printf("%s: txid %d, of a namenode that does not tell what the namespace has; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID,
+			plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
+		return nil
+	}
 	e.printf("%s: txid %d, with %s, %s and %s; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID,
 		plural(in.Files, "file", "files"), plural(in.Directories, "directory", "directories"), plural(in.Symlinks, "link", "links"),
 		plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
