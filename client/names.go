@@ -22,7 +22,9 @@ type lookups struct {
 
 // failed takes in why a namenode could not be connected to. It returns an error
 // when none of the addresses has had a host that exists for nameGrace. A name
-// server that does not answer, or says that it cannot tell, ends nothing.
+// server that does not answer, or says that it cannot tell, ends nothing, but for a
+// name that is looked up by a search list: the name alone is asked for last, and who
+// denies that has the last word, though a server for the whole name fails.
 func (l *lookups) failed(address, why string, all []*endpoint) error {
 	if l.missing == nil {
 		l.missing = make(map[string]bool)
