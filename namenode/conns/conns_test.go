@@ -212,3 +212,23 @@ func TestBudget(t *testing.T) {
 		t.Errorf("greedy ended %t, the other %t; %+v", greedy.closed, other.closed, table.stats)
 	}
 }
+
+// A connection that is being ended for its messages is ended once, and nobody else
+// for what it had.
+func TestBudgetWhileOneEnds(t *testing.T) {
+	table := New(16, 1000)
+	greedy, _, _ := wire(t, table)
+	other, _, _ := wire(t, table)
+	if most := table.count(greedy, 1001); most != greedy {
+		t.Fatalf("%p is to end, want %p", most, greedy)
+	}
+	for _, c := range []*Conn{greedy, other, greedy} {
+		if most := table.count(c, 500); most != nil {
+			t.Errorf("another is to end meanwhile: %p of %p and %p", most, greedy, other)
+		}
+	}
+	_ = greedy.Close()
+	if table.stats.Overloaded != 1 || table.stats.Unfinished != 500 {
+		t.Errorf("%+v", table.stats)
+	}
+}

@@ -160,6 +160,7 @@ type Conn struct {
 	requests   int
 	idle       *list.Element // nil: it has requests under way, or is closed
 	closed     bool
+	ending     bool  // because of its incomplete messages, which do not count any more
 	unfinished int64 // bytes of incomplete messages that were read from it
 }
 
@@ -215,7 +216,7 @@ func (c *Conn) count(n int64) {
 func (t *Table) count(c *Conn, n int64) (most *Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.closed {
+	if c.closed || c.ending {
 		return nil
 	}
 	c.unfinished += n
@@ -230,5 +231,7 @@ func (t *Table) count(c *Conn, n int64) (most *Conn) {
 		}
 	}
 	t.stats.Overloaded++
+	t.stats.Unfinished -= most.unfinished // at once: others need not end for it, too
+	most.unfinished, most.ending = 0, true
 	return most
 }
