@@ -81,7 +81,7 @@ func (s *Server) newest() uint64 {
 }
 
 // giveUp hands the reign over to a standby that has room, if there is one. Without
-// one this namenode goes on: reading and deleting need none.
+// one this namenode keeps serving: reading and deleting need none.
 func (s *Server) giveUp(ctx context.Context, why string) {
 	s.mu.RLock()
 	reign := s.cfg.Clock.Mono() - s.activated

@@ -191,7 +191,7 @@ type monoAhead struct {
 func (c monoAhead) Mono() time.Duration { return c.System.Mono() + time.Duration(c.ahead.Load()) }
 
 // An active namenode whose disk has filled up hands over to one that has room, if its
-// reign was long enough; while none has, it goes on, and deletes.
+// reign was long enough; while none has, it stays active, and deletes.
 func TestActiveWithAFullDiskHandsOver(t *testing.T) {
 	p := newPair(t)
 	clk := monoAhead{ahead: new(atomic.Int64)}

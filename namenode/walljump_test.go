@@ -27,14 +27,7 @@ func TestTheTimeOfDayJumps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := other.Create("/garbage")
-	b, err := other.PutBlock(w, []byte("block"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(other.Commit(w, 0, b, ""), other.Close(w, 5)); err != nil {
-		t.Fatal(err)
-	}
+	fileOfABlock(t, other, "/garbage")
 	if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, Path: "/garbage"}); err != nil {
 		t.Fatal(err)
 	}
@@ -98,14 +91,7 @@ func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := other.Create("/garbage")
-			b, err := other.PutBlock(w, []byte("block"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(other.Commit(w, 0, b, ""), other.Close(w, 5)); err != nil {
-				t.Fatal(err)
-			}
+			fileOfABlock(t, other, "/garbage")
 			for _, path := range []string{"/garbage", "/f"} {
 				if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, Path: path}); err != nil {
 					t.Fatal(err)
@@ -128,5 +114,18 @@ func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
 				t.Errorf("garbage, of which readers have URLs: %v, %v", out, err)
 			}
 		})
+	}
+}
+
+// fileOfABlock makes a file that is one block.
+func fileOfABlock(t *testing.T, r *testenv.Raw, path string) {
+	t.Helper()
+	w := r.Create(path)
+	b, err := r.PutBlock(w, []byte("block"))
+	if err == nil {
+		err = errors.Join(r.Commit(w, 0, b, ""), r.Close(w, 5))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

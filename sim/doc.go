@@ -4,5 +4,5 @@
 // testing/synctest bubble. Some minutes of such a world cost a second.
 //
 // A World is made from a seed, which decides what the clients do, what fails and
-// when. What is promised is checked all the time and at the end: see check.go.
+// when. What is promised is checked all the time and at the end: see truth.go.
 package sim

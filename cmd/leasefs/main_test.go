@@ -265,7 +265,7 @@ func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(b.cmd.Process.Signal(sig))
 	if sig == syscall.SIGSTOP {
-		// What it is fed from here on it does not read before it goes on.
+		// What it is fed from here on it does not read before it is continued.
 		err := error(syscall.EINTR)
 		for errors.Is(err, syscall.EINTR) {
 			err = unix.Waitid(unix.P_PID, b.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)

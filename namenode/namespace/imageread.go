@@ -639,7 +639,7 @@ func (r *imageReader) trailer() error {
 	return r.finish()
 }
 
-// finish returns an error if the file goes on.
+// finish returns an error if there is more in the file.
 func (r *imageReader) finish() error {
 	var b [1]byte
 	switch _, err := io.ReadFull(r.r, b[:]); {
