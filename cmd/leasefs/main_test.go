@@ -49,6 +49,7 @@ const patience = 2 * time.Minute
 // script named offline_* has no namenode.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
+		Deadline:            time.Now().Add(4 * patience), // the end of a command that hangs, with the log of its script
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

@@ -71,10 +71,16 @@ func (p *program) tailCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if !e.flags.Bool("follow-name") {
+			if e.flags.Bool("follow-name") {
+				return whileRead(func(e *env) error { return e.followName(e.args[0], n, inBytes) })(e)
+			}
+			tail := func(e *env) error {
 				return e.open(e.args[0], func(r *client.Reader) error { return e.tail(r, n, inBytes) })
 			}
-			return e.followName(e.args[0], n, inBytes)
+			if e.flags.Bool("follow") {
+				tail = whileRead(tail)
+			}
+			return tail(e)
 		}, checkCount),
 	}
 }

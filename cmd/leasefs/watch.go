@@ -20,7 +20,7 @@ func (p *program) watchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r"}, Usage: "of all that is below PATH too"},
 			&cli.Uint64Flag{Name: "from", Usage: "begin with the change `TXID`", DefaultText: "0: the next one"},
 		},
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, watch),
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, whileRead(watch)),
 	}
 }
 
