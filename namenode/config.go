@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os/user"
 	"path/filepath"
 	"runtime"
@@ -58,6 +59,9 @@ type Config struct {
 	// Blocks is the URL of the block store: file:///DIR (the same as BlocksDir)
 	// or s3://BUCKET/PREFIX?endpoint=….
 	Blocks string
+	// StoreTransport carries the requests to an S3 store; nil: one with the
+	// certificates of the system and of AWS_CA_BUNDLE.
+	StoreTransport http.RoundTripper
 	// Advertise is the HOST:PORT by which clients reach Listen; needed with HA
 	// when Listen is all addresses and the host's name does not resolve.
 	Advertise string
@@ -210,6 +214,14 @@ func (c *Config) parseBlocks() error {
 		return fmt.Errorf("block store %q is none that is known; give file:///DIR or s3://BUCKET/PREFIX?endpoint=URL", c.Blocks)
 	}
 	return nil
+}
+
+// s3Config is how the S3 store of a namespace is opened.
+func (c *Config) s3Config(id [16]byte, log *slog.Logger) s3.Config {
+	return s3.Config{
+		Location: *c.s3, NamespaceID: id, Clock: c.Clock, Logger: log, Transport: c.StoreTransport,
+		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize),
+	}
 }
 
 func setDefault[T comparable](v *T, d T) {

@@ -167,7 +167,7 @@ func (w *restore) giveAway(id [16]byte) error {
 // open opens the block store for a namespace.
 func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
 	if w.cfg.s3 != nil {
-		st, err := s3.Open(ctx, s3.Config{Location: *w.cfg.s3, NamespaceID: id, Clock: w.cfg.Clock, Logger: w.log, MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize)})
+		st, err := s3.Open(ctx, w.cfg.s3Config(id, w.log))
 		if err != nil {
 			return err
 		}
@@ -480,7 +480,7 @@ func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
 // storedIDs are the ids of the namespaces whose things the store has.
 func (w *restore) storedIDs(ctx context.Context) (all []string, err error) {
 	if w.cfg.s3 != nil {
-		all, err = s3.Namespaces(ctx, s3.Config{Location: *w.cfg.s3, Clock: w.cfg.Clock, Logger: w.log})
+		all, err = s3.Namespaces(ctx, w.cfg.s3Config([16]byte{}, w.log))
 	} else if all, err = w.fs.List(w.cfg.BlocksDir); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

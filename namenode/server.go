@@ -243,10 +243,7 @@ func (s *Server) openStore(ctx context.Context) error {
 
 // openS3 opens an S3-compatible store. Clients reach it directly.
 func (s *Server) openS3(ctx context.Context) error {
-	st, err := s3.Open(ctx, s3.Config{
-		Location: *s.cfg.s3, NamespaceID: s.dir.id, Clock: s.cfg.Clock, Logger: s.log,
-		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize),
-	})
+	st, err := s3.Open(ctx, s.cfg.s3Config(s.dir.id, s.log))
 	if err != nil {
 		return err
 	}

@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/leasefs/leasefs/sim/s3model"
 	"github.com/leasefs/leasefs/sim/zkmodel"
 	"github.com/leasefs/leasefs/vfs/crashfs"
 )
@@ -16,17 +18,28 @@ import (
 type fault struct {
 	name  string
 	begin func(*World, *rand.Rand) (heal func())
+	most  time.Duration // that it lasts; 0: usualFault
 }
+
+// usualFault is how long most faults last at most.
+const usualFault = 20 * time.Second
 
 // often is how many times as often as others a fault is chosen that hits calls
 // under way.
 const often = 4
 
-var allFaults = slices.Concat(rareFaults, slices.Repeat([]fault{loseAnswers, depose}, often))
+// kinds are the faults that can be in this world, as often as they are chosen.
+func (w *World) kinds() []fault {
+	frequent := []fault{loseAnswers, depose}
+	if w.store == nil {
+		return slices.Concat(rareFaults, folderFaults, slices.Repeat(frequent, often))
+	}
+	return slices.Concat(rareFaults, storeFaults, slices.Repeat(append(frequent, latePuts), often))
+}
 
 // depose has a namenode succeeded that does not know, while half of the clients
 // ask it still, and the others ask its successor.
-var depose = fault{"depose a namenode that some still ask", func(w *World, r *rand.Rand) func() {
+var depose = fault{name: "depose a namenode that some still ask", begin: func(w *World, r *rand.Rand) func() {
 	n := w.someNode(r)
 	var heals []func()
 	for i := range w.cfg.ZooKeeper {
@@ -45,7 +58,7 @@ var depose = fault{"depose a namenode that some still ask", func(w *World, r *ra
 	return func() { all(heals) }
 }}
 
-var loseAnswers = fault{"lose a namenode's answers, then crash its machine", func(w *World, r *rand.Rand) func() {
+var loseAnswers = fault{name: "lose a namenode's answers, then crash its machine", begin: func(w *World, r *rand.Rand) func() {
 	n := w.someNode(r)
 	var heals []func()
 	for _, c := range w.clients {
@@ -58,13 +71,13 @@ var loseAnswers = fault{"lose a namenode's answers, then crash its machine", fun
 }}
 
 var rareFaults = []fault{
-	{"crash a namenode's machine", func(w *World, r *rand.Rand) func() {
+	{name: "crash a namenode's machine", begin: func(w *World, r *rand.Rand) func() {
 		n := w.someNode(r)
 		n.kill([]crashfs.Mode{crashfs.Strict, crashfs.Torn, crashfs.Kill}[r.IntN(3)])
 		return n.start
 	}},
-	{"restart a namenode", func(w *World, r *rand.Rand) func() { w.someNode(r).restart(); return nil }},
-	{"cut a namenode off from ZooKeeper", func(w *World, r *rand.Rand) func() {
+	{name: "restart a namenode", begin: func(w *World, r *rand.Rand) func() { w.someNode(r).restart(); return nil }},
+	{name: "cut a namenode off from ZooKeeper", begin: func(w *World, r *rand.Rand) func() {
 		n, way := w.someNode(r), r.IntN(3)
 		var heals []func()
 		for i := range w.cfg.ZooKeeper {
@@ -72,7 +85,7 @@ var rareFaults = []fault{
 		}
 		return func() { all(heals) }
 	}},
-	{"cut a namenode off from all", func(w *World, r *rand.Rand) func() {
+	{name: "cut a namenode off from all", begin: func(w *World, r *rand.Rand) func() {
 		n := w.someNode(r)
 		var heals []func()
 		for _, other := range w.machines() {
@@ -82,10 +95,10 @@ var rareFaults = []fault{
 		}
 		return func() { all(heals) }
 	}},
-	{"cut a client off from a namenode", func(w *World, r *rand.Rand) func() {
+	{name: "cut a client off from a namenode", begin: func(w *World, r *rand.Rand) func() {
 		return w.cut(w.clients[r.IntN(len(w.clients))].name, w.someNode(r).name, r.IntN(3))
 	}},
-	{"slow the lines of a machine", func(w *World, r *rand.Rand) func() {
+	{name: "slow the lines of a machine", begin: func(w *World, r *rand.Rand) func() {
 		all, d := w.machines(), time.Duration(r.Int64N(int64(800*time.Millisecond)))
 		name := all[r.IntN(len(all))]
 		set := func(d time.Duration) {
@@ -97,53 +110,54 @@ var rareFaults = []fault{
 		set(d)
 		return func() { set(usualDelay) }
 	}},
-	{"reset a namenode's connections", func(w *World, r *rand.Rand) func() { w.net.Reset(w.someNode(r).name, ""); return nil }},
-	{"forget a namenode's connections", func(w *World, r *rand.Rand) func() { w.net.Forget(w.someNode(r).name, ""); return nil }},
-	{"break ZooKeeper's connections", func(w *World, r *rand.Rand) func() { w.someServer(r).Break(); return nil }},
-	{"expire a ZooKeeper session", func(w *World, r *rand.Rand) func() {
+	{name: "reset a namenode's connections", begin: func(w *World, r *rand.Rand) func() { w.net.Reset(w.someNode(r).name, ""); return nil }},
+	{name: "forget a namenode's connections", begin: func(w *World, r *rand.Rand) func() { w.net.Forget(w.someNode(r).name, ""); return nil }},
+	{name: "break ZooKeeper's connections", begin: func(w *World, r *rand.Rand) func() { w.someServer(r).Break(); return nil }},
+	{name: "expire a ZooKeeper session", begin: func(w *World, r *rand.Rand) func() {
 		if ids := w.zk.Sessions(); len(ids) > 0 {
 			w.zk.Expire(ids[r.IntN(len(ids))])
 		}
 		return nil
 	}},
-	{"lose requests to ZooKeeper", func(w *World, r *rand.Rand) func() {
+	{name: "lose requests to ZooKeeper", begin: func(w *World, r *rand.Rand) func() {
 		w.someServer(r).Lose(zkmodel.LostRequest, 1+r.IntN(3))
 		return nil
 	}},
-	{"lose replies of ZooKeeper", func(w *World, r *rand.Rand) func() {
+	{name: "lose replies of ZooKeeper", begin: func(w *World, r *rand.Rand) func() {
 		w.someServer(r).Lose(zkmodel.LostReply, 1+r.IntN(3))
 		return nil
 	}},
-	{"have a ZooKeeper server lag", func(w *World, r *rand.Rand) func() {
+	{name: "have a ZooKeeper server lag", begin: func(w *World, r *rand.Rand) func() {
 		s := w.someServer(r)
 		s.SetLag(time.Duration(r.Int64N(int64(2 * time.Second))))
 		return func() { s.SetLag(0) }
 	}},
-	{"have a ZooKeeper server stand still", func(w *World, r *rand.Rand) func() {
+	{name: "have a ZooKeeper server stand still", begin: func(w *World, r *rand.Rand) func() {
 		s := w.someServer(r)
 		s.Hold()
 		return s.Release
 	}},
-	{"stop a ZooKeeper server", func(w *World, r *rand.Rand) func() {
+	{name: "stop a ZooKeeper server", begin: func(w *World, r *rand.Rand) func() {
 		s := w.someServer(r)
 		s.Stop()
 		return s.Start
 	}},
-	{"isolate a ZooKeeper server", func(w *World, r *rand.Rand) func() {
+	{name: "isolate a ZooKeeper server", begin: func(w *World, r *rand.Rand) func() {
 		s := w.someServer(r)
 		s.Isolate(time.Duration(r.Int64N(int64(3 * time.Second))))
 		return s.Heal
 	}},
-	{"leave ZooKeeper without a leader", func(w *World, r *rand.Rand) func() {
+	{name: "leave ZooKeeper without a leader", begin: func(w *World, r *rand.Rand) func() {
 		w.zk.Elect(time.Duration(r.Int64N(int64(4 * time.Second))))
 		return nil
 	}},
-	{"set a namenode's clock", func(w *World, r *rand.Rand) func() {
+	{name: "set a namenode's clock", begin: func(w *World, r *rand.Rand) func() {
 		n := w.someNode(r)
+		skews := w.skews()
 		n.clock.SetSkew(skews[r.IntN(len(skews))])
 		return func() { n.clock.SetSkew(0) }
 	}},
-	{"fill a namenode's disk", func(w *World, r *rand.Rand) func() {
+	{name: "fill a namenode's disk", begin: func(w *World, r *rand.Rand) func() {
 		n := w.someNode(r)
 		n.mu.Lock()
 		disk := n.disk
@@ -151,7 +165,7 @@ var rareFaults = []fault{
 		disk.Capacity(1)
 		return func() { disk.Capacity(1 << 50) }
 	}},
-	{"crash who is active, and then who takes over", func(w *World, r *rand.Rand) func() {
+	{name: "crash who is active, and then who takes over", begin: func(w *World, r *rand.Rand) func() {
 		a := w.someNode(r)
 		a.kill(crashfs.Torn)
 		<-time.After(time.Duration(r.Int64N(int64(2 * sessionTimeout))))
@@ -159,7 +173,7 @@ var rareFaults = []fault{
 		b.kill(crashfs.Strict)
 		return func() { a.start(); b.start() }
 	}},
-	{"fail what a namenode writes to its disk", func(w *World, r *rand.Rand) func() {
+	{name: "fail what a namenode writes to its disk", begin: func(w *World, r *rand.Rand) func() {
 		n := w.someNode(r)
 		n.mu.Lock()
 		disk := n.disk
@@ -171,7 +185,11 @@ var rareFaults = []fault{
 		}
 		return disk.Heal
 	}},
-	{"fail what is written to the shared folder", func(w *World, r *rand.Rand) func() {
+}
+
+// folderFaults are those of the folder that all share.
+var folderFaults = []fault{
+	{name: "fail what is written to the shared folder", begin: func(w *World, r *rand.Rand) func() {
 		if r.IntN(2) == 0 {
 			w.shared.FailSync("*", nil)
 		} else {
@@ -179,14 +197,50 @@ var rareFaults = []fault{
 		}
 		return w.shared.Heal
 	}},
-	{"fill the shared folder", func(w *World, _ *rand.Rand) func() {
+	{name: "fill the shared folder", begin: func(w *World, _ *rand.Rand) func() {
 		w.shared.Capacity(1)
 		return func() { w.shared.Capacity(1 << 50) }
 	}},
 }
 
-// skews are by how much a clock's time of day can be wrong.
-var skews = []time.Duration{time.Hour, -time.Hour, 11 * time.Minute, -3 * time.Second, 400 * 24 * time.Hour}
+// latePuts has the store carry out PUTs long after their senders gave up: when others
+// have put the block, or when it was given up and deleted.
+var latePuts = fault{name: "have PUTs land late", begin: func(w *World, r *rand.Rand) func() {
+	w.store.Late(1+r.IntN(4), time.Duration(r.Int64N(int64(3*time.Minute))))
+	return nil
+}}
+
+// storeFaults are those of the store.
+var storeFaults = []fault{
+	{name: "lose requests to the store", begin: func(w *World, r *rand.Rand) func() { w.store.Lose(s3model.LostRequest, 1+r.IntN(4)); return nil }},
+	{name: "lose replies of the store", begin: func(w *World, r *rand.Rand) func() { w.store.Lose(s3model.LostReply, 1+r.IntN(4)); return nil }},
+	{name: "have the store in trouble", begin: func(w *World, r *rand.Rand) func() {
+		w.store.SetTrouble(0.2 + 0.8*r.Float64())
+		return func() { w.store.SetTrouble(0) }
+	}},
+	{name: "have the store's lists lag", begin: func(w *World, r *rand.Rand) func() {
+		w.store.SetListLag(time.Duration(r.Int64N(int64(10 * time.Second))))
+		return func() { w.store.SetListLag(0) }
+	}},
+	{name: "fill the store", begin: func(w *World, _ *rand.Rand) func() {
+		w.store.SetFull(true)
+		return func() { w.store.SetFull(false) }
+	}},
+	{name: "cut a machine off from the store", begin: func(w *World, r *rand.Rand) func() {
+		all := w.machines()
+		return w.cut(all[r.IntN(len(all))], storeName, r.IntN(3))
+	}},
+	{name: "break the store's connections", begin: func(w *World, _ *rand.Rand) func() { w.net.Reset(storeName, ""); return nil }},
+}
+
+// skews are by how much a clock's time of day can be wrong. With a store that looks
+// at signatures, clocks have to agree to within a part of a URL's life.
+func (w *World) skews() []time.Duration {
+	if w.store != nil {
+		return []time.Duration{urlLife / 3, -urlLife / 3, -3 * time.Second}
+	}
+	return []time.Duration{time.Hour, -time.Hour, 11 * time.Minute, -3 * time.Second, 400 * 24 * time.Hour}
+}
 
 func all(heals []func()) {
 	for _, heal := range heals {
@@ -218,6 +272,9 @@ func (w *World) machines() (names []string) {
 	for _, c := range w.clients {
 		names = append(names, c.name)
 	}
+	if w.store != nil {
+		names = append(names, storeName)
+	}
 	return names
 }
 
@@ -237,9 +294,10 @@ func (w *World) cut(a, b string, way int) (heal func()) {
 
 // faults lets things fail, up to three at once, until ctx ends; then all heal.
 func (w *World) faults(ctx context.Context) {
-	r := w.rand("faults", 0)
+	r, kinds := w.rand("faults", 0), w.kinds()
 	for _, n := range w.nodes {
 		if r.IntN(3) == 0 {
+			skews := w.skews()
 			n.clock.SetSkew(skews[r.IntN(len(skews))])
 		}
 	}
@@ -252,13 +310,13 @@ func (w *World) faults(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		f := allFaults[r.IntN(len(allFaults))]
+		f := kinds[r.IntN(len(kinds))]
 		select {
 		case places <- struct{}{}:
 		default:
 			continue
 		}
-		long := time.Duration(r.Int64N(int64(20 * time.Second)))
+		long := time.Duration(r.Int64N(int64(cmp.Or(f.most, usualFault))))
 		w.log.note("fault", "%s for %v", f.name, long)
 		heal := f.begin(w, r)
 		if heal == nil {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,13 +106,13 @@ func (n *Node) config(d *disks) namenode.Config {
 	return namenode.Config{
 		Data: "/data", Listen: ":8020", HTTP: ":8021", OpenPort: n.host.Listen,
 		Advertise: n.name + ":8020", AdvertiseHTTP: n.name + ":8021",
-		Blocks: "file://" + sharedDir, FS: d, Clock: n.clock,
+		Blocks: n.w.blocks(), StoreTransport: &http.Transport{DialContext: n.host.DialContext, IdleConnTimeout: 10 * time.Second}, FS: d, Clock: n.clock,
 		HA: &namenode.HA{
 			ZooKeeper: n.w.zkAddrs(), Name: "sim", SessionTimeout: sessionTimeout,
 			Dial: dialer(n.host),
 		},
-		SoftLimit: softLimit, HardLimit: hardLimit, CacheTerm: cacheTerm, BlockSize: 64 << 10, MaxTail: 16 << 10,
-		SealAfter: 20 * time.Second, CollectEvery: 10 * time.Second, SweepEvery: time.Minute, URLLife: 30 * time.Second,
+		SoftLimit: softLimit, HardLimit: hardLimit, CacheTerm: cacheTerm, BlockSize: blockSize, MaxTail: 16 << 10,
+		SealAfter: 20 * time.Second, CollectEvery: 10 * time.Second, SweepEvery: time.Minute, DeleteAfter: 20 * time.Second, URLLife: urlLife,
 		CheckpointRecords: 2000, CheckpointEvery: time.Minute, Reserve: 1, MemoryLimit: 1 << 50,
 		Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
 		Logger: slog.New(&logger{h: n.w.log, who: n.name}),

@@ -307,6 +307,9 @@ func (c *worker) change(call context.Context) {
 			if c.draft(call, name, text) {
 				return
 			}
+			if c.rand.IntN(4) == 0 { // of several blocks
+				text = fmt.Sprintf("%s %d %0*d", c.name, c.names, c.rand.IntN(3*blockSize), 0)
+			}
 			c.write(call, name, text)
 			return
 		}
@@ -528,7 +531,7 @@ func (c *worker) lookAt(call context.Context, when, name string) {
 	data, err := c.fs.ReadFile(call, path.Join(c.dir(), name))
 	switch {
 	case err == nil && string(data) != c.own[name]:
-		c.w.truth.broken("%s%s: %s has %q, not %q", when, c.name, name, data, c.own[name])
+		c.w.truth.broken("%s%s: %s has %d bytes %.100q, not %d bytes %.100q", when, c.name, name, len(data), data, len(c.own[name]), c.own[name])
 	case errors.Is(err, fserror.NotFound), err != nil && !expected(err), err != nil && when != "":
 		c.w.truth.broken("%s%s: read %s: %v", when, c.name, name, err)
 	case err == nil:

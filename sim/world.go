@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/sim/s3model"
 	"github.com/leasefs/leasefs/sim/simnet"
 	"github.com/leasefs/leasefs/sim/zkmodel"
 	"github.com/leasefs/leasefs/vfs/crashfs"
@@ -25,6 +27,7 @@ type Config struct {
 	Clients   int           // 0: 6
 	Length    time.Duration // of the work, in simulated time; 0: 5 minutes
 	Calm      bool          // nothing fails
+	S3        bool          // blocks are in a store, not in a folder that all share
 }
 
 // Session time-out and lease limits of a world. They are short, so that ends and
@@ -34,6 +37,8 @@ const (
 	softLimit      = 8 * time.Second
 	hardLimit      = 45 * time.Second
 	cacheTerm      = 4 * time.Second
+	urlLife        = 30 * time.Second
+	blockSize      = 64 << 10 // bytes
 
 	// usualDelay is that of all lines, so that there are always calls under way.
 	usualDelay = time.Millisecond
@@ -45,7 +50,8 @@ type World struct {
 	cfg      Config
 	net      *simnet.Network
 	zk       *zkmodel.Ensemble
-	shared   *crashfs.FS
+	shared   *crashfs.FS     // has the blocks, unless store is there
+	store    *s3model.Server // nil: there is none
 	nodes    []*Node
 	clients  []*worker
 	follow   *follower
@@ -54,6 +60,7 @@ type World struct {
 	began    time.Time
 	log      *history
 	running  sync.WaitGroup
+	endStore func()
 }
 
 // New makes a world whose namenodes are about to start.
@@ -83,6 +90,9 @@ func New(t testing.TB, cfg Config) *World {
 		w.running.Go(func() { _ = w.zk.Server(i).Serve(l) }) // until it is closed
 		t.Cleanup(func() { _ = l.Close() })
 	}
+	if cfg.S3 {
+		w.serveStore()
+	}
 	for i := range cfg.Namenodes {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
@@ -98,6 +108,36 @@ func New(t testing.TB, cfg Config) *World {
 		}
 	}
 	return w
+}
+
+// Of the store.
+const (
+	storeName = "s3"
+	storePort = ":9000"
+	bucket    = "blocks"
+	region    = "here"
+)
+
+// serveStore has a store serve at a machine of its own.
+func (w *World) serveStore() {
+	w.store = s3model.New(s3model.Config{Bucket: bucket, Region: region, AccessKey: "sim", SecretKey: "sim", Seed: w.cfg.Seed})
+	w.t.Setenv("AWS_ACCESS_KEY_ID", "sim")
+	w.t.Setenv("AWS_SECRET_ACCESS_KEY", "sim")
+	l, err := w.net.Host(storeName).Listen("tcp", storePort)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	srv := &http.Server{Handler: w.store, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}
+	w.running.Go(func() { _ = srv.Serve(l) }) // until it is closed
+	w.endStore = func() { _ = srv.Close() }
+}
+
+// blocks is the URL of the block store.
+func (w *World) blocks() string {
+	if w.store == nil {
+		return "file://" + sharedDir
+	}
+	return "s3://" + bucket + "/sim?region=" + region + "&endpoint=http://" + storeName + storePort
 }
 
 func zkName(i int) string { return fmt.Sprintf("zk%d", i) }
@@ -173,6 +213,9 @@ func (w *World) end() {
 	}
 	for _, n := range w.nodes {
 		n.stop()
+	}
+	if w.store != nil {
+		w.endStore()
 	}
 	w.zk.Close()
 	for i := range w.cfg.ZooKeeper {
