@@ -30,7 +30,7 @@ const often = 4
 
 // kinds are the faults that can be in this world, as often as they are chosen.
 func (w *World) kinds() []fault {
-	frequent := []fault{loseAnswers, depose}
+	frequent := []fault{loseAnswers, depose, pause}
 	if w.store == nil {
 		return slices.Concat(rareFaults, folderFaults, slices.Repeat(frequent, often))
 	}
@@ -68,6 +68,28 @@ var loseAnswers = fault{name: "lose a namenode's answers, then crash its machine
 	n.kill(crashfs.Kill)
 	all(heals)
 	return n.start
+}}
+
+// pause has a whole machine stand still, as a process that is stopped or collects its
+// garbage does, or a machine that is suspended: its clocks stand still and show the
+// whole time when it resumes, its connections are open and carry nothing. What its
+// goroutines do meanwhile they do with what they knew and at the time that it was: as
+// what they were just about to do. Timers fire for code that sees no time pass.
+var pause = fault{name: "have a machine stand still", most: time.Minute, begin: func(w *World, r *rand.Rand) func() {
+	n, suspend := w.someNode(r), r.IntN(2) == 0
+	host, clock := n.host, n.clock
+	if r.IntN(2) == 0 {
+		c := w.clients[r.IntN(len(w.clients))]
+		host, clock = c.host, c.clock
+	}
+	if !clock.stop(suspend) {
+		return nil
+	}
+	host.Pause()
+	return func() {
+		clock.resume()
+		host.Resume()
+	}
 }}
 
 var rareFaults = []fault{

@@ -130,6 +130,8 @@ func (n *Node) kill(mode crashfs.Mode) {
 		l.cancel()
 	}
 	n.host.Crash()
+	n.host.Resume() // a machine that boots does not stand still
+	n.clock.resume()
 	n.changed()
 	n.mu.Unlock()
 	if l != nil {

@@ -36,7 +36,10 @@ type logTruth struct {
 	token uint64          // the largest that an opening has returned
 }
 
-type owner struct{ who, path string }
+type owner struct {
+	who  *worker
+	path string
+}
 
 func newTruth(w *World) *truth {
 	return &truth{w: w, logs: map[string]*logTruth{}, locks: map[*client.Lock]owner{}, done: map[string]int{}}
@@ -93,20 +96,22 @@ func (t *truth) opened(who, path string, w *client.Writer, before uint64) {
 	}
 }
 
-// locked notes that a lock is somebody's. To nobody else may it promise anything.
-func (t *truth) locked(who, path string, lock *client.Lock) {
+// locked notes that a lock is somebody's. To nobody else may it promise anything. (One
+// that stands still reads no promise; when it resumes, its clock shows what has passed.)
+func (t *truth) locked(who *worker, path string, lock *client.Lock) {
 	t.mu.Lock()
 	var wrong []string
 	for other, o := range t.locks {
-		if left := other.Remaining(); o.path == path && o.who != who && left > 0 { // a client may take what its own dead process had
-			wrong = append(wrong, fmt.Sprintf("%s had it (token %d) for another %v", o.who, other.Token(), left))
+		still, _ := o.who.clock.stands()
+		if left := other.Remaining(); o.path == path && o.who != who && left > 0 && !still { // a client may take what its own dead process had
+			wrong = append(wrong, fmt.Sprintf("%s had it (token %d) for another %v", o.who.name, other.Token(), left))
 		}
 	}
 	t.locks[lock] = owner{who, path}
 	t.log(path).token = max(t.log(path).token, lock.Token())
 	t.mu.Unlock()
 	if len(wrong) > 0 {
-		t.broken("%s locked %s with token %d while %s", who, path, lock.Token(), strings.Join(wrong, ", "))
+		t.broken("%s locked %s with token %d while %s", who.name, path, lock.Token(), strings.Join(wrong, ", "))
 	}
 }
 

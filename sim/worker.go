@@ -93,11 +93,20 @@ func (c *worker) connect(ctx context.Context) error {
 
 func (c *worker) dir() string { return "/own/" + c.name }
 
+// pause lets some time pass, and more while the machine stands still.
 func (c *worker) pause(ctx context.Context, most time.Duration) {
 	select {
 	case <-time.After(time.Duration(c.rand.Int64N(int64(most)))):
 	case <-ctx.Done():
 	}
+	c.clock.await()
+}
+
+// stoodSince reports whether the machine stood still since it had done so a number of
+// times: then what the client believes by its timers is not to be relied on.
+func (c *worker) stoodSince(stops int) bool {
+	_, now := c.clock.stands()
+	return now != stops
 }
 
 // work does one thing after another until ctx ends; what is under way then is
@@ -202,6 +211,7 @@ func (c *worker) appendSome(call, ctx context.Context) {
 	c.w.truth.opened(c.name, p, w, before)
 	c.w.truth.did("open")
 	me, heard := c.life, time.Now()
+	_, stops := c.clock.stands()
 	defer func() {
 		if me != c.life {
 			return
@@ -227,7 +237,7 @@ func (c *worker) appendSome(call, ctx context.Context) {
 				c.w.truth.broken("%s: flush %s: %v", c.name, p, err)
 			}
 			var why *fserror.Error
-			if silent := time.Since(heard); errors.As(err, &why) && why.Reason == recovered && silent < hardLimit {
+			if silent := time.Since(heard); errors.As(err, &why) && why.Reason == recovered && silent < hardLimit && !c.stoodSince(stops) {
 				c.w.truth.broken("%s: %s was recovered %v after a flush, the hard limit is %v", c.name, p, silent, hardLimit)
 			}
 			return
@@ -259,7 +269,7 @@ func (c *worker) lock(call, ctx context.Context) {
 		return
 	}
 	c.w.log.note(c.name, "locked %s with token %d, %v are left", p, l.Token(), l.Remaining())
-	c.w.truth.locked(c.name, p, l)
+	c.w.truth.locked(c, p, l)
 	if l.Token() <= before {
 		c.w.truth.broken("%s locked %s with token %d after token %d was given", c.name, p, l.Token(), before)
 	}
@@ -416,6 +426,7 @@ const presentTTL = 6 * time.Second
 // present shows that the worker is there by a file that lives as long as its lease.
 func (c *worker) present(call, ctx context.Context) {
 	c.names++
+	_, stops := c.clock.stands()
 	p := fmt.Sprintf("/present/%s-%d", c.name, c.names)
 	g, err := c.fs.Grant(call, presentTTL, 0)
 	if err != nil {
@@ -446,7 +457,7 @@ func (c *worker) present(call, ctx context.Context) {
 			return
 		}
 		_, err := c.fs.Stat(call, p)
-		if errors.Is(err, fserror.NotFound) && kept.Context().Err() == nil {
+		if errors.Is(err, fserror.NotFound) && kept.Context().Err() == nil && !c.stoodSince(stops) {
 			c.w.truth.broken("%s: %s is gone while lease %v is certainly alive", c.name, p, g.ID)
 			return
 		}

@@ -106,7 +106,7 @@ func (c *conn) Read(p []byte) (int, error) {
 			return 0, nil
 		}
 		var due time.Time
-		if len(c.coming) > 0 && !c.line.cut {
+		if len(c.coming) > 0 && !c.line.held() {
 			first := &c.coming[0]
 			due = first.due
 			if !due.After(time.Now()) {

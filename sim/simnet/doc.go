@@ -13,6 +13,8 @@
 //   - Forget breaks them for good without telling anybody, as a firewall does that
 //     has lost its table: both sides wait for an answer that never comes.
 //
+// A Host that is paused holds all of its lines, as Cut does, until it resumes.
+//
 // A connection holds at most window bytes that the other side has not read; then
 // Write waits, as it does on a full socket. A Host that crashes falls silent: its
 // connections are forgotten, its listeners are gone, and who dials it waits until

@@ -78,8 +78,21 @@ func (l *Line) change(fn func()) {
 	l.net.mu.Lock()
 	defer l.net.mu.Unlock()
 	fn()
+	l.wake()
+}
+
+// wake has all that wait for the line look again. The lock is held.
+func (l *Line) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+// held reports whether nothing arrives now. The lock is held.
+func (l *Line) held() bool { return l.cut || l.net.paused(l.from) || l.net.paused(l.to) }
+
+func (n *Network) paused(host string) bool {
+	h := n.hosts[host]
+	return h != nil && h.paused
 }
 
 // Reset breaks the connections between two hosts; both sides get ECONNRESET. It
@@ -119,9 +132,10 @@ type Host struct {
 
 	// The network's lock is held for these.
 	up        bool
+	paused    bool
 	listeners map[int]*listener
 	port      int           // given out last
-	changed   chan struct{} // closed, and replaced, when the host comes back
+	changed   chan struct{} // closed, and replaced, when the host comes back or resumes
 }
 
 // Crash has the host fall silent until Restart. Its listeners are gone, and its
@@ -150,6 +164,26 @@ func (h *Host) Restart() {
 	h.up = true
 	close(h.changed)
 	h.changed = make(chan struct{})
+}
+
+// Pause has the host stand still until Resume: nothing that it writes leaves, nothing
+// that others have written arrives, and connections stay open. Who dials it waits.
+func (h *Host) Pause() { h.setPaused(true) }
+
+// Resume ends Pause: what was held arrives.
+func (h *Host) Resume() { h.setPaused(false) }
+
+func (h *Host) setPaused(paused bool) {
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	h.paused = paused
+	close(h.changed)
+	h.changed = make(chan struct{})
+	for _, l := range h.net.lines {
+		if l.from == h.name || l.to == h.name {
+			l.wake()
+		}
+	}
 }
 
 // addr is a host and a port.
@@ -232,7 +266,9 @@ func (h *Host) dial(ctx context.Context, to addr) (*conn, error) {
 		case !h.up:
 			h.net.mu.Unlock()
 			return nil, syscall.ENETDOWN
-		case !other.up:
+		case h.paused:
+			wait = h.changed
+		case !other.up || other.paused:
 			wait = other.changed
 		case there.cut:
 			wait = there.changed

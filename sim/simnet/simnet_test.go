@@ -167,6 +167,33 @@ func TestCrashedHost(t *testing.T) {
 	})
 }
 
+// A host that stands still sends and gets nothing until it resumes, and loses nothing.
+func TestPausedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New()
+		here, there := pair(t, n)
+		b := n.Host("b")
+		write(t, there, "before")
+		b.Pause()
+		time.AfterFunc(time.Minute, b.Resume)
+		write(t, here, "to it")
+		if got, d := read(t, here, 6); got != "before" || d != time.Minute {
+			t.Errorf("%q after %v", got, d)
+		}
+		if got, d := read(t, there, 5); got != "to it" || d != 0 {
+			t.Errorf("%q after %v", got, d)
+		}
+		b.Pause()
+		time.AfterFunc(time.Minute, b.Resume)
+		began := time.Now()
+		c, err := n.Host("a").DialContext(t.Context(), "tcp", "b:80")
+		if err != nil || time.Since(began) != time.Minute {
+			t.Fatalf("dialed a host that stood still: %v after %v", err, time.Since(began))
+		}
+		c.Close()
+	})
+}
+
 // gRPC runs over it, and its time-outs are those of the bubble.
 func TestGRPC(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
