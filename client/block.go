@@ -26,6 +26,7 @@ type pendingBlock struct {
 
 	object []byte // sealed; nil before
 	crc    uint32
+	lost   bool            // a reply to its commit was lost: it may be in the file
 	shared bool            // a PUT that failed may still be reading the object
 	target *pb.BlockTarget // set once the object is stored there
 	run    *blockRun
@@ -209,10 +210,13 @@ func (w *Writer) commit(b *pendingBlock) error {
 		return err
 	}
 	c := call{op: "write", path: w.path, mutates: true}
-	if b.end-b.start > int64(b.covered) { // as the namenode does: it may be one of its own
+	// The namenode renews for a commit that makes the file longer, and not for one of
+	// which an earlier call left the record.
+	if b.end-b.start > int64(b.covered) && !b.lost {
 		c.w = w
 	}
 	err := w.fs.call(w.work, &c, pb.Namenode_Commit_FullMethodName, req, new(pb.CommitResponse))
+	b.lost = b.lost || c.anyLost
 	if err == nil || c.lost {
 		return err
 	}

@@ -34,6 +34,9 @@ func (f *fake) KeepAlive(s grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.Keep
 		if err != nil {
 			return nil
 		}
+		if f.silent {
+			continue
+		}
 		resp := new(pb.KeepAliveResponse)
 		f.mu.Lock()
 		for _, id := range m.Ids {

@@ -32,6 +32,8 @@ type fake struct {
 	soft, hard, renewEvery time.Duration
 	blockSize, maxTail     int64
 	urlLife                time.Duration
+	role                   string // as Status tells
+	silent                 bool   // keep-alives get no answer
 
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -560,6 +562,10 @@ func (f *fake) Stat(_ context.Context, r *pb.StatRequest) (*pb.StatResponse, err
 		return &pb.StatResponse{Attr: f.attr(file)}, nil
 	}
 	return nil, fserror.New(fserror.NotFound, "", "", "not there")
+}
+
+func (f *fake) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Role: f.role}, nil
 }
 
 func (f *fake) Mkdir(context.Context, *pb.MkdirRequest) (*pb.MutateResponse, error) {

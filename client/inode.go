@@ -184,17 +184,16 @@ func (f *FS) TruncateInode(ctx context.Context, inode uint64, path string, lengt
 		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), Inode: inode, Length: length})
 }
 
-// Hidden says how RenameOver and RemoveHiding keep a file that loses its name.
-type Hidden struct {
-	Inode uint64  // if it is this one; another is deleted
-	Name  string  // that it gets, in the directory where it is
-	Lease LeaseID // the granted lease that it is attached to then
+// Taken says from what RenameOver and RemoveTaken take a name, and what becomes of it.
+type Taken struct {
+	Inode  uint64  // NotFound, and no change, if another has the name by then; 0: whatever has it
+	Hidden string  // the name that it gets, in the directory where it is; empty: it is deleted
+	Lease  LeaseID // with Hidden: the granted lease that it is attached to
 }
 
-// RenameOver is Rename with overwrite of a file. If a file in the way is the one
-// that h says, it is not deleted but hidden, in the same step; then hidden is
-// true.
-func (f *FS) RenameOver(ctx context.Context, from, to string, h Hidden) (hidden bool, err error) {
+// RenameOver is Rename with overwrite of what old says, which is hidden in the same
+// step if that is wanted; then hidden is true.
+func (f *FS) RenameOver(ctx context.Context, from, to string, old Taken) (hidden bool, err error) {
 	if from, err = clean("rename", from); err != nil {
 		return false, err
 	}
@@ -202,26 +201,29 @@ func (f *FS) RenameOver(ctx context.Context, from, to string, h Hidden) (hidden 
 		return false, err
 	}
 	id := f.ids.begin()
-	return f.hiding(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: from, To: to, Overwrite: true, Hide: h.wire()})
+	return f.taking(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
+		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: from, To: to, Overwrite: true, Hide: old.hide(), Expect: old.Inode})
 }
 
-// RemoveHiding is RemoveFile, but if the file is the one that h says it is
-// hidden, not deleted; then hidden is true.
-func (f *FS) RemoveHiding(ctx context.Context, path string, h Hidden) (hidden bool, err error) {
+// RemoveTaken is RemoveFile of what old says, which is hidden instead if that is
+// wanted; then hidden is true.
+func (f *FS) RemoveTaken(ctx context.Context, path string, old Taken) (hidden bool, err error) {
 	if path, err = clean("remove", path); err != nil {
 		return false, err
 	}
 	id := f.ids.begin()
-	return f.hiding(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: pb.FileType_FILE_TYPE_FILE, Hide: h.wire()})
+	return f.taking(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: pb.FileType_FILE_TYPE_FILE, Hide: old.hide(), Expect: old.Inode})
 }
 
-func (h Hidden) wire() *pb.Hide {
-	return &pb.Hide{Inode: h.Inode, Name: h.Name, Lease: uint64(h.Lease)}
+func (t Taken) hide() *pb.Hide {
+	if t.Hidden == "" {
+		return nil
+	}
+	return &pb.Hide{Inode: t.Inode, Name: t.Hidden, Lease: uint64(t.Lease)}
 }
 
-func (f *FS) hiding(ctx context.Context, op, path, method string, id *pb.CallId, req any) (bool, error) {
+func (f *FS) taking(ctx context.Context, op, path, method string, id *pb.CallId, req any) (bool, error) {
 	defer f.ids.end(id)
 	resp := new(pb.MutateResponse)
 	err := f.call(ctx, &call{op: op, path: path, mutates: true}, method, req, resp)
@@ -230,20 +232,17 @@ func (f *FS) hiding(ctx context.Context, op, path, method string, id *pb.CallId,
 
 // RemoveFile is Remove of what is no directory: IsDirectory if it is one.
 func (f *FS) RemoveFile(ctx context.Context, path string) error {
-	return f.removeOnly(ctx, path, pb.FileType_FILE_TYPE_FILE)
+	_, err := f.RemoveTaken(ctx, path, Taken{})
+	return err
 }
 
 // RemoveDir is Remove of an empty directory: NotDirectory if it is none.
 func (f *FS) RemoveDir(ctx context.Context, path string) error {
-	return f.removeOnly(ctx, path, pb.FileType_FILE_TYPE_DIRECTORY)
-}
-
-func (f *FS) removeOnly(ctx context.Context, path string, only pb.FileType) error {
 	path, err := clean("remove", path)
 	if err != nil {
 		return err
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: only})
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: pb.FileType_FILE_TYPE_DIRECTORY})
 }

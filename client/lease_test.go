@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -365,4 +366,60 @@ func TestLowerLimitsEndNoLiveWriter(t *testing.T) {
 	await(t, "the new limit counts", func() bool { _, hard := fs.Limits(); return hard == time.Minute })
 	fs.watch()
 	check(t, w.Close())
+}
+
+// What is sent again in a new call, after the replies to an earlier one were lost,
+// renews nothing here: the record that renewed may be as old as the earlier call.
+func TestWhatIsSentAgainRenewsNothing(t *testing.T) {
+	for method, size := range map[string]int{
+		"AppendTail": 10,
+		"Commit":     100 << 10, // more than a tail may have
+	} {
+		t.Run(method, func(t *testing.T) {
+			f := newFake()
+			f.soft, f.hard = time.Hour, time.Hour
+			f.renew = func(*pb.RenewLeaseRequest, *pb.RenewLeaseResponse) bool { return false }
+			f.after = func(m string, _ any) error {
+				if m == method {
+					return lostReply
+				}
+				return nil
+			}
+			clk := new(clock.Fake)
+			fs := start(t, f, func(c *Config) { c.Clock, c.Timeout = clk, 50*time.Millisecond })
+			w := mustCreate(t, fs, "/a")
+			_, err := w.Write(noise(size))
+			check(t, err)
+			wantKind(t, w.Flush(t.Context()), fserror.Unavailable)
+			clk.Advance(40 * time.Minute)
+			f.set(func() { f.after = nil })
+			check(t, w.Flush(t.Context()))
+			clk.Advance(20 * time.Minute) // an hour since the record can have been made
+			if _, err = w.Write([]byte("more")); err == nil {
+				err = w.Flush(t.Context())
+			}
+			wantKind(t, err, fserror.LeaseLost)
+		})
+	}
+}
+
+// A keep-alive that the namenode leaves unanswered is given up for another one that
+// is active, and tried there. Nobody has canceled it.
+func TestKeepAliveGoesToTheActive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := new(network)
+		silent, active := newFake(), newFake()
+		silent.silent, active.role = true, "active"
+		for address, f := range map[string]*fake{"nn": silent, "nn2": active} {
+			f.leases[7] = true
+			t.Cleanup(n.serve(address, f))
+		}
+		fs := connect(t, n, silent, func(c *Config) { c.Namenodes = []string{"nn", "nn2"} })
+		k, err := fs.KeepAlive(t.Context(), 7)
+		check(t, err)
+		if err := k.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+		k.Stop()
+	})
 }

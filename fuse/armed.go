@@ -199,8 +199,10 @@ func (m *Mounted) revoked(r client.Revocation) {
 // it, or would not believe the answer any more.
 func (m *Mounted) tell(n *node, off int64) {
 	for end := time.Now().Add(m.term()); ; {
-		// Other errors: the mount is gone, and so is what it had.
-		if n.NotifyContent(off, 0) != syscall.ENOENT || n.forgotten() || time.Now().After(end) || m.ctx.Err() != nil {
+		// Other errors: the mount is gone, and so is what it had. So it is if the kernel
+		// does not know the root: it forgets what it had without telling this process.
+		if n.NotifyContent(off, 0) != syscall.ENOENT || n.forgotten() || time.Now().After(end) || m.ctx.Err() != nil ||
+			n.Root().NotifyContent(attrsOnly, 0) == syscall.ENOENT {
 			return
 		}
 		m.pause(unknownAgain)

@@ -189,33 +189,64 @@ func (n *node) Link(context.Context, gofs.InodeEmbedder, string, *fuse.EntryOut)
 	return nil, syscall.EPERM
 }
 
-// known is what the mount has of the file at a path, if it is open or being opened;
-// nil if not. Until done is called nobody begins to open it, so that none opens what
-// is being taken away. The kernel lets nobody on this mount change the name meanwhile,
-// and has just looked it up, so this asks nobody as a rule. What go-fuse has of the
-// name does not count: an answer to a look-up can reach it late.
-func (m *Mounted) known(ctx context.Context, p string) (*file, func(), syscall.Errno) {
+// taken is what has a name that this mount is about to take away.
+type taken struct {
+	ino  uint64 // 0: nothing has it
+	file *file  // if it is open here, or being opened
+}
+
+// takeName calls do, which takes a path from what has it, or gives it to something
+// if nothing has it. Should another host be quicker, do returns NotFound or Exists,
+// since it names what it expects there: then this looks again.
+func (m *Mounted) takeName(ctx context.Context, p string, do func(taken) error) syscall.Errno {
+	var last error
+	var expected uint64
+	for {
+		old, done, e := m.known(ctx, p)
+		if e != 0 {
+			return e
+		}
+		if last != nil && old.ino == expected {
+			done()
+			return errno(last)
+		}
+		last, expected = do(old), old.ino
+		done()
+		if !errors.Is(last, fserror.NotFound) && !errors.Is(last, fserror.Exists) {
+			return errno(last)
+		}
+	}
+}
+
+// known is what is at a path. Until done is called nobody begins to open it here, so
+// that none opens what is being taken away. The kernel lets nobody on this mount
+// change the name meanwhile, and has just looked it up, so this asks nobody as a
+// rule. What go-fuse has of the name does not count: an answer to a look-up can
+// reach it late.
+func (m *Mounted) known(ctx context.Context, p string) (taken, func(), syscall.Errno) {
 	none := func() {}
 	i, _, err := m.fs.LstatKept(ctx, p)
 	switch {
-	case errors.Is(err, fserror.NotFound), err == nil && typeOf(i.Mode()) != syscall.S_IFREG:
-		return nil, none, 0
+	case errors.Is(err, fserror.NotFound):
+		return taken{}, none, 0
 	case err != nil:
-		return nil, none, errno(err)
+		return taken{}, none, errno(err)
+	case typeOf(i.Mode()) != syscall.S_IFREG:
+		return taken{ino: i.Inode}, none, 0
 	}
 	f := m.file(i.Inode)
 	if e := lock(ctx, f.naming); e != 0 {
 		f.put()
-		return nil, none, e
+		return taken{}, none, e
 	}
-	done := func() {
+	old := taken{ino: i.Inode}
+	if f.shared() {
+		old.file = f
+	}
+	return old, func() {
 		<-f.naming
 		f.put()
-	}
-	if !f.shared() {
-		return nil, done, 0
-	}
-	return f, done, 0
+	}, 0
 }
 
 // shared tells whether others than the caller use the file.
@@ -235,8 +266,8 @@ func (f *file) enter(ctx context.Context) syscall.Errno {
 	return e
 }
 
-// Unlink removes a file. One that is open here gets a hidden name, so that it
-// goes on; with its last handle, or with this mount, it is gone.
+// Unlink removes a file. One that is open here gets a hidden name, under which it
+// can still be used; with its last handle, or with this mount, it is gone.
 func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	n.m.hasTried(threadOf(ctx)) // who removes is not about to open
 	ctx, end := n.m.op(ctx)
@@ -245,18 +276,15 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	f, done, e := n.m.known(ctx, p)
-	if e != 0 {
-		return e
-	}
-	defer done()
-	if f != nil {
-		return errno(f.hide(ctx, p, func(h client.Hidden) (bool, error) { return n.m.fs.RemoveHiding(ctx, p, h) }))
-	}
-	return errno(n.m.fs.RemoveFile(ctx, p))
+	return n.m.takeName(ctx, p, func(old taken) error {
+		if old.ino == 0 {
+			return fserror.New(fserror.NotFound, "remove", p, "no such file")
+		}
+		return n.m.take(ctx, p, old, func(t client.Taken) (bool, error) { return n.m.fs.RemoveTaken(ctx, p, t) })
+	})
 }
 
-// Rmdir removes an empty directory. Files that this mount hid in it go up.
+// Rmdir removes an empty directory. Files that this mount hid in it move to its parent.
 func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	ctx, end := n.m.op(ctx)
 	defer end()
@@ -307,51 +335,53 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		return e
 	}
 	overwrite := flags&unix.RENAME_NOREPLACE == 0
-	f, done, e := n.m.known(ctx, p2)
-	if e != 0 {
-		return e
-	}
-	defer done()
-	if f == nil || !overwrite {
-		if overwrite {
-			to.keepDir(ctx, newName, p2)
+	return n.m.takeName(ctx, p2, func(old taken) error {
+		if !overwrite || old.ino == 0 {
+			return n.m.fs.Rename(ctx, p1, p2, false)
 		}
-		err := n.m.fs.Rename(ctx, p1, p2, overwrite)
+		to.keepDir(ctx, newName, p2)
+		over := func(t client.Taken) (bool, error) { return n.m.fs.RenameOver(ctx, p1, p2, t) }
+		err := n.m.take(ctx, p2, old, over)
 		if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p2) {
-			err = n.m.fs.Rename(ctx, p1, p2, overwrite)
+			err = n.m.take(ctx, p2, old, over)
 		}
-		return errno(err)
-	}
-	return errno(f.hide(ctx, p2, func(h client.Hidden) (bool, error) { return n.m.fs.RenameOver(ctx, p1, p2, h) }))
+		return err
+	})
 }
 
-// hide lets do take the file's name, p, away, in one step with giving it a hidden
-// name, so that those who have it open go on with it. It is deleted with the
-// last of them, or with this mount.
-func (f *file) hide(ctx context.Context, p string, do func(client.Hidden) (bool, error)) error {
-	id, err := f.m.lease.get(ctx)
+// take lets do take the name p from what has it. A file that is open here gets a
+// hidden name in the same step, so that those who have it open can use it. It is
+// deleted with the last of them, or with this mount.
+func (m *Mounted) take(ctx context.Context, p string, old taken, do func(client.Taken) (bool, error)) error {
+	t := client.Taken{Inode: old.ino}
+	if old.file == nil {
+		_, err := do(t)
+		return err
+	}
+	id, err := m.lease.get(ctx)
 	if err != nil {
 		return err
 	}
 	dir, name := fspath.Split(p)
-	h := client.Hidden{Inode: f.ino, Name: f.m.hidden.name(name), Lease: id}
-	hidden, err := do(h)
+	t.Hidden, t.Lease = m.hidden.name(name), id
+	hidden, err := do(t)
 	if !hidden {
 		return err
 	}
-	f.m.mu.Lock()
-	defer f.m.mu.Unlock()
-	f.hidden = fspath.Join(dir, h.Name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old.file.hidden = fspath.Join(dir, t.Hidden)
 	return nil
 }
 
 // removeHidden removes a file that was hidden, wherever it is now, and tells
 // whether it is gone. Else it ends with the lease.
 func (m *Mounted) removeHidden(p string, ino uint64) bool {
-	err := m.fs.RemoveFile(m.ctx, p)
+	t := client.Taken{Inode: ino}
+	_, err := m.fs.RemoveTaken(m.ctx, p, t)
 	if errors.Is(err, fserror.NotFound) {
 		if p, err = m.fs.PathOf(m.ctx, ino); err == nil {
-			err = m.fs.RemoveFile(m.ctx, p)
+			_, err = m.fs.RemoveTaken(m.ctx, p, t)
 		}
 	}
 	return err == nil || errors.Is(err, fserror.NotFound)

@@ -27,7 +27,7 @@ type kernel struct {
 
 	mu    sync.Mutex
 	asked map[string]int // by operation; of look-ups also by "LOOKUP name"
-	hold  string         // the answer to this: "LOOKUP name", "CREATE name"; or "before RENAME name", "before UNLINK name"
+	hold  string         // the answer to this: "LOOKUP name", "CREATE name"; or "before RENAME name", "before UNLINK name", "before RELEASE"
 	held  chan struct{}  // closed when it is there
 	let   chan struct{}  // closed to let it go
 }
@@ -146,6 +146,7 @@ func (k *kernel) Flush(cancel <-chan struct{}, in *gofuse.FlushIn) gofuse.Status
 
 func (k *kernel) Release(cancel <-chan struct{}, in *gofuse.ReleaseIn) {
 	k.count("RELEASE")
+	k.answer("before RELEASE")
 	k.RawFileSystem.Release(cancel, in)
 }
 

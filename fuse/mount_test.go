@@ -6,11 +6,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
@@ -125,6 +128,62 @@ func TestBasics(t *testing.T) {
 	must(t, os.Remove(m.path("a")))
 	_, err = os.Stat(m.path("a"))
 	is(t, err, syscall.ENOENT)
+}
+
+// TestUnmountAfterTheLastClose: a mount ends although the kernel, which is to be told
+// of a file that went with its last descriptor, has let go of the mount by then.
+func TestUnmountAfterTheLastClose(t *testing.T) {
+	r := newRig(t, func(c *namenode.Config) { c.CacheTerm = 2 * time.Minute })
+	m, k := r.through(fuse.Options{})
+	m.write("f", "text")
+	f := m.open("f", os.O_RDONLY)
+	must(t, os.Remove(m.path("f")))
+	testenv.Eventually(t, "the kernel keeps the attributes", func() bool {
+		k.reset()
+		_, err := f.Stat()
+		must(t, err)
+		return k.reset()["GETATTR"] == 0
+	})
+	held, let := k.holdBack("before RELEASE")
+	must(t, f.Close())
+	<-held
+	must(t, unix.Unmount(m.dir, 0))
+	let()
+	select {
+	case <-m.Ended():
+	case <-time.After(time.Minute):
+		t.Error("it has not ended within a minute")
+	}
+}
+
+// TestRemovingIsNotOpening: a thread that was told that its file is gone may be about
+// to open what it looks up next, which is then hidden instead of removed; not if it
+// removes or replaces that.
+func TestRemovingIsNotOpening(t *testing.T) {
+	r := newRig(t)
+	m, other := r.mount(fuse.Options{}), r.Client(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for what, change := range map[string]func() error{
+		"remove": func() error { return os.Remove(m.path("f")) },
+		"rename": func() error { return os.Rename(m.path("g"), m.path("f")) },
+	} {
+		for _, name := range []string{"f", "g", "gone"} {
+			m.write(name, name)
+		}
+		gone := m.open("gone", os.O_RDONLY)
+		must(t, other.Remove(t.Context(), "/gone"))
+		_, err := gone.Stat()
+		is(t, err, syscall.ESTALE)
+		must(t, change())
+		entries, _, err := other.List(t.Context(), "/", "", 10)
+		must(t, err)
+		for _, i := range entries {
+			if strings.HasPrefix(i.Name(), ".") {
+				t.Errorf("%s: there is a hidden file: %s", what, i.Name())
+			}
+		}
+	}
 }
 
 // Whoever changes what an unmounted mount has read waits for nobody: the mount has

@@ -1,20 +1,24 @@
 package fuse_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 )
 
@@ -123,6 +127,69 @@ func TestRenameOverAnOpenFile(t *testing.T) {
 		if len(entries) != 1 {
 			t.Fatal(entries)
 		}
+	}
+}
+
+// TestTheNameGoesToAnother: another host gives a name that is being removed or
+// replaced here to a file that is open here. Who has it open keeps using it.
+func TestTheNameGoesToAnother(t *testing.T) {
+	r := newRig(t)
+	other := r.Client(t)
+	var meanwhile atomic.Pointer[func()] // happens before the call that is sent next
+	m := r.mount(fuse.Options{}, func(c *client.Config) {
+		c.DialOptions = append(c.DialOptions, grpc.WithChainUnaryInterceptor(
+			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+				switch req.(type) {
+				case *pb.DeleteRequest, *pb.RenameRequest:
+					if do := meanwhile.Swap(nil); do != nil {
+						(*do)()
+					}
+				}
+				return invoke(ctx, method, req, reply, cc, opts...)
+			}))
+	})
+	remove := func() error { return os.Remove(m.path("f")) }
+	rename := func() error { return os.Rename(m.path("new"), m.path("f")) }
+	for name, c := range map[string]struct {
+		there, open bool
+		change      func() error
+		want        []string
+	}{
+		"remove":                   {true, false, remove, []string{"new"}},
+		"remove an open file":      {true, true, remove, []string{"new"}},
+		"rename":                   {true, false, rename, []string{"f"}},
+		"rename over an open file": {true, true, rename, []string{"f"}},
+		"rename over nothing":      {false, false, rename, []string{"f"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.write("new", "new")
+			m.write("second", "second")
+			if c.there {
+				m.write("f", "first")
+			}
+			if c.open {
+				first := m.open("f", os.O_RDONLY)
+				defer first.Close()
+			}
+			second := openedFile{File: m.open("second", os.O_RDONLY)}
+			do := func() { must(t, other.Rename(t.Context(), "/second", "/f", true)) }
+			meanwhile.Store(&do)
+			must(t, c.change())
+			if meanwhile.Load() != nil {
+				t.Fatal("no call was sent")
+			}
+			second.has(t, "second") // and closes it
+			testenv.Eventually(t, "nothing hidden is left", func() bool {
+				entries, _, err := other.List(t.Context(), "/", "", 10)
+				must(t, err)
+				names := make([]string, len(entries))
+				for i, e := range entries {
+					names[i] = e.Name()
+				}
+				return slices.Equal(names, c.want)
+			})
+			must(t, os.Remove(m.path(c.want[0])))
+		})
 	}
 }
 

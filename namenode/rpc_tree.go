@@ -64,7 +64,7 @@ func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateRe
 			return nil, err
 		}
 		op, err := orNil(s.tree.PlanRename(c, r.GetFrom(), to, r.GetOverwrite(), r.GetDetach()))
-		return s.hiding(c, op, err, r.GetHide())
+		return s.taking(c, op, err, to, r)
 	})
 }
 
@@ -109,14 +109,26 @@ func (s *Server) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteReques
 			return nil, &fserror.Error{Kind: fserror.Retry, Path: r.GetPath(), Message: "another directory got this name while the permissions below the one before were checked; try again"}
 		}
 		out, err := orNil(op, err)
-		return s.hiding(c, out, err, r.GetHide())
+		return s.taking(c, out, err, r.GetPath(), r)
 	})
 }
 
-// hiding makes a planned rename or delete one that hides a file, if asked for.
-func (s *Server) hiding(c *namespace.Call, op namespace.Op, err error, h *pb.Hide) (namespace.Op, error) {
-	if err != nil || op == nil || h == nil {
+// taking checks that a planned rename or delete takes the path from the inode that
+// the request expects, and makes it one that hides the file; each if asked for.
+func (s *Server) taking(c *namespace.Call, op namespace.Op, err error, path string, r interface {
+	GetExpect() uint64
+	GetHide() *pb.Hide
+},
+) (namespace.Op, error) {
+	if err != nil || op == nil {
 		return op, err
+	}
+	if e := r.GetExpect(); e != 0 && namespace.Loses(op) != namespace.InodeID(e) {
+		return nil, fserror.New(fserror.NotFound, "", path, "inode %d does not have this name any more; look again", e)
+	}
+	h := r.GetHide()
+	if h == nil {
+		return op, nil
 	}
 	return s.tree.PlanHide(c, op, namespace.Hide{Inode: namespace.InodeID(h.GetInode()), Name: h.GetName(), Lease: namespace.LeaseID(h.GetLease())})
 }

@@ -314,6 +314,18 @@ func (t *Tree) PlanRename(c *Call, from, to string, overwrite, detach bool) (*Op
 	return o, nil
 }
 
+// Loses returns the inode that a planned rename replaces or a delete removes; 0 if
+// there is none.
+func Loses(op Op) InodeID {
+	switch p := op.(type) {
+	case *OpRename:
+		return p.Replace
+	case *OpDelete:
+		return p.Inode
+	}
+	return 0
+}
+
 // Hide says that a file that loses its name gets another one in its directory,
 // attached to a granted lease of the caller's. If it is not this inode any more
 // that loses the name, it is deleted as usual.
@@ -331,20 +343,15 @@ func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
 	if h.Inode == 0 {
 		return op, nil // no inode has this number; it is what stands for none
 	}
+	if Loses(op) != h.Inode {
+		return op, nil
+	}
 	o := &OpHide{Inode: h.Inode, Hidden: h.Name, Lease: h.Lease}
 	switch p := op.(type) {
 	case *OpRename:
-		if p.Replace != h.Inode {
-			return op, nil
-		}
 		o.Parent, o.Name, o.FromParent, o.FromName, o.Detach = p.ToParent, p.ToName, p.FromParent, p.FromName, p.Detach
 	case *OpDelete:
-		if p.Inode != h.Inode {
-			return op, nil
-		}
 		o.Parent, o.Name = p.Parent, p.Name
-	default:
-		return op, nil
 	}
 	n := t.get(h.Inode)
 	path, _ := t.Path(n.id)

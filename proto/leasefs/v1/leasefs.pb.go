@@ -6362,6 +6362,7 @@ type RenameRequest struct {
 	Detach        bool                   `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`       // and take it from the granted lease that it is attached to
 	Hide          *Hide                  `protobuf:"bytes,7,opt,name=hide,proto3" json:"hide,omitempty"`            // with overwrite: what to do with the file at to
 	Into          uint64                 `protobuf:"varint,8,opt,name=into,proto3" json:"into,omitempty"`           // instead of to: the name of from in this directory, wherever it is
+	Expect        uint64                 `protobuf:"varint,9,opt,name=expect,proto3" json:"expect,omitempty"`       // if not 0: NOT_FOUND unless this inode is the one that is replaced
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6452,6 +6453,13 @@ func (x *RenameRequest) GetInto() uint64 {
 	return 0
 }
 
+func (x *RenameRequest) GetExpect() uint64 {
+	if x != nil {
+		return x.Expect
+	}
+	return 0
+}
+
 // Hide says that a file, which would be deleted because it loses its name, gets
 // another name in its directory instead, attached to a granted lease. If it is
 // another inode by now it is deleted as usual.
@@ -6523,6 +6531,7 @@ type DeleteRequest struct {
 	Recursive     bool                   `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	Only          FileType               `protobuf:"varint,5,opt,name=only,proto3,enum=leasefs.v1.FileType" json:"only,omitempty"` // refuse if it is of another type
 	Hide          *Hide                  `protobuf:"bytes,6,opt,name=hide,proto3" json:"hide,omitempty"`
+	Expect        uint64                 `protobuf:"varint,7,opt,name=expect,proto3" json:"expect,omitempty"` // if not 0: NOT_FOUND unless this inode is at path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6597,6 +6606,13 @@ func (x *DeleteRequest) GetHide() *Hide {
 		return x.Hide
 	}
 	return nil
+}
+
+func (x *DeleteRequest) GetExpect() uint64 {
+	if x != nil {
+		return x.Expect
+	}
+	return 0
 }
 
 type SetAttrRequest struct {
@@ -8865,7 +8881,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x18\n" +
 	"\aparents\x18\x06 \x01(\bR\aparents\x12'\n" +
-	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\xf7\x01\n" +
+	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\x8f\x02\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
@@ -8874,18 +8890,20 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\toverwrite\x18\x05 \x01(\bR\toverwrite\x12\x16\n" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\x12$\n" +
 	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\x12\x12\n" +
-	"\x04into\x18\b \x01(\x04R\x04into\"F\n" +
+	"\x04into\x18\b \x01(\x04R\x04into\x12\x16\n" +
+	"\x06expect\x18\t \x01(\x04R\x06expect\"F\n" +
 	"\x04Hide\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05lease\x18\x03 \x01(\x04R\x05lease\"\xe5\x01\n" +
+	"\x05lease\x18\x03 \x01(\x04R\x05lease\"\xfd\x01\n" +
 	"\rDeleteRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x04 \x01(\bR\trecursive\x12(\n" +
 	"\x04only\x18\x05 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04only\x12$\n" +
-	"\x04hide\x18\x06 \x01(\v2\x10.leasefs.v1.HideR\x04hide\"\xc0\x02\n" +
+	"\x04hide\x18\x06 \x01(\v2\x10.leasefs.v1.HideR\x04hide\x12\x16\n" +
+	"\x06expect\x18\a \x01(\x04R\x06expect\"\xc0\x02\n" +
 	"\x0eSetAttrRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
