@@ -105,6 +105,20 @@ func (f *FS) kept(k readKey) (kept, bool) {
 	return v, ok
 }
 
+// keptAt is kept for an answer that counts only while the context's places are right:
+// both have to be so at one moment.
+func (f *FS) keptAt(ctx context.Context, k readKey) (kept, bool) {
+	v, ok := f.kept(k)
+	if !ok || k.inode != 0 || len(placesOf(ctx)) == 0 {
+		return v, ok
+	}
+	if !f.keptPlaces(ctx) {
+		return kept{}, false
+	}
+	again, ok := f.kept(k)
+	return v, ok && again.attr == v.attr && again.missing == v.missing
+}
+
 func cacheKeys(keys []*pb.CacheKey) []leasecache.Key {
 	out := make([]leasecache.Key, len(keys))
 	for i, k := range keys {
@@ -117,7 +131,7 @@ func cacheKeys(keys []*pb.CacheKey) []leasecache.Key {
 // is nothing included, is kept; txid is FileInfo.TxID.
 func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb.Attr, txid uint64, held bool, err error) {
 	straight := k.inode == 0 && !followsLinks(ctx) // what is kept may have been found through links
-	if v, ok := f.kept(k); ok && !straight {
+	if v, ok := f.keptAt(ctx, k); ok && !straight {
 		if v.missing != nil {
 			e := *v.missing
 			e.Op, e.Path = op, path
@@ -125,7 +139,7 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 		}
 		return v.attr, 0, true, nil
 	}
-	if k.inode == 0 && !straight && f.absent(k.path) {
+	if k.inode == 0 && !straight && f.keptPlaces(ctx) && f.absent(k.path) {
 		return nil, 0, true, errAbsent(op, path)
 	}
 	req := &pb.StatRequest{Caller: f.callerIn(ctx), Path: k.path, Inode: k.inode, Follow: k.kind == readStat, Cache: f.cache != nil}

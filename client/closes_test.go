@@ -64,7 +64,7 @@ func (c *closing) begin(dir string, n int) (list []*client.Draft) {
 	for i := range n {
 		name := fmt.Sprintf("%s/%d", dir, i)
 		c.absent(name)
-		d, ok := c.Draft(name, client.WithMode(0o640))
+		d, ok := c.Draft(c.t.Context(), name, client.WithMode(0o640))
 		if !ok || !d.Write([][]byte{[]byte(name)}) {
 			c.t.Fatalf("no draft of %s", name)
 		}
@@ -283,7 +283,7 @@ func TestClosesDoNotWaitForOthers(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprintf("/d/later%d", i)
 		c.absent(name)
-		d, ok := c.Draft(name)
+		d, ok := c.Draft(t.Context(), name)
 		if !ok {
 			t.Fatal("no draft")
 		}
@@ -329,7 +329,7 @@ func TestCloseLeavesOthers(t *testing.T) {
 	if c.Calls() == 0 {
 		t.Error("the call id is not in use, though the call is under way")
 	}
-	if _, ok := c.Draft(list[2].Path()); ok {
+	if _, ok := c.Draft(t.Context(), list[2].Path()); ok {
 		t.Error("another draft of that name")
 	}
 	close(goOn)

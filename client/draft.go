@@ -60,8 +60,9 @@ type Draft struct {
 
 // Draft begins a new file without a call, if this client holds the right to
 // (Config.Drafts), and knows that there is nothing at the path; else, and with any
-// other option than WithMode and WithOwner, false: Create it.
-func (f *FS) Draft(path string, opts ...OpenOption) (*Draft, bool) {
+// other option than WithMode and WithOwner, false: Create it. Of the context only
+// WithPlaces counts.
+func (f *FS) Draft(ctx context.Context, path string, opts ...OpenOption) (*Draft, bool) {
 	path, err := fspath.Clean(path)
 	if err != nil || f.cache == nil || !f.cfg.Drafts {
 		return nil, false
@@ -69,7 +70,7 @@ func (f *FS) Draft(path string, opts ...OpenOption) (*Draft, bool) {
 	o := gather(opts)
 	dir, name := fspath.Split(path)
 	at, ok := f.kept(readKey{kind: readLstat, path: dir})
-	if !ok || at.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || f.mayOpen("create", path) != nil {
+	if !ok || at.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || !inPlace(ctx, path, at.attr.GetInode()) || f.mayOpen("create", path) != nil {
 		return nil, false
 	}
 	d := &Draft{fs: f, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
@@ -333,6 +334,8 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 	if numberGone(err) { // better with another number than not at all
 		again := d.request()
 		again.As, again.Dir = 0, 0
+		dir, _ := fspath.Split(d.path)
+		again.Caller = callerAt(d.fs.caller, []Place{{dir, d.dir}}) // by its path, which may lead elsewhere by now
 		again.Close, again.MtimeUnixMs, again.Data, again.DataCrc32C = true, mtime, data, req.DataCrc32C
 		defer d.fs.ids.end(again.Call)
 		if err = d.send(ctx, &c, again, new(pb.OpenResponse)); tailRefused(err) {

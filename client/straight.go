@@ -23,10 +23,11 @@ func followsLinks(ctx context.Context) bool { return ctx.Value(straightKey{}) ==
 
 // callerIn is who asks in a call under ctx.
 func (f *FS) callerIn(ctx context.Context) *pb.Caller {
-	if followsLinks(ctx) {
-		return f.caller
+	c := f.caller
+	if !followsLinks(ctx) {
+		c = f.straight
 	}
-	return f.straight
+	return callerAt(c, placesOf(ctx))
 }
 
 // withoutLinks is a caller whose calls follow no link.

@@ -20,12 +20,12 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	p, e := n.at(ctx, name)
+	ctx, p, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, nil, 0, e
 	}
 	if writes(flags) {
-		if i, h, ok := n.createDraft(raw, p, flags, mode, out); ok {
+		if i, h, ok := n.createDraft(ctx, raw, p, flags, mode, out); ok {
 			return i, h, fuse.FOPEN_DIRECT_IO, 0
 		}
 	}
@@ -139,7 +139,7 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	p, e := n.at(ctx, name)
+	ctx, p, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, e
 	}
@@ -158,7 +158,7 @@ func (n *node) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	p, e := n.at(ctx, name)
+	ctx, p, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, e
 	}
@@ -173,7 +173,7 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	p, e := n.at(ctx, name)
+	ctx, p, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, e
 	}
@@ -272,7 +272,7 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	n.m.hasTried(threadOf(ctx)) // who removes is not about to open
 	ctx, end := n.m.op(ctx)
 	defer end()
-	p, e := n.at(ctx, name)
+	ctx, p, e := n.at(ctx, name)
 	if e != 0 {
 		return e
 	}
@@ -288,7 +288,7 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	ctx, end := n.m.op(ctx)
 	defer end()
-	p, e := n.at(ctx, name)
+	ctx, p, e := n.at(ctx, name)
 	if e != 0 {
 		return e
 	}
@@ -326,11 +326,11 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 	n.m.hasTried(threadOf(ctx))
 	ctx, end := n.m.op(ctx)
 	defer end()
-	p1, e := n.at(ctx, name)
+	ctx, p1, e := n.at(ctx, name)
 	if e != 0 {
 		return e
 	}
-	p2, e := to.at(ctx, newName)
+	ctx, p2, e := to.at(ctx, newName)
 	if e != 0 {
 		return e
 	}
@@ -390,6 +390,11 @@ func (m *Mounted) removeHidden(p string, ino uint64) bool {
 // hiddenUp moves files that this mount hid in a directory to the one above; true
 // if it then is empty.
 func (m *Mounted) hiddenUp(ctx context.Context, dir string) bool {
+	info, _, err := m.fs.LstatKept(ctx, dir)
+	if err != nil {
+		return false
+	}
+	ctx = client.WithPlaces(ctx, client.Place{Path: dir, Inode: info.Inode})
 	entries, more, err := m.fs.List(ctx, dir, "", 100)
 	if err != nil || more {
 		return false

@@ -111,12 +111,12 @@ func (n *node) settleNode(ctx context.Context) syscall.Errno {
 }
 
 // createDraft makes a file without a call; false if that cannot be.
-func (n *node) createDraft(raw context.Context, p string, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
+func (n *node) createDraft(ctx, raw context.Context, p string, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
 	owner := n.m.ownerFor(raw)
 	if owner != (client.Owner{}) && !n.m.gives.Load() {
 		return nil, nil, false // whether it can be his has to be tried
 	}
-	d, ok := n.m.fs.Draft(p, client.WithMode(modeOf(mode)), client.WithOwner(owner))
+	d, ok := n.m.fs.Draft(ctx, p, client.WithMode(modeOf(mode)), client.WithOwner(owner))
 	if !ok {
 		return nil, nil, false
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fserror"
 )
 
@@ -15,6 +16,8 @@ func errno(err error) syscall.Errno {
 		return 0
 	case errors.As(err, &e):
 		return e
+	case client.IsMoved(err):
+		return syscall.ESTALE
 	}
 	switch k := fserror.KindOf(err); k {
 	case fserror.Closed: // of the client, under a request: the mount ends

@@ -119,7 +119,7 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	thread := threadOf(ctx)
 	ctx, end := n.m.op(ctx)
 	defer end()
-	dir, e := n.dirPath(ctx)
+	ctx, dir, e := n.in(ctx)
 	if e != 0 {
 		return nil, e
 	}
@@ -314,16 +314,23 @@ func (n *node) forgotten() bool {
 	return n.Forgotten() //nolint:staticcheck // deprecated for OnForget, which does not do here
 }
 
-// at is the path of a name in a directory.
-func (n *node) at(ctx context.Context, name string) (string, syscall.Errno) {
+// in is the path of a directory, and a context for calls by paths in it, which count
+// only while it is there: the kernel has checked what may be done in this directory.
+func (n *node) in(ctx context.Context) (context.Context, string, syscall.Errno) {
 	dir, e := n.dirPath(ctx)
+	return client.WithPlaces(ctx, client.Place{Path: dir, Inode: n.ino}), dir, e
+}
+
+// at is the path of a name in a directory, and the context of in.
+func (n *node) at(ctx context.Context, name string) (context.Context, string, syscall.Errno) {
+	ctx, dir, e := n.in(ctx)
 	if e != 0 {
-		return "", e
+		return ctx, "", e
 	}
 	if err := fspath.CheckName(name); err != nil {
-		return "", errno(err)
+		return ctx, "", errno(err)
 	}
-	return fspath.Join(dir, name), n.m.settleIn(ctx, n.ino, name)
+	return ctx, fspath.Join(dir, name), n.m.settleIn(ctx, n.ino, name)
 }
 
 // base is the last component of a path.

@@ -87,7 +87,7 @@ func (l *listing) next(ctx context.Context) (*fuse.DirEntry, syscall.Errno) {
 func (l *listing) fetch(ctx context.Context) syscall.Errno {
 	ctx, end := l.n.m.op(ctx)
 	defer end()
-	dir, e := l.n.dirPath(ctx)
+	ctx, dir, e := l.n.in(ctx)
 	if e != 0 {
 		return e
 	}

@@ -72,6 +72,9 @@ func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, grows bool
 			return applied{CallResult: r, repeat: found}, err
 		}
 	}
+	if err := s.tree.CheckPlaces(c); err != nil {
+		return applied{}, err
+	}
 	// What has no id (AppendTail, Commit) is known as repeated only to its plan.
 	if id.Seq != 0 {
 		if err := s.admit(c, grows); err != nil {
@@ -256,7 +259,12 @@ func (s *Server) waitDurable(ctx context.Context, txid uint64) error {
 // read runs fn under the read lock and waits until what it looked at is
 // durable, whether fn succeeded or not.
 func (s *Server) read(ctx context.Context, c *namespace.Call, fn func() error) error {
-	err := s.rlocked(fn)
+	err := s.rlocked(func() error {
+		if err := s.tree.CheckPlaces(c); err != nil {
+			return err
+		}
+		return fn()
+	})
 	if werr := s.waitDurable(ctx, c.AsOf()); werr != nil {
 		return werr
 	}

@@ -53,7 +53,7 @@ func must(t testing.TB, err error) {
 func begin(t *testing.T, f *client.FS, name, data string) *client.Draft {
 	t.Helper()
 	unkept(t, f, name)
-	d, ok := f.Draft(name, client.WithMode(0o640))
+	d, ok := f.Draft(t.Context(), name, client.WithMode(0o640))
 	if !ok {
 		t.Fatalf("no draft of %s", name)
 	}
@@ -86,7 +86,7 @@ func TestDraft(t *testing.T) {
 		if _, _, err := f.LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
-		d, ok := f.Draft(path, client.WithMode(0o640))
+		d, ok := f.Draft(t.Context(), path, client.WithMode(0o640))
 		if !ok {
 			w, err := f.Create(t.Context(), path, client.WithMode(0o640)) // for numbers
 			must(t, err)
@@ -145,7 +145,7 @@ func TestDraftIsHeld(t *testing.T) {
 	held("rmdir", g.RemoveAll(ctx, "/d"))
 	// Other names are free, and the right is gone from the first of these calls on.
 	must(t, g.WriteFile(ctx, "/d/c", []byte("c")))
-	if _, ok := f.Draft("/d/e"); ok {
+	if _, ok := f.Draft(t.Context(), "/d/e"); ok {
 		t.Fatal("a draft without the right")
 	}
 	must(t, d.Close(ctx, 0))
@@ -285,7 +285,7 @@ func makeFile(ctx context.Context, f *client.FS, name, data string) (draft bool,
 	if _, _, err := f.LstatKept(ctx, name); err == nil {
 		return false, fserror.Exists
 	}
-	d, draft := f.Draft(name)
+	d, draft := f.Draft(ctx, name)
 	if !draft {
 		w, err := f.Create(ctx, name)
 		if err != nil {
@@ -333,23 +333,34 @@ func TestDraftIsWaitedFor(t *testing.T) {
 }
 
 // A client that was away for so long that the namenode has forgotten what it set
-// aside for it: what was begun before is made with another number, and what is
-// begun after with numbers that are good.
+// aside for it: what was begun before is made with another number, unless another
+// directory has got the path of its own, and what is begun after with numbers that
+// are good.
 func TestDraftOfOneForgotten(t *testing.T) {
 	n := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = 500 * time.Millisecond })
 	f, wire := n.Wired(t, drafting)
 	g := n.Client(t)
 	ctx := t.Context()
 	must(t, f.Mkdir(ctx, "/d", 0o755))
+	must(t, f.Mkdir(ctx, "/e", 0o755))
 	mine(t, f, "/d")
-	d, other := begin(t, f, "/d/a", "before"), begin(t, f, "/d/b", "open")
+	mine(t, f, "/e")
+	d, other, stray := begin(t, f, "/d/a", "before"), begin(t, f, "/d/b", "open"), begin(t, f, "/e/c", "not there")
 	wire.Cut()
 	testenv.Eventually(t, "the session is forgotten", func() bool {
 		return strings.Contains(n.Metrics(t), "leasefs_cache_sessions 0\n")
 	})
+	must(t, g.Rename(ctx, "/e", "/moved", false))
+	must(t, g.Mkdir(ctx, "/e", 0o755))
 	wire.Mend()
 	must(t, d.Close(ctx, 0))
 	content(t, g, "/d/a", "before")
+	if err := stray.Close(ctx, 0); !errors.Is(err, fserror.LeaseLost) {
+		t.Fatal(err)
+	}
+	if i, err := g.Stat(ctx, "/e"); err != nil || i.Entries != 0 {
+		t.Fatal("a draft was made in another directory than its own", i, err)
+	}
 	if _, err := other.Open(ctx); !errors.Is(err, fserror.LeaseLost) {
 		t.Fatal(err)
 	}
@@ -358,7 +369,7 @@ func TestDraftOfOneForgotten(t *testing.T) {
 		if _, _, err := f.LstatKept(ctx, "/d/c"); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
-		next, ok := f.Draft("/d/c")
+		next, ok := f.Draft(t.Context(), "/d/c")
 		if !ok {
 			return false
 		}

@@ -355,7 +355,7 @@ func (c *worker) draft(call context.Context, name, text string) bool {
 			return false
 		}
 	}
-	d, ok := c.fs.Draft(path.Join(c.dir(), name))
+	d, ok := c.fs.Draft(call, path.Join(c.dir(), name))
 	if !ok {
 		return false
 	}

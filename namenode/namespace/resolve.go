@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -109,6 +110,29 @@ func (t *Tree) find(c *Call, op, path string, follow bool) (place, error) {
 		err = t.missing(at, op, path)
 	}
 	return at, err
+}
+
+// Moved is the Reason of an error that says that a directory is not where the call
+// believes it to be.
+const Moved = "moved"
+
+// CheckPlaces returns nil if all places of a call are right: then a path with one of
+// them as its directory leads into that directory and no other. Else NotFound with
+// the reason Moved, whatever it is that leads elsewhere.
+func (t *Tree) CheckPlaces(c *Call) error {
+	if len(c.Places) == 0 {
+		return nil
+	}
+	collects := c.Collect
+	c.Collect = false // the call's own paths depend on the same
+	defer func() { c.Collect = collects }()
+	for _, p := range c.Places {
+		at, err := t.resolve(c, "", p.Path, true)
+		if err != nil || at.node == nil || at.node.id != p.Inode {
+			return &fserror.Error{Kind: fserror.NotFound, Reason: Moved, Message: fmt.Sprintf("%s is not the directory any more that it was (inode %d): it, or one above, was renamed or removed; look it up again", p.Path, uint64(p.Inode))}
+		}
+	}
+	return nil
 }
 
 func (t *Tree) missing(at place, op, path string) error {

@@ -253,7 +253,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -332,7 +332,11 @@ type Caller struct {
 	TtlMs int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	// No symbolic link is followed: a path that leads through one, or to one that
 	// the call would follow, is refused with LOOP.
-	NoLinks       bool `protobuf:"varint,7,opt,name=no_links,json=noLinks,proto3" json:"no_links,omitempty"`
+	NoLinks bool `protobuf:"varint,7,opt,name=no_links,json=noLinks,proto3" json:"no_links,omitempty"`
+	// At most four directories that must be where the caller believes them to be when
+	// the call is carried out: else it is refused with NOT_FOUND, reason "moved". So a
+	// path with one of them as its directory leads into no other.
+	Places        []*Place `protobuf:"bytes,8,rep,name=places,proto3" json:"places,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,6 +420,66 @@ func (x *Caller) GetNoLinks() bool {
 	return false
 }
 
+func (x *Caller) GetPlaces() []*Place {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+// Place is a directory and the path that leads to it.
+type Place struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Inode         uint64                 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Place) Reset() {
+	*x = Place{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Place) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Place) ProtoMessage() {}
+
+func (x *Place) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Place.ProtoReflect.Descriptor instead.
+func (*Place) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Place) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Place) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
 // WriterId is what a writer shows with each call.
 type WriterId struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -429,7 +493,7 @@ type WriterId struct {
 
 func (x *WriterId) Reset() {
 	*x = WriterId{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -441,7 +505,7 @@ func (x *WriterId) String() string {
 func (*WriterId) ProtoMessage() {}
 
 func (x *WriterId) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -454,7 +518,7 @@ func (x *WriterId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterId.ProtoReflect.Descriptor instead.
 func (*WriterId) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WriterId) GetInode() uint64 {
@@ -508,7 +572,7 @@ type Attr struct {
 
 func (x *Attr) Reset() {
 	*x = Attr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +584,7 @@ func (x *Attr) String() string {
 func (*Attr) ProtoMessage() {}
 
 func (x *Attr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +597,7 @@ func (x *Attr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attr.ProtoReflect.Descriptor instead.
 func (*Attr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attr) GetInode() uint64 {
@@ -648,7 +712,7 @@ type OpenState struct {
 
 func (x *OpenState) Reset() {
 	*x = OpenState{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +724,7 @@ func (x *OpenState) String() string {
 func (*OpenState) ProtoMessage() {}
 
 func (x *OpenState) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +737,7 @@ func (x *OpenState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenState.ProtoReflect.Descriptor instead.
 func (*OpenState) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OpenState) GetHolder() *HolderInfo {
@@ -726,7 +790,7 @@ type HolderInfo struct {
 
 func (x *HolderInfo) Reset() {
 	*x = HolderInfo{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +802,7 @@ func (x *HolderInfo) String() string {
 func (*HolderInfo) ProtoMessage() {}
 
 func (x *HolderInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +815,7 @@ func (x *HolderInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HolderInfo.ProtoReflect.Descriptor instead.
 func (*HolderInfo) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HolderInfo) GetUser() string {
@@ -820,7 +884,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +896,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +909,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Block) GetTerm() uint64 {
@@ -916,7 +980,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +992,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1005,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ErrorDetail) GetKind() uint32 {
@@ -1029,7 +1093,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1105,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1118,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{8}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Hello) GetCaller() *Caller {
@@ -1096,7 +1160,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1172,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1185,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{9}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Welcome) GetNamespaceId() string {
@@ -1212,7 +1276,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1288,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1301,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{10}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionRequest) GetKind() isSessionRequest_Kind {
@@ -1327,7 +1391,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1403,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1416,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{11}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionResponse) GetKind() isSessionResponse_Kind {
@@ -1454,7 +1518,7 @@ type CacheRenew struct {
 
 func (x *CacheRenew) Reset() {
 	*x = CacheRenew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1530,7 @@ func (x *CacheRenew) String() string {
 func (*CacheRenew) ProtoMessage() {}
 
 func (x *CacheRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1543,7 @@ func (x *CacheRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRenew.ProtoReflect.Descriptor instead.
 func (*CacheRenew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CacheRenew) GetSeq() uint64 {
@@ -1499,7 +1563,7 @@ type CacheTerm struct {
 
 func (x *CacheTerm) Reset() {
 	*x = CacheTerm{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1575,7 @@ func (x *CacheTerm) String() string {
 func (*CacheTerm) ProtoMessage() {}
 
 func (x *CacheTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1588,7 @@ func (x *CacheTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheTerm.ProtoReflect.Descriptor instead.
 func (*CacheTerm) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CacheTerm) GetSeq() uint64 {
@@ -1553,7 +1617,7 @@ type CacheRevocation struct {
 
 func (x *CacheRevocation) Reset() {
 	*x = CacheRevocation{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1629,7 @@ func (x *CacheRevocation) String() string {
 func (*CacheRevocation) ProtoMessage() {}
 
 func (x *CacheRevocation) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1642,7 @@ func (x *CacheRevocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRevocation.ProtoReflect.Descriptor instead.
 func (*CacheRevocation) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CacheRevocation) GetSeq() uint64 {
@@ -1615,7 +1679,7 @@ type CacheAck struct {
 
 func (x *CacheAck) Reset() {
 	*x = CacheAck{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1691,7 @@ func (x *CacheAck) String() string {
 func (*CacheAck) ProtoMessage() {}
 
 func (x *CacheAck) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1704,7 @@ func (x *CacheAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheAck.ProtoReflect.Descriptor instead.
 func (*CacheAck) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CacheAck) GetSeq() uint64 {
@@ -1671,7 +1735,7 @@ type Draft struct {
 
 func (x *Draft) Reset() {
 	*x = Draft{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1747,7 @@ func (x *Draft) String() string {
 func (*Draft) ProtoMessage() {}
 
 func (x *Draft) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1760,7 @@ func (x *Draft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draft.ProtoReflect.Descriptor instead.
 func (*Draft) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Draft) GetDir() uint64 {
@@ -1734,7 +1798,7 @@ type CacheKey struct {
 
 func (x *CacheKey) Reset() {
 	*x = CacheKey{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1810,7 @@ func (x *CacheKey) String() string {
 func (*CacheKey) ProtoMessage() {}
 
 func (x *CacheKey) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1823,7 @@ func (x *CacheKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheKey.ProtoReflect.Descriptor instead.
 func (*CacheKey) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CacheKey) GetKind() uint32 {
@@ -1801,7 +1865,7 @@ type CacheGivenUp struct {
 
 func (x *CacheGivenUp) Reset() {
 	*x = CacheGivenUp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1877,7 @@ func (x *CacheGivenUp) String() string {
 func (*CacheGivenUp) ProtoMessage() {}
 
 func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1890,7 @@ func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheGivenUp.ProtoReflect.Descriptor instead.
 func (*CacheGivenUp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CacheGivenUp) GetStream() uint64 {
@@ -1866,7 +1930,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1942,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1955,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RenewLeaseRequest) GetSession() []byte {
@@ -1946,7 +2010,7 @@ type OpenRef struct {
 
 func (x *OpenRef) Reset() {
 	*x = OpenRef{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2022,7 @@ func (x *OpenRef) String() string {
 func (*OpenRef) ProtoMessage() {}
 
 func (x *OpenRef) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2035,7 @@ func (x *OpenRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRef.ProtoReflect.Descriptor instead.
 func (*OpenRef) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OpenRef) GetInode() uint64 {
@@ -2004,7 +2068,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2080,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2093,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewLeaseResponse) GetLost() []*LostFile {
@@ -2100,7 +2164,7 @@ type LostFile struct {
 
 func (x *LostFile) Reset() {
 	*x = LostFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2176,7 @@ func (x *LostFile) String() string {
 func (*LostFile) ProtoMessage() {}
 
 func (x *LostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2189,7 @@ func (x *LostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostFile.ProtoReflect.Descriptor instead.
 func (*LostFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LostFile) GetInode() uint64 {
@@ -2171,7 +2235,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2247,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2260,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListLeasesRequest) GetCaller() *Caller {
@@ -2258,7 +2322,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2334,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2347,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*Lease {
@@ -2323,7 +2387,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2399,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2412,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Lease) GetId() string {
@@ -2467,7 +2531,7 @@ type LeaseFile struct {
 
 func (x *LeaseFile) Reset() {
 	*x = LeaseFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2543,7 @@ func (x *LeaseFile) String() string {
 func (*LeaseFile) ProtoMessage() {}
 
 func (x *LeaseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2556,7 @@ func (x *LeaseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFile.ProtoReflect.Descriptor instead.
 func (*LeaseFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeaseFile) GetPath() string {
@@ -2529,7 +2593,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2605,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2618,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -2603,7 +2667,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2679,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2692,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -2664,7 +2728,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2676,7 +2740,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2689,7 +2753,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -2731,7 +2795,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2807,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2820,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -2791,7 +2855,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +2867,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +2880,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -2850,7 +2914,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2926,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2939,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -2904,7 +2968,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +2980,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +2993,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -2965,7 +3029,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3041,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3054,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -3019,7 +3083,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3095,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3108,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -3086,7 +3150,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3162,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3175,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -3148,7 +3212,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3224,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3237,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -3223,7 +3287,7 @@ type AttachLeaseRequest struct {
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3235,7 +3299,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3312,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -3290,7 +3354,7 @@ type DetachLeaseRequest struct {
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3366,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3379,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -3352,7 +3416,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3428,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3441,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -3427,7 +3491,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3503,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3516,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -3486,7 +3550,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3562,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3575,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -3615,7 +3679,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3691,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3704,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -3802,7 +3866,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3814,7 +3878,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3827,7 +3891,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Owner) GetUser() string {
@@ -3868,7 +3932,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +3944,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +3957,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -3988,7 +4052,7 @@ type CreateManyRequest struct {
 
 func (x *CreateManyRequest) Reset() {
 	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4064,7 @@ func (x *CreateManyRequest) String() string {
 func (*CreateManyRequest) ProtoMessage() {}
 
 func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4077,7 @@ func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
 func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CreateManyRequest) GetFiles() []*CreateRequest {
@@ -4042,7 +4106,7 @@ type CreateManyResponse struct {
 
 func (x *CreateManyResponse) Reset() {
 	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4118,7 @@ func (x *CreateManyResponse) String() string {
 func (*CreateManyResponse) ProtoMessage() {}
 
 func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4131,7 @@ func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
 func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateManyResponse) GetResults() []*CreateResult {
@@ -4098,7 +4162,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4110,7 +4174,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4123,7 +4187,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateResult) GetInode() uint64 {
@@ -4165,7 +4229,7 @@ type DirectoryLook struct {
 
 func (x *DirectoryLook) Reset() {
 	*x = DirectoryLook{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4241,7 @@ func (x *DirectoryLook) String() string {
 func (*DirectoryLook) ProtoMessage() {}
 
 func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4254,7 @@ func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryLook.ProtoReflect.Descriptor instead.
 func (*DirectoryLook) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DirectoryLook) GetPath() string {
@@ -4244,7 +4308,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4256,7 +4320,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4269,7 +4333,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4406,7 +4470,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4482,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4495,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4478,7 +4542,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4554,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4567,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4524,7 +4588,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4600,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4549,7 +4613,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4576,7 +4640,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4588,7 +4652,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4601,7 +4665,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4627,7 +4691,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4703,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4716,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4675,7 +4739,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +4751,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4700,7 +4764,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4753,7 +4817,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4765,7 +4829,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4778,7 +4842,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4826,7 +4890,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4838,7 +4902,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4851,7 +4915,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -4885,7 +4949,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +4961,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +4974,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -4978,7 +5042,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5054,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5067,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -5024,7 +5088,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5036,7 +5100,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5049,7 +5113,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5095,7 +5159,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5107,7 +5171,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5120,7 +5184,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5228,7 +5292,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5240,7 +5304,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5253,7 +5317,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5347,7 +5411,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5359,7 +5423,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5372,7 +5436,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5434,7 +5498,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5446,7 +5510,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5459,7 +5523,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5510,7 +5574,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5522,7 +5586,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5535,7 +5599,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5583,7 +5647,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5595,7 +5659,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5608,7 +5672,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5635,7 +5699,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5647,7 +5711,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5660,7 +5724,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Xattr) GetName() string {
@@ -5690,7 +5754,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +5766,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +5779,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5769,7 +5833,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5781,7 +5845,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5794,7 +5858,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5843,7 +5907,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5855,7 +5919,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5868,7 +5932,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Entry) GetName() string {
@@ -5902,7 +5966,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5914,7 +5978,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5927,7 +5991,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -5958,7 +6022,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5970,7 +6034,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5983,7 +6047,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -6040,7 +6104,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6052,7 +6116,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6065,7 +6129,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6106,7 +6170,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6118,7 +6182,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6131,7 +6195,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6158,7 +6222,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6170,7 +6234,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6183,7 +6247,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6211,7 +6275,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6223,7 +6287,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6236,7 +6300,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6275,7 +6339,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6287,7 +6351,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6300,7 +6364,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6369,7 +6433,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6381,7 +6445,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6394,7 +6458,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6474,7 +6538,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6486,7 +6550,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6499,7 +6563,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6538,7 +6602,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6550,7 +6614,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6563,7 +6627,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6634,7 +6698,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6646,7 +6710,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6659,7 +6723,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6755,7 +6819,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6767,7 +6831,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6780,7 +6844,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6853,7 +6917,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6865,7 +6929,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6878,7 +6942,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6936,7 +7000,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6948,7 +7012,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6961,7 +7025,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -7011,7 +7075,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7023,7 +7087,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7036,7 +7100,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -7076,7 +7140,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7152,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7165,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -7153,7 +7217,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7165,7 +7229,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7178,7 +7242,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -7431,7 +7495,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7443,7 +7507,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7456,7 +7520,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -7489,7 +7553,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7501,7 +7565,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7514,7 +7578,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7535,7 +7599,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7547,7 +7611,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7560,7 +7624,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7594,7 +7658,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7606,7 +7670,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7619,7 +7683,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7646,7 +7710,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7658,7 +7722,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7671,7 +7735,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7699,7 +7763,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7711,7 +7775,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7724,7 +7788,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7759,7 +7823,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7771,7 +7835,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7784,7 +7848,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7820,7 +7884,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7832,7 +7896,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7845,7 +7909,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7885,7 +7949,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7897,7 +7961,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7910,7 +7974,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7932,7 +7996,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7944,7 +8008,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7957,7 +8021,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -8000,7 +8064,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8012,7 +8076,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8025,7 +8089,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -8051,7 +8115,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8063,7 +8127,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8076,7 +8140,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8095,7 +8159,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8107,7 +8171,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8120,7 +8184,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -8139,7 +8203,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8151,7 +8215,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8164,7 +8228,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -8184,7 +8248,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8196,7 +8260,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8209,7 +8273,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8248,7 +8312,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8260,7 +8324,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8273,7 +8337,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8376,7 +8440,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06CallId\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xa6\x01\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xd1\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
@@ -8384,7 +8448,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x15\n" +
 	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\x12\x19\n" +
-	"\bno_links\x18\a \x01(\bR\anoLinks\"f\n" +
+	"\bno_links\x18\a \x01(\bR\anoLinks\x12)\n" +
+	"\x06places\x18\b \x03(\v2\x11.leasefs.v1.PlaceR\x06places\"1\n" +
+	"\x05Place\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05inode\x18\x02 \x01(\x04R\x05inode\"f\n" +
 	"\bWriterId\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
@@ -9145,7 +9213,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(FileType)(0),                   // 0: leasefs.v1.FileType
 	(EventType)(0),                  // 1: leasefs.v1.EventType
@@ -9153,333 +9221,335 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(SafeModeRequest_Action)(0),     // 3: leasefs.v1.SafeModeRequest.Action
 	(*CallId)(nil),                  // 4: leasefs.v1.CallId
 	(*Caller)(nil),                  // 5: leasefs.v1.Caller
-	(*WriterId)(nil),                // 6: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 7: leasefs.v1.Attr
-	(*OpenState)(nil),               // 8: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 9: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 10: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 11: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 12: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 13: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 14: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 15: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 16: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 17: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 18: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 19: leasefs.v1.CacheAck
-	(*Draft)(nil),                   // 20: leasefs.v1.Draft
-	(*CacheKey)(nil),                // 21: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 22: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 23: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 24: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 25: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 26: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 27: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 28: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 29: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 30: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 31: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 32: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 33: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 34: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 35: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 36: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 37: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 38: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 39: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 40: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 41: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 42: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 43: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 44: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 45: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 46: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 47: leasefs.v1.CreateRequest
-	(*Owner)(nil),                   // 48: leasefs.v1.Owner
-	(*OpenResponse)(nil),            // 49: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 50: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 51: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 52: leasefs.v1.CreateResult
-	(*DirectoryLook)(nil),           // 53: leasefs.v1.DirectoryLook
-	(*AppendRequest)(nil),           // 54: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 55: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 56: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 57: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 58: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 59: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 60: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 61: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 62: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 63: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 64: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 65: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 66: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 67: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 68: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 69: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 70: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 71: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 72: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 73: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 74: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 75: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 76: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 77: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 78: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 79: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 80: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 81: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 82: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 83: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 84: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 85: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 86: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 87: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 88: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 89: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 90: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 91: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 92: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 93: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 94: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 95: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 96: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 97: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 98: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 99: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 100: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 101: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 102: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 103: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 104: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 105: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 106: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 107: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 108: leasefs.v1.BackupResponse
-	nil,                             // 109: leasefs.v1.Block.HeadersEntry
-	nil,                             // 110: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 111: leasefs.v1.BackupResponse.HeadersEntry
+	(*Place)(nil),                   // 6: leasefs.v1.Place
+	(*WriterId)(nil),                // 7: leasefs.v1.WriterId
+	(*Attr)(nil),                    // 8: leasefs.v1.Attr
+	(*OpenState)(nil),               // 9: leasefs.v1.OpenState
+	(*HolderInfo)(nil),              // 10: leasefs.v1.HolderInfo
+	(*Block)(nil),                   // 11: leasefs.v1.Block
+	(*ErrorDetail)(nil),             // 12: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                   // 13: leasefs.v1.Hello
+	(*Welcome)(nil),                 // 14: leasefs.v1.Welcome
+	(*SessionRequest)(nil),          // 15: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),         // 16: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),              // 17: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),               // 18: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),         // 19: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                // 20: leasefs.v1.CacheAck
+	(*Draft)(nil),                   // 21: leasefs.v1.Draft
+	(*CacheKey)(nil),                // 22: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),            // 23: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),       // 24: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 25: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 26: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 27: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 28: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 29: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 30: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 31: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 32: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 33: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 34: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 35: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 36: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 37: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 38: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 39: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 40: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 41: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 42: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 43: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 44: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 45: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 46: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 47: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 48: leasefs.v1.CreateRequest
+	(*Owner)(nil),                   // 49: leasefs.v1.Owner
+	(*OpenResponse)(nil),            // 50: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 51: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 52: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 53: leasefs.v1.CreateResult
+	(*DirectoryLook)(nil),           // 54: leasefs.v1.DirectoryLook
+	(*AppendRequest)(nil),           // 55: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 56: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 57: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 58: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 59: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 60: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 61: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 62: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 63: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 64: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 65: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 66: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 67: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 68: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 69: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 70: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 71: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 72: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 73: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 74: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 75: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 76: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 77: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 78: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 79: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 80: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 81: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 82: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 83: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 84: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 85: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 86: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 87: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 88: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 89: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 90: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 91: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 92: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 93: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 94: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 95: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 96: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 97: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 98: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 99: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 100: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 101: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 102: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 103: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 104: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 105: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 106: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 107: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 108: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 109: leasefs.v1.BackupResponse
+	nil,                             // 110: leasefs.v1.Block.HeadersEntry
+	nil,                             // 111: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 112: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
-	0,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	8,   // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	9,   // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	109, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	9,   // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	5,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	12,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	23,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	16,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	19,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	13,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	25,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	11,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	17,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	18,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	21,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	20,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
-	21,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	24,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	5,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	26,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	24,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	9,   // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	5,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	29,  // 24: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	9,   // 25: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	30,  // 26: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	4,   // 27: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 28: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 29: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 30: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 31: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 32: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 33: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	39,  // 34: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	5,   // 35: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 36: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 37: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 38: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 39: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 40: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	46,  // 41: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	1,   // 42: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	4,   // 43: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 44: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	22,  // 45: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	48,  // 46: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	7,   // 47: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	6,   // 48: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	21,  // 49: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 50: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	21,  // 51: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	47,  // 52: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	52,  // 53: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	53,  // 54: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
-	11,  // 55: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	7,   // 56: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
-	21,  // 57: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 58: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
-	21,  // 59: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
-	4,   // 60: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 61: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 62: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	6,   // 63: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	22,  // 64: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	6,   // 65: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	58,  // 66: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	60,  // 67: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	110, // 68: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	6,   // 69: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	10,  // 70: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	4,   // 71: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 72: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	22,  // 73: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	4,   // 74: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 75: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 76: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 77: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	7,   // 78: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	10,  // 79: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	21,  // 80: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 81: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 82: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	21,  // 83: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	11,  // 84: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	5,   // 85: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	72,  // 86: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	21,  // 87: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 88: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	75,  // 89: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	7,   // 90: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	21,  // 91: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	7,   // 92: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	5,   // 93: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 94: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	80,  // 95: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	7,   // 96: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	7,   // 97: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	4,   // 98: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 99: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	48,  // 100: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	4,   // 101: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 102: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	84,  // 103: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 104: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 105: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 106: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	84,  // 107: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 108: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 109: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 110: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 111: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 112: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	4,   // 113: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 114: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	48,  // 115: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	4,   // 116: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 117: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 118: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 119: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 120: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	93,  // 121: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	5,   // 122: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 123: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 124: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	5,   // 125: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	100, // 126: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	5,   // 127: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 128: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 129: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 130: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	111, // 131: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	14,  // 132: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	23,  // 133: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	27,  // 134: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	31,  // 135: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	33,  // 136: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	35,  // 137: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	37,  // 138: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	40,  // 139: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	42,  // 140: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	43,  // 141: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	44,  // 142: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	47,  // 143: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	50,  // 144: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	54,  // 145: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	55,  // 146: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	57,  // 147: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	61,  // 148: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	63,  // 149: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	65,  // 150: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	66,  // 151: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	68,  // 152: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	70,  // 153: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	73,  // 154: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	76,  // 155: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	78,  // 156: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	82,  // 157: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	83,  // 158: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	85,  // 159: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	86,  // 160: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	88,  // 161: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	87,  // 162: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	89,  // 163: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	90,  // 164: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	91,  // 165: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	94,  // 166: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	96,  // 167: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	98,  // 168: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	101, // 169: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	107, // 170: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	103, // 171: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	105, // 172: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	15,  // 173: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	25,  // 174: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	28,  // 175: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	32,  // 176: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	34,  // 177: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	36,  // 178: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	38,  // 179: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	41,  // 180: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	81,  // 181: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	81,  // 182: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	45,  // 183: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	49,  // 184: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	51,  // 185: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	49,  // 186: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	56,  // 187: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	59,  // 188: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	62,  // 189: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	64,  // 190: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	64,  // 191: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	67,  // 192: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	69,  // 193: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	71,  // 194: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	74,  // 195: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	77,  // 196: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	79,  // 197: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	81,  // 198: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	81,  // 199: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	81,  // 200: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	81,  // 201: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	81,  // 202: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	81,  // 203: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	81,  // 204: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	81,  // 205: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	92,  // 206: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	95,  // 207: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	97,  // 208: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	99,  // 209: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	102, // 210: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	108, // 211: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	104, // 212: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	106, // 213: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	173, // [173:214] is the sub-list for method output_type
-	132, // [132:173] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	6,   // 0: leasefs.v1.Caller.places:type_name -> leasefs.v1.Place
+	0,   // 1: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
+	9,   // 2: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	10,  // 3: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	110, // 4: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	10,  // 5: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	5,   // 6: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	13,  // 7: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	24,  // 8: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	17,  // 9: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	20,  // 10: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	14,  // 11: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	26,  // 12: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	12,  // 13: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	18,  // 14: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	19,  // 15: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	22,  // 16: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	21,  // 17: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	22,  // 18: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	25,  // 19: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	5,   // 20: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	27,  // 21: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	25,  // 22: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	10,  // 23: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	5,   // 24: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	30,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	10,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	31,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	4,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 30: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 31: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 32: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 33: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 34: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	40,  // 35: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	5,   // 36: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 37: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 38: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 39: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 40: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 41: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	47,  // 42: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	1,   // 43: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	4,   // 44: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 45: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	23,  // 46: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	49,  // 47: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	8,   // 48: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	7,   // 49: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	22,  // 50: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	8,   // 51: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	22,  // 52: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	48,  // 53: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	53,  // 54: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	54,  // 55: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
+	12,  // 56: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	8,   // 57: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
+	22,  // 58: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
+	8,   // 59: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
+	22,  // 60: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
+	4,   // 61: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 62: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 63: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	7,   // 64: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	23,  // 65: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	7,   // 66: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	59,  // 67: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	61,  // 68: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	111, // 69: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	7,   // 70: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	11,  // 71: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	4,   // 72: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 73: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	23,  // 74: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	4,   // 75: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 76: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 77: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 78: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	8,   // 79: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	11,  // 80: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	22,  // 81: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 82: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 83: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	22,  // 84: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	12,  // 85: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	5,   // 86: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	73,  // 87: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	22,  // 88: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 89: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	76,  // 90: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	8,   // 91: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	22,  // 92: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	8,   // 93: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	5,   // 94: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 95: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	81,  // 96: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	8,   // 97: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	8,   // 98: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	4,   // 99: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 100: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	49,  // 101: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	4,   // 102: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 103: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	85,  // 104: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 105: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 106: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	0,   // 107: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	85,  // 108: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	4,   // 109: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 110: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 111: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 112: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 113: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	4,   // 114: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 115: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	49,  // 116: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	4,   // 117: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 118: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 119: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	5,   // 120: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 121: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	94,  // 122: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	5,   // 123: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 124: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	3,   // 125: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	5,   // 126: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	101, // 127: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	5,   // 128: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 129: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 130: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 131: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	112, // 132: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	15,  // 133: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	24,  // 134: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	28,  // 135: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	32,  // 136: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	34,  // 137: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	36,  // 138: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	38,  // 139: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	41,  // 140: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	43,  // 141: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	44,  // 142: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	45,  // 143: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	48,  // 144: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	51,  // 145: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	55,  // 146: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	56,  // 147: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	58,  // 148: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	62,  // 149: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	64,  // 150: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	66,  // 151: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	67,  // 152: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	69,  // 153: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	71,  // 154: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	74,  // 155: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	77,  // 156: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	79,  // 157: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	83,  // 158: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	84,  // 159: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	86,  // 160: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	87,  // 161: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	89,  // 162: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	88,  // 163: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	90,  // 164: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	91,  // 165: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	92,  // 166: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	95,  // 167: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	97,  // 168: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	99,  // 169: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	102, // 170: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	108, // 171: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	104, // 172: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	106, // 173: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	16,  // 174: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	26,  // 175: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	29,  // 176: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	33,  // 177: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	35,  // 178: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	37,  // 179: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	39,  // 180: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	42,  // 181: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	82,  // 182: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	82,  // 183: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	46,  // 184: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	50,  // 185: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	52,  // 186: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	50,  // 187: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	57,  // 188: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	60,  // 189: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	63,  // 190: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	65,  // 191: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	65,  // 192: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	68,  // 193: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	70,  // 194: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	72,  // 195: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	75,  // 196: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	78,  // 197: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	80,  // 198: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	82,  // 199: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	82,  // 200: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	82,  // 201: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	82,  // 202: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	82,  // 203: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	82,  // 204: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	82,  // 205: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	82,  // 206: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	93,  // 207: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	96,  // 208: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	98,  // 209: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	100, // 210: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	103, // 211: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	109, // 212: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	105, // 213: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	107, // 214: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	174, // [174:215] is the sub-list for method output_type
+	133, // [133:174] is the sub-list for method input_type
+	133, // [133:133] is the sub-list for extension type_name
+	133, // [133:133] is the sub-list for extension extendee
+	0,   // [0:133] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9487,28 +9557,28 @@ func file_leasefs_v1_leasefs_proto_init() {
 	if File_leasefs_v1_leasefs_proto != nil {
 		return
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[10].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[11].OneofWrappers = []any{
 		(*SessionRequest_Hello)(nil),
 		(*SessionRequest_Renew)(nil),
 		(*SessionRequest_CacheRenew)(nil),
 		(*SessionRequest_CacheAck)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[11].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[12].OneofWrappers = []any{
 		(*SessionResponse_Welcome)(nil),
 		(*SessionResponse_Renewed)(nil),
 		(*SessionResponse_Error)(nil),
 		(*SessionResponse_CacheTerm)(nil),
 		(*SessionResponse_CacheRevocation)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[43].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[44].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   108,
+			NumMessages:   109,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
