@@ -32,7 +32,7 @@ func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.
 		if _, known, err := s.tree.CallResult(id); known || err != nil {
 			return err
 		}
-		a, err := s.statOf(c, at)
+		a, err := s.tree.PlanOpen(c, at) // who may not write it is told so at once, and holds nobody up
 		queued = err == nil && s.waits.waiting(a.ID, s.cfg.Clock.Mono()) > 0 &&
 			(a.Open == nil || !sameName(a.Open.Holder, by)) // who may come back to his own tries
 		return err
