@@ -116,7 +116,7 @@ func (r *recall) wait(ctx context.Context) error {
 	if ctx.Value(noWaitKey{}) != nil {
 		return fserror.New(fserror.Retry, "", "", "sessions that have cached what this changes are being asked for it; ask for this change alone, which waits for them")
 	}
-	back, err := r.s.park(taker(ctx, nil))
+	back, err := r.s.park(ctx, nil)
 	if err != nil {
 		return err
 	}

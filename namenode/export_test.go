@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"context"
 	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
@@ -42,6 +43,27 @@ func (s *Server) ShareLittle(most int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.caches = cachelease.New(cachelease.Config{Clock: s.cfg.Clock, Term: s.cfg.CacheTerm, FirstSeq: s.term << 32, MaxSessions: int(most)})
+}
+
+// Served is how many unary calls are under way and wait for nobody.
+func (s *Server) Served() int64 { return s.served.Used() }
+
+// Parked is how many calls wait for others.
+func (s *Server) Parked() int64 { return s.parked.Used() }
+
+// HoldWalks has walks of the tree wait until the function that it returns is called.
+func (s *Server) HoldWalks(ctx context.Context) (release func(), err error) {
+	const all = 2
+	for range all {
+		if err := s.walkers.Begin(ctx, ""); err != nil {
+			return nil, err
+		}
+	}
+	return func() {
+		for range all {
+			s.walkers.End("")
+		}
+	}, nil
 }
 
 // Granted is how many granted leases count for the share of each user.

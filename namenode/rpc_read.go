@@ -179,7 +179,7 @@ func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileR
 
 // waitBeyond watches first and looks then, so that no change is missed.
 func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest, v fileView) (fileView, error) {
-	back, err := s.park(taker(ctx, c))
+	back, err := s.park(ctx, c)
 	if err != nil {
 		return v, err
 	}
@@ -298,13 +298,18 @@ func (s *service) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.Summar
 type walk struct {
 	s    *Server
 	ctx  context.Context //nolint:containedctx // one call's
-	who  string
+	c    *namespace.Call
 	on   bool
 	txid uint64 // of the last change that is in it
 }
 
 func (w *walk) begin() error {
-	err := w.s.walkers.Begin(w.ctx, w.who)
+	back, err := w.s.park(w.ctx, w.c)
+	if err != nil {
+		return err
+	}
+	defer back()
+	err = w.s.walkers.Begin(w.ctx, w.c.User)
 	w.on = err == nil
 	return err
 }
@@ -312,7 +317,7 @@ func (w *walk) begin() error {
 func (w *walk) end() {
 	if w.on {
 		w.on = false
-		w.s.walkers.End(w.who)
+		w.s.walkers.End(w.c.User)
 	}
 }
 
@@ -349,7 +354,7 @@ func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(
 	if err != nil {
 		return err
 	}
-	w := &walk{s: s, ctx: ctx, who: c.User}
+	w := &walk{s: s, ctx: ctx, c: c}
 	if err := w.begin(); err != nil {
 		return err
 	}

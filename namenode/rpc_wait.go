@@ -66,7 +66,7 @@ func (s *Server) statOf(c *namespace.Call, at namespace.Target) (namespace.Attr,
 // waitFor tries in the file's queue until the wait is over: at each freeing of
 // the file, and when its holder can be dispossessed.
 func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (applied, error) {
-	back, err := s.park(taker(ctx, c))
+	back, err := s.park(ctx, c)
 	if err != nil {
 		return applied{}, err
 	}

@@ -578,10 +578,16 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 	}); err != nil || known {
 		return err
 	}
+	back, err := s.park(ctx, nil)
+	if err != nil {
+		return err
+	}
 	select { // each holds a disk up
 	case s.older <- struct{}{}:
+		back()
 		defer func() { <-s.older }()
 	case <-ctx.Done():
+		back()
 		return ctx.Err()
 	}
 	rc, err := s.store.Get(ctx, b.Key, 0, -1)

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
@@ -29,6 +30,7 @@ import (
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -194,21 +196,46 @@ const maxParked = 100_000
 
 // park is called by a call that is going to wait for others: it takes no place
 // among those served meanwhile. The func that it returns ends that.
-func (s *Server) park(who share.Taker) (back func(), err error) {
+func (s *Server) park(ctx context.Context, c *namespace.Call) (back func(), err error) {
+	who := taker(ctx, c)
 	if !s.parked.Take(1, who) {
 		return nil, &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls wait at once", RetryAfter: time.Second}
 	}
-	s.inFlight.Add(-1)
+	served, counts := ctx.Value(servedKey{}).(share.Taker) // a stream, and the namenode's own work, do not
+	if counts {
+		s.served.Give(1, served)
+	}
 	return func() {
-		s.inFlight.Add(1)
+		if counts {
+			s.served.Hold(1, served)
+		}
 		s.parked.Give(1, who)
 	}, nil
 }
 
+// servedKey is under what the context of a unary call has who is served.
+type servedKey struct{}
+
+// servedFor is who takes a place among the calls that are served at once: an
+// address, since nothing of the call was checked yet. What a superuser on this
+// machine asks as such may take the reserve; who is none is told so at once.
+func servedFor(ctx context.Context, method string) share.Taker {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return share.Taker{Reserve: true}
+	}
+	who := conns.Taker(p.Addr)
+	who.Reserve = who.Reserve && strings.HasPrefix(method, adminPrefix)
+	return who
+}
+
+// adminPrefix begins the names of the methods of service Admin.
+const adminPrefix = "/leasefs.v1.Admin/"
+
 // unary is around every unary call: limit, panic barrier, metrics, errors.
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
-	if n := s.inFlight.Add(1); n > int64(s.cfg.MaxInFlight) {
-		s.inFlight.Add(-1)
+	who := servedFor(ctx, info.FullMethod)
+	if !s.served.Take(1, who) {
 		s.metrics.shed.Inc()
 		return nil, wire.ToStatus(&fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond})
 	}
@@ -217,10 +244,11 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		if p := recover(); p != nil {
 			err = s.panicked(info.FullMethod, p)
 		}
-		s.inFlight.Add(-1)
+		s.served.Give(1, who)
 		s.metrics.observe(info.FullMethod, s.cfg.Clock.Mono()-began, err)
 		err = wire.ToStatus(withRequest(err, info.FullMethod, req))
 	}()
+	ctx = context.WithValue(ctx, servedKey{}, who)
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, maxCall)

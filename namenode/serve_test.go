@@ -171,6 +171,49 @@ func TestMaxInFlight(t *testing.T) {
 	<-answered
 }
 
+// Of the calls that are served at once the last quarter is for those who make few:
+// one address cannot take so many that others are refused.
+func TestOneAddressLeavesRoomForCalls(t *testing.T) {
+	const most = 16
+	var gate sync.RWMutex
+	n := testenv.Start(t, func(c *namenode.Config) { c.MaxInFlight, c.FS = most, heldFS{vfs.OS(), &gate} })
+	greedy, modest := n.RawFrom(t, "greedy", "127.0.0.2"), n.RawFrom(t, "modest", "127.0.0.3")
+	status := func() error {
+		_, err := modest.Admin.Status(t.Context(), &pb.StatusRequest{Caller: modest.Who})
+		return err
+	}
+	if err := status(); err != nil {
+		t.Fatal(err)
+	}
+	root := n.Raw(t, "root")
+	if _, err := root.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: root.Call(), Caller: root.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {
+		t.Fatal(err)
+	}
+	gate.Lock()
+	ended := make(chan error, 2*most)
+	for i := range 2 * most {
+		go func() {
+			_, err := greedy.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: greedy.Call(), Caller: greedy.Who, Path: fmt.Sprintf("/d%d", i)})
+			ended <- err
+		}()
+	}
+	for range most { // more are refused for want of room, and then there is none
+		if err := <-ended; !errors.Is(err, fserror.Retry) {
+			t.Errorf("a call of one who makes many: %v", err)
+		}
+	}
+	testenv.Eventually(t, "all others are refused or served", func() bool { return n.Served() >= most*3/4 })
+	if err := status(); err != nil {
+		t.Errorf("one address makes many calls, and another's is answered with %v", err)
+	}
+	gate.Unlock()
+	for range most {
+		if err := <-ended; err != nil && !errors.Is(err, fserror.Retry) {
+			t.Error(err)
+		}
+	}
+}
+
 // A message over the limit is refused with its size and the limit, and the
 // connection continues; one just below it is read.
 func TestMessageSize(t *testing.T) {

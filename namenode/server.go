@@ -66,8 +66,8 @@ type Server struct {
 	granted   *share.Limit  // leases; guarded by mu
 	applied   atomic.Uint64 // last txid of which the events are known
 	reaper    *rate.Limiter // of the ends of granted leases
-	inFlight  atomic.Int64
-	parked    *share.Limit // calls that wait for others, see park
+	served    *share.Limit  // unary calls under way, by address
+	parked    *share.Limit  // calls that wait for others, see park
 	term      uint64
 	activated time.Duration // by the clock's Mono
 	started   time.Duration
@@ -117,6 +117,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
 		reaper:   rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
+		served:   share.New(int64(cfg.MaxInFlight)),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked), granted: share.New(namespace.MaxLeases),
 	}
 	s.stopping, s.stop = context.WithCancelCause(context.Background())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
 )
@@ -56,6 +57,35 @@ func TestAPausedFindHoldsUpNoOtherWalk(t *testing.T) {
 	defer cancel()
 	if out, err := r.NN.Summary(ctx, &pb.SummaryRequest{Caller: r.Who, Path: "/"}); err != nil || out.GetFiles() != 3000 {
 		t.Fatalf("%v, %v", out, err)
+	}
+}
+
+// Walks that wait for their turn take no place among the calls that are served.
+func TestWaitingWalksLeaveRoomForCalls(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	n := testenv.Start(t, func(c *namenode.Config) { c.MaxInFlight = most })
+	r := n.Raw(t, "r")
+	release, err := n.HoldWalks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2*most)
+	for i := range 2 * most {
+		go func() {
+			_, err := r.NN.Summary(t.Context(), &pb.SummaryRequest{Caller: r.Who, Path: "/"})
+			ended <- err
+		}()
+		testenv.Eventually(t, "it waits, or is refused", func() bool { return n.Parked()+n.Served() > int64(i) || len(ended) > 0 })
+	}
+	if _, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"}); err != nil {
+		t.Errorf("a call beside walks that wait: %v", err)
+	}
+	release()
+	for range 2 * most {
+		if err := <-ended; err != nil && !errors.Is(err, fserror.Retry) { // they may come back at once
+			t.Error(err)
+		}
 	}
 }
 

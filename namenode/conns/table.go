@@ -130,8 +130,13 @@ func (t *Table) longestIdle(who share.Taker) *Conn {
 // Taker is who connects: his address. A connection of the machine's own may
 // take the reserve.
 func Taker(addr net.Addr) share.Taker {
-	at, err := netip.ParseAddrPort(addr.String())
-	if err != nil {
+	var at netip.AddrPort
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		at = tcp.AddrPort() // of each call: quickly
+	} else if of, err := netip.ParseAddrPort(addr.String()); err == nil {
+		at = of
+	}
+	if !at.IsValid() {
 		return share.Taker{Names: []string{addr.String()}}
 	}
 	return share.Taker{Names: []string{AddressName(at.Addr())}, Reserve: at.Addr().Unmap().IsLoopback()}
