@@ -83,7 +83,8 @@ func (f *FS) LeaseTimeToLive(ctx context.Context, id LeaseID, files bool) (TimeT
 
 // Attach attaches a file to a granted lease: it is deleted when the lease ends.
 // If it is attached to another, it is taken from that one. NotFound if there is
-// no such lease or file; it takes permission to delete the file.
+// no such lease or file; it takes permission to delete the file, which must be the
+// user's own, unless he is a superuser.
 func (f *FS) Attach(ctx context.Context, id LeaseID, path string) error {
 	path, err := clean("lease attach", path)
 	if err != nil {

@@ -46,7 +46,9 @@ func TestOnlyWhoMayWriteQueues(t *testing.T) {
 		}
 	}
 	giveUp()
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("who waited has got the file")
+	}
 	testenv.Eventually(t, "nobody waits", waiting(0))
 	if err := holder.Close(held, 0); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -449,4 +450,51 @@ func TestScenario06PassLockIsMeasured(t *testing.T) {
 	if line := `leasefs_lease_pass_lock_seconds_bucket{le="0.025"} `; !strings.Contains(got, line) {
 		t.Errorf("%q is not in\n%s", line, got)
 	}
+}
+
+// Who may remove another's file where it is now can do that, but not have it go
+// later, when it may be where he could not.
+func TestOnlyOwnersAttach(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	ctx := t.Context()
+	as := func(user string) *client.FS {
+		return n.Client(t, testenv.Named(user), func(c *client.Config) { c.User = user })
+	}
+	root, victim, stranger := as("root"), as("victim"), as("stranger")
+	must(t, root.Mkdir(ctx, "/in", 0o777))
+	must(t, root.Chmod(ctx, "/in", 0o777))
+	must(t, root.Mkdir(ctx, "/private", 0o700))
+	must(t, root.Chown(ctx, "/private", "victim", ""))
+	l := grant(t, stranger, time.Hour)
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, victim.WriteFile(ctx, "/in/"+name, []byte(name)))
+	}
+	if err := stranger.Attach(ctx, l, "/in/a"); !errors.Is(err, fserror.Permission) {
+		t.Errorf("a stranger attaches another's file: %v", err)
+	}
+	b, err := victim.Stat(ctx, "/in/b")
+	must(t, err)
+	if hidden, err := stranger.RemoveTaken(ctx, "/in/b", client.Taken{Inode: b.Inode, Hidden: "b2", Lease: l}); hidden || err != nil {
+		t.Errorf("a stranger who removes another's file has it hidden: %v, %v", hidden, err)
+	}
+	all, err := victim.ReadDir(ctx, "/in")
+	must(t, err)
+	for _, i := range all {
+		must(t, victim.Rename(ctx, i.Path, "/private/"+i.Name(), false))
+	}
+	_, err = stranger.Revoke(ctx, l)
+	must(t, err)
+	for _, i := range all {
+		if _, err := victim.Stat(ctx, "/private/"+i.Name()); err != nil {
+			t.Errorf("a stranger's lease has removed a private file: %v", err)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("there are %d files, want what was not removed", len(all))
+	}
+	// The owner and a superuser may.
+	mine := grant(t, victim, time.Hour)
+	must(t, victim.Attach(ctx, mine, "/private/a"))
+	must(t, root.Attach(ctx, grant(t, root, time.Hour), "/private/c"))
 }

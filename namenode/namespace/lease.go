@@ -345,7 +345,9 @@ func (t *Tree) PlanEndLease(c *Call, id LeaseID, why string) (*OpEndLease, error
 
 // PlanAttach checks the attaching of a file to a lease, away from another one
 // if need be. It takes permission to delete the file, which the end of the
-// lease will do. A nil record without an error: it is attached to it already.
+// lease will do; and since it does so wherever the file is by then, and whoever
+// may delete it there, the file must be the caller's, if that is no superuser. A
+// nil record without an error: it is attached to it already.
 // Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link).
 func (t *Tree) PlanAttach(c *Call, id LeaseID, path string) (*OpAttach, error) {
 	const op = "lease attach"
@@ -356,8 +358,14 @@ func (t *Tree) PlanAttach(c *Call, id LeaseID, path string) (*OpAttach, error) {
 	if err != nil || t.attachedTo(n.id) == id {
 		return nil, err
 	}
+	if !t.mayAttach(c, n) {
+		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.name(n.user))
+	}
 	return &OpAttach{ID: id, Inode: n.id}, nil
 }
+
+// mayAttach reports whether a caller may have a file deleted with a lease.
+func (t *Tree) mayAttach(c *Call, n *inode) bool { return c.isSuper() || t.isOwner(c, n) }
 
 // leaseFile returns a file that the caller may delete and whose lease, if it
 // has one, has not ended.

@@ -403,7 +403,7 @@ func TestReapOrder(t *testing.T) {
 func TestWhoMayUseALease(t *testing.T) {
 	r := leaseRig(t) // the leases are u's
 	top := r.mkdir(t, "/d")
-	r.create(t, "/d/f", "")
+	f := r.create(t, "/d/f", "")
 	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o777})
 	u, v, super := &Call{User: "u"}, &Call{User: "v"}, &Call{User: "root", Super: true}
 	for _, c := range []*Call{u, super, nil} {
@@ -419,6 +419,13 @@ func TestWhoMayUseALease(t *testing.T) {
 	wantKind(t, err, fserror.Permission)
 	_, err = r.tree.PlanCreate(v, CreateRequest{Path: "/d/new", Close: true, Lease: 1})
 	wantKind(t, err, fserror.Permission)
+	// Attaching takes the file's owner, or a superuser.
+	_, err = r.tree.PlanAttach(u, 1, "/d/f")
+	wantKind(t, err, fserror.Permission)
+	if _, err := r.tree.PlanAttach(super, 1, "/d/f"); err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, &OpSetAttr{Inode: f, User: "u"})
 	if _, err := r.tree.PlanAttach(u, 1, "/d/f"); err != nil {
 		t.Fatal(err)
 	}
@@ -430,6 +437,7 @@ func TestWhoMayUseALease(t *testing.T) {
 	_, err = r.tree.PlanDetach(u, "/d/f")
 	wantKind(t, err, fserror.Permission)
 	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o1777})
+	r.must(t, &OpSetAttr{Inode: f, User: "v"})
 	_, err = r.tree.PlanDetach(u, "/d/f") // the sticky bit: neither is u's
 	wantKind(t, err, fserror.Permission)
 }

@@ -336,7 +336,8 @@ type Hide struct {
 }
 
 // PlanHide makes of a checked rename or delete one that hides the file which it
-// would delete; or returns op itself if that is not the inode of h. Errors:
+// would delete; or returns op itself if that is not the inode of h, or not a file
+// that the caller may attach to a lease. Errors:
 // those of a bad name; Exists, NotFound (the lease), Permission (likewise).
 func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
 	const name = "hide"
@@ -357,6 +358,9 @@ func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
 	path, _ := t.Path(n.id)
 	if n.typ != TypeFile {
 		return nil, fserror.New(fserror.InvalidArgument, name, path, "only a file can be hidden")
+	}
+	if !t.mayAttach(c, n) {
+		return op, nil
 	}
 	if err := fspath.CheckName(h.Name); err != nil {
 		return nil, fserror.With(err, name, path)
