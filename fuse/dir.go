@@ -227,7 +227,7 @@ func (m *Mounted) known(ctx context.Context, p string) (taken, func(), syscall.E
 	none := func() {}
 	i, _, err := m.fs.LstatKept(ctx, p)
 	switch {
-	case errors.Is(err, fserror.NotFound):
+	case errors.Is(err, fserror.NotFound) && !client.IsMoved(err):
 		return taken{}, none, 0
 	case err != nil:
 		return taken{}, none, errno(err)
