@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -96,7 +95,7 @@ type shared struct {
 	journal   *zk.Journal
 	window    *election.Window
 	candidacy *election.Candidacy
-	handing   sync.Mutex  // one hand-over at a time
+	handing   turn        // one hand-over at a time
 	away      atomic.Bool // ZooKeeper did not answer a standby
 
 	joinedAs  election.Report

@@ -328,8 +328,11 @@ func (s *Server) applyTailed(r journal.Record) error {
 // handOver ends the reign so that a successor need not wait: nothing is answered
 // any more, all that was acknowledged is in the journal, which says so.
 func (s *Server) handOver(ctx context.Context) error {
-	s.shared.handing.Lock()
-	defer s.shared.handing.Unlock()
+	unlock, err := s.shared.handing.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if s.ready.Load() {
 		if err := s.lastAges(ctx); err != nil {
 			s.log.Warn("the ages of silent leases could not be journalled; they count from the last checkpoint", "cause", err)
@@ -345,7 +348,7 @@ func (s *Server) handOver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
 	defer cancel()
 	s.shared.window.End()
-	err := s.shared.journal.Release(ctx)
+	err = s.shared.journal.Release(ctx)
 	if !was { // it did not reign, or only just began to, or somebody else does this
 		err = nil
 	}

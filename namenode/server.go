@@ -120,6 +120,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		served:   share.New(int64(cfg.MaxInFlight)),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked), granted: share.New(namespace.MaxLeases),
 	}
+	s.shared.handing = newTurn()
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
 	limitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
