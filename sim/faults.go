@@ -228,9 +228,12 @@ var folderFaults = []fault{
 // latePuts has the store carry out PUTs long after their senders gave up: when others
 // have put the block, or when it was given up and deleted.
 var latePuts = fault{name: "have PUTs land late", begin: func(w *World, r *rand.Rand) func() {
-	w.store.Late(1+r.IntN(4), time.Duration(r.Int64N(int64(3*time.Minute))))
+	w.store.Late(1+r.IntN(4), time.Duration(r.Int64N(int64(latestPut))))
 	return nil
 }}
+
+// latestPut is how long after it was sent a PUT can take effect.
+const latestPut = 2 * time.Minute
 
 // storeFaults are those of the store.
 var storeFaults = []fault{

@@ -26,7 +26,7 @@ type follower struct {
 
 func newFollower(w *World) *follower {
 	c := newWorker(w, 0)
-	c.name = "watch"
+	c.name, c.plain = "watch", true
 	c.host = w.net.Host(c.name)
 	return &follower{c: c, there: map[string]bool{}}
 }

@@ -37,6 +37,7 @@ type worker struct {
 	rand  *rand.Rand
 	lines int
 	busy  bool // it waits for no other client
+	plain bool // it keeps nothing of what it reads
 
 	// own is what is below the worker's directory: nobody else changes that, so
 	// each answer about it can be foretold. Unsure are the names of which a call
@@ -75,7 +76,7 @@ func (c *worker) connect(ctx context.Context) error {
 	c.pipe = &http.Transport{DialContext: p.dial, IdleConnTimeout: 10 * time.Second}
 	for {
 		fs, err := client.New(ctx, client.Config{
-			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: c.ttl == 0, Drafts: c.ttl == 0,
+			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: c.ttl == 0 && !c.plain, Drafts: c.ttl == 0 && !c.plain,
 			Timeout: time.Minute, TTL: c.ttl, Clock: c.clock, HTTPClient: &http.Client{Transport: c.pipe},
 			DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return p.dial(ctx, "tcp", addr) })},
 			Logger:      slog.New(&logger{h: c.w.log, who: c.name}),

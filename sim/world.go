@@ -182,6 +182,7 @@ func (w *World) Run() {
 	if err := w.follow.begin(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
+	before := w.base()
 	ctx, cancel := context.WithTimeout(w.t.Context(), w.cfg.Length)
 	var work sync.WaitGroup
 	for _, c := range w.clients {
@@ -195,6 +196,7 @@ func (w *World) Run() {
 	cancel()
 	w.log.note("world", "all is healed; checking")
 	w.checkHealed("after the faults")
+	w.checkLeft(before)
 	for _, n := range w.nodes {
 		n.kill(crashfs.Strict)
 	}
@@ -213,6 +215,12 @@ func (w *World) end() {
 	}
 	for _, n := range w.nodes {
 		n.stop()
+		if open := n.disk.Handles(); open > 0 {
+			w.truth.broken("%s has ended and left %d files open", n.name, open)
+		}
+	}
+	if open := w.shared.Handles(); open > 0 {
+		w.truth.broken("all namenodes have ended and left %d files of the shared folder open", open)
 	}
 	if w.store != nil {
 		w.endStore()

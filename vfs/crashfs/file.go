@@ -220,6 +220,7 @@ func (h *file) Close() error {
 	}
 	h.closed = true
 	h.node.refs--
+	h.fs.handles--
 	h.fs.reclaim(h.node)
 	return nil
 }

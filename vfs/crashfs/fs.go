@@ -36,6 +36,7 @@ type FS struct {
 	failures []failure
 	capacity int64 // bytes; MaxInt64: no limit
 	used     int64 // bytes of all files with a name or open
+	handles  int   // that are open
 	readOnly bool
 }
 
@@ -203,7 +204,15 @@ func (f *FS) create(name string, exclusive bool) (vfs.File, error) {
 
 func (f *FS) handle(n *node, name string, write bool) *file {
 	n.refs++
+	f.handles++
 	return &file{fs: f, node: n, name: name, write: write}
+}
+
+// Handles is how many files are open. A file that is open twice counts twice.
+func (f *FS) Handles() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.handles
 }
 
 // Open opens a file for reading.
