@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/sim/s3model"
+	"github.com/leasefs/leasefs/sim/simnet"
 	"github.com/leasefs/leasefs/sim/zkmodel"
 	"github.com/leasefs/leasefs/vfs/crashfs"
 )
@@ -76,12 +77,16 @@ var loseAnswers = fault{name: "lose a namenode's answers, then crash its machine
 // goroutines do meanwhile they do with what they knew and at the time that it was: as
 // what they were just about to do. Timers fire for code that sees no time pass.
 var pause = fault{name: "have a machine stand still", most: time.Minute, begin: func(w *World, r *rand.Rand) func() {
-	n, suspend := w.someNode(r), r.IntN(2) == 0
-	host, clock := n.host, n.clock
+	var host *simnet.Host
+	var clock *Clock
 	if r.IntN(2) == 0 {
-		c := w.clients[r.IntN(len(w.clients))]
+		n := w.someNode(r)
+		host, clock = n.host, n.clock
+	} else {
+		c := w.someClient(r)
 		host, clock = c.host, c.clock
 	}
+	suspend := r.IntN(2) == 0
 	if !clock.stop(suspend) {
 		return nil
 	}
@@ -118,11 +123,10 @@ var rareFaults = []fault{
 		return func() { all(heals) }
 	}},
 	{name: "cut a client off from a namenode", begin: func(w *World, r *rand.Rand) func() {
-		return w.cut(w.clients[r.IntN(len(w.clients))].name, w.someNode(r).name, r.IntN(3))
+		return w.cut(w.someClient(r).name, w.someNode(r).name, r.IntN(3))
 	}},
 	{name: "slow the lines of a machine", begin: func(w *World, r *rand.Rand) func() {
-		all, d := w.machines(), time.Duration(r.Int64N(int64(800*time.Millisecond)))
-		name := all[r.IntN(len(all))]
+		all, d, name := w.machines(), time.Duration(r.Int64N(int64(800*time.Millisecond))), w.someMachine(r)
 		set := func(d time.Duration) {
 			for _, other := range all {
 				w.net.Line(name, other).SetDelay(d)
@@ -228,7 +232,7 @@ var folderFaults = []fault{
 // latePuts has the store carry out PUTs long after their senders gave up: when others
 // have put the block, or when it was given up and deleted.
 var latePuts = fault{name: "have PUTs land late", begin: func(w *World, r *rand.Rand) func() {
-	w.store.Late(1+r.IntN(4), time.Duration(r.Int64N(int64(latestPut))))
+	w.theStore().Late(1+r.IntN(4), time.Duration(r.Int64N(int64(latestPut))))
 	return nil
 }}
 
@@ -237,25 +241,24 @@ const latestPut = 2 * time.Minute
 
 // storeFaults are those of the store.
 var storeFaults = []fault{
-	{name: "lose requests to the store", begin: func(w *World, r *rand.Rand) func() { w.store.Lose(s3model.LostRequest, 1+r.IntN(4)); return nil }},
-	{name: "lose replies of the store", begin: func(w *World, r *rand.Rand) func() { w.store.Lose(s3model.LostReply, 1+r.IntN(4)); return nil }},
+	{name: "lose requests to the store", begin: func(w *World, r *rand.Rand) func() { w.theStore().Lose(s3model.LostRequest, 1+r.IntN(4)); return nil }},
+	{name: "lose replies of the store", begin: func(w *World, r *rand.Rand) func() { w.theStore().Lose(s3model.LostReply, 1+r.IntN(4)); return nil }},
 	{name: "have the store in trouble", begin: func(w *World, r *rand.Rand) func() {
-		w.store.SetTrouble(0.2 + 0.8*r.Float64())
+		w.theStore().SetTrouble(0.2 + 0.8*r.Float64())
 		return func() { w.store.SetTrouble(0) }
 	}},
 	{name: "have the store's lists lag", begin: func(w *World, r *rand.Rand) func() {
-		w.store.SetListLag(time.Duration(r.Int64N(int64(10 * time.Second))))
+		w.theStore().SetListLag(time.Duration(r.Int64N(int64(10 * time.Second))))
 		return func() { w.store.SetListLag(0) }
 	}},
 	{name: "fill the store", begin: func(w *World, _ *rand.Rand) func() {
-		w.store.SetFull(true)
+		w.theStore().SetFull(true)
 		return func() { w.store.SetFull(false) }
 	}},
 	{name: "cut a machine off from the store", begin: func(w *World, r *rand.Rand) func() {
-		all := w.machines()
-		return w.cut(all[r.IntN(len(all))], storeName, r.IntN(3))
+		return w.cut(w.someMachine(r), storeName, r.IntN(3))
 	}},
-	{name: "break the store's connections", begin: func(w *World, _ *rand.Rand) func() { w.net.Reset(storeName, ""); return nil }},
+	{name: "break the store's connections", begin: func(w *World, _ *rand.Rand) func() { w.hit(storeName); w.net.Reset(storeName, ""); return nil }},
 }
 
 // skews are by how much a clock's time of day can be wrong. With a store that looks
@@ -273,19 +276,47 @@ func all(heals []func()) {
 	}
 }
 
+// hit notes that the fault that is about to begin hits a machine.
+func (w *World) hit(name string) { w.hits = append(w.hits, name) }
+
 // someNode is the active namenode in half of the cases, else any.
 func (w *World) someNode(r *rand.Rand) *Node {
+	n := w.nodes[r.IntN(len(w.nodes))]
 	if r.IntN(2) == 0 {
-		for _, n := range w.nodes {
-			if n.active() {
-				return n
+		for _, other := range w.nodes {
+			if other.active() {
+				n = other
+				break
 			}
 		}
 	}
-	return w.nodes[r.IntN(len(w.nodes))]
+	w.hit(n.name)
+	return n
 }
 
-func (w *World) someServer(r *rand.Rand) *zkmodel.Server { return w.zk.Server(r.IntN(w.cfg.ZooKeeper)) }
+func (w *World) someServer(r *rand.Rand) *zkmodel.Server {
+	i := r.IntN(w.cfg.ZooKeeper)
+	w.hit(zkName(i))
+	return w.zk.Server(i)
+}
+
+func (w *World) theStore() *s3model.Server {
+	w.hit(storeName)
+	return w.store
+}
+
+func (w *World) someClient(r *rand.Rand) *worker {
+	c := w.clients[r.IntN(len(w.clients))]
+	w.hit(c.name)
+	return c
+}
+
+func (w *World) someMachine(r *rand.Rand) (name string) {
+	all := w.machines()
+	name = all[r.IntN(len(all))]
+	w.hit(name)
+	return name
+}
 
 func (w *World) machines() (names []string) {
 	for _, n := range w.nodes {
@@ -343,8 +374,13 @@ func (w *World) faults(ctx context.Context) {
 		}
 		long := time.Duration(r.Int64N(int64(cmp.Or(f.most, usualFault))))
 		w.log.note("fault", "%s for %v", f.name, long)
+		w.hits = nil
+		began := &event{Who: "fault", Kind: faultEvent, What: f.name}
+		over := w.log.begin(began)
 		heal := f.begin(w, r)
+		w.log.hits(began, w.hits)
 		if heal == nil {
+			over(nil)
 			<-places
 			continue
 		}
@@ -356,6 +392,7 @@ func (w *World) faults(ctx context.Context) {
 			}
 			w.log.note("fault", "heal: %s", f.name)
 			heal()
+			over(nil)
 		})
 	}
 }

@@ -2,8 +2,8 @@ package sim_test
 
 import (
 	"flag"
+	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +14,9 @@ import (
 var (
 	seed   = flag.Uint64("seed", 1, "the first seed")
 	seeds  = flag.Uint64("seeds", 2, "how many worlds to run, each with the next seed")
-	length = flag.Duration("length", 150*time.Second, "of the work in each, in simulated time")
+	length = flag.Duration("length", 2*time.Minute, "of the work in each, in simulated time")
 	calm   = flag.Bool("calm", false, "nothing fails")
+	traces = flag.String("trace", "", "the folder to which the trace of each world is written, as text, JSON and a page that draws it")
 )
 
 // TestWorlds runs whole fleets in which things fail. A world that breaks a promise
@@ -32,12 +33,19 @@ func TestWorlds(t *testing.T) {
 			took = time.Since(start)
 		})
 		t.Logf("seed %d: %v simulated in %v: %v", s, took, time.Since(began), w.Done())
-		if broken := w.Broken(); len(broken) > 0 {
-			name := filepath.Join(os.TempDir(), "leasefs-sim-history.txt") //nolint:usetesting // to be read after the test
-			if err := os.WriteFile(name, []byte(w.History()+"\n"), 0o600); err != nil {
+		dir, name, broken := *traces, fmt.Sprintf("seed-%d", s), w.Broken()
+		if dir == "" && len(broken) > 0 {
+			dir, name = os.TempDir(), "leasefs-sim-history" //nolint:usetesting // to be read after the test
+		}
+		if dir != "" {
+			path, err := w.WriteTrace(dir, name)
+			if err != nil {
 				t.Error(err)
 			}
-			t.Errorf("seed %d breaks promises; its history is in %s", s, name)
+			name = path
+		}
+		if len(broken) > 0 {
+			t.Errorf("seed %d breaks promises; its history is in %s.txt, and %[2]s.html draws it", s, name)
 			for _, what := range broken[:min(len(broken), 10)] {
 				t.Error(what)
 			}

@@ -57,7 +57,7 @@ func (t *truth) log(path string) *logTruth {
 // broken notes that a promise was broken.
 func (t *truth) broken(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	t.w.log.note("BROKEN", "%s", text)
+	t.w.log.add(&event{Who: "BROKEN", Kind: brokenEvent, What: text})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failures = append(t.failures, fmt.Sprintf("%.3fs: %s", time.Since(t.w.began).Seconds(), text))

@@ -78,8 +78,11 @@ func (c *worker) connect(ctx context.Context) error {
 		fs, err := client.New(ctx, client.Config{
 			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: c.ttl == 0 && !c.plain, Drafts: c.ttl == 0 && !c.plain,
 			Timeout: time.Minute, TTL: c.ttl, Clock: c.clock, HTTPClient: &http.Client{Transport: c.pipe},
-			DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return p.dial(ctx, "tcp", addr) })},
-			Logger:      slog.New(&logger{h: c.w.log, who: c.name}),
+			DialOptions: []grpc.DialOption{
+				grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return p.dial(ctx, "tcp", addr) }),
+				grpc.WithChainUnaryInterceptor(c.trace(p)),
+			},
+			Logger: slog.New(&logger{h: c.w.log, who: c.name}),
 		})
 		if err == nil {
 			p.fs, c.fs, c.life = fs, fs, p
@@ -89,6 +92,23 @@ func (c *worker) connect(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
+	}
+}
+
+// trace notes each call of a process with its length, until it is dead.
+func (c *worker) trace(p *process) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if p.dead.Load() {
+			return invoke(ctx, method, req, reply, cc, opts...)
+		}
+		what := path.Base(method)
+		if r, ok := req.(interface{ GetPath() string }); ok {
+			what += " " + r.GetPath()
+		}
+		done := c.w.log.begin(&event{Who: c.name, Kind: callEvent, What: what + " at " + path.Base(cc.Target())})
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		done(err)
+		return err
 	}
 }
 

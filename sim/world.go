@@ -61,6 +61,7 @@ type World struct {
 	log      *history
 	running  sync.WaitGroup
 	endStore func()
+	hits     []string // whom the fault that is about to begin hits
 }
 
 // New makes a world whose namenodes are about to start.
@@ -235,11 +236,11 @@ func (w *World) end() {
 
 // history is what has happened, by simulated time.
 type history struct {
-	began time.Time
-	flood func(who string, warnings int, what string) // somebody warns too often
-	mu    sync.Mutex
-	lines []string
-	warns map[string]*warnings
+	began  time.Time
+	flood  func(who string, warnings int, what string) // somebody warns too often
+	mu     sync.Mutex
+	events []*event
+	warns  map[string]*warnings
 }
 
 // warnings are those of one machine within one second.
@@ -267,23 +268,48 @@ func (h *history) warned(who, what string) {
 	}
 }
 
-// maxHistory is how many lines are kept.
+// maxHistory is how many events are kept.
 const maxHistory = 200_000
 
 func (h *history) note(who, format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.lines) >= maxHistory {
-		h.lines = h.lines[maxHistory/2:]
-	}
-	h.lines = append(h.lines, fmt.Sprintf("%10.3fs %-6s %s", time.Since(h.began).Seconds(), who, fmt.Sprintf(format, args...)))
+	h.add(&event{Who: who, Kind: noteEvent, What: fmt.Sprintf(format, args...)})
 }
 
-// String is the whole history.
+// add dates an event and keeps it.
+func (h *history) add(e *event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.events) >= maxHistory {
+		h.events = h.events[maxHistory/2:]
+	}
+	e.At = time.Since(h.began).Seconds()
+	h.events = append(h.events, e)
+}
+
+// begin keeps an event that lasts until done is called, with its error if it has one.
+func (h *history) begin(e *event) (done func(error)) {
+	h.add(e)
+	return func(err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		e.End = max(time.Since(h.began).Seconds(), e.At)
+		if err != nil {
+			e.Error = err.Error()
+		}
+	}
+}
+
+// String is the whole history, a line for each event without length.
 func (h *history) String() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return strings.Join(h.lines, "\n")
+	var b strings.Builder
+	for _, e := range h.events {
+		if e.Kind != callEvent && e.Kind != faultEvent {
+			fmt.Fprintf(&b, "%10.3fs %-6s %s\n", e.At, e.Who, e.What)
+		}
+	}
+	return b.String()
 }
 
 // logger is a slog.Handler that writes to the history.
@@ -309,9 +335,11 @@ func (l *logger) Handle(_ context.Context, r slog.Record) error {
 		one(a)
 	}
 	r.Attrs(one)
+	kind := logEvent
 	if r.Level >= slog.LevelWarn {
+		kind = warnEvent
 		l.h.warned(l.who, r.Message)
 	}
-	l.h.note(l.who, "%s: %s", r.Level, b.String())
+	l.h.add(&event{Who: l.who, Kind: kind, What: r.Level.String() + ": " + b.String()})
 	return nil
 }
