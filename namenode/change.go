@@ -51,9 +51,11 @@ func (s *Server) change(ctx context.Context, id namespace.CallID, c *namespace.C
 // begin is change without the wait: the answer may be given when the txid that
 // it returns is durable.
 func (s *Server) begin(ctx context.Context, id namespace.CallID, c *namespace.Call, grows bool, plan planFunc) (out applied, wait uint64, err error) {
-	err = s.exclusive(ctx, func(r *recall) (err error) {
-		out, err = s.changeLocked(id, c, grows, plan, r)
-		return err
+	err = s.exclusive(ctx, func(r *recall) error {
+		return s.withOwner(ctx, c, func() (err error) {
+			out, err = s.changeLocked(id, c, grows, plan, r)
+			return err
+		})
 	})
 	wait = out.TxID
 	if err != nil || out.noop {

@@ -15,7 +15,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/testenv/known"
 )
 
 // shared is how much there is of a thing in these tests, manyOfOne more than that.
@@ -25,9 +24,6 @@ const shared, manyOfOne = 64, 200
 // is refused; and an administrator on the namenode's machine is served even if
 // others have taken all that is left.
 func TestOneUserLeavesRoomForOthers(t *testing.T) {
-	if known.Failure(t) {
-		return
-	}
 	for _, tc := range []struct {
 		name  string
 		limit func(*namenode.Config)
@@ -40,9 +36,6 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 		{"tail budget", func(c *namenode.Config) { c.TailBudget = shared << 10 }, takeTail},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if known.Failure(t) {
-				return
-			}
 			n := testenv.Start(t, func(c *namenode.Config) {
 				c.MaxStreams = 10 * manyOfOne
 				if tc.limit != nil {
@@ -203,9 +196,6 @@ func takeTail(t *testing.T, r *testenv.Raw, i int) error {
 // Names of owners are kept for good, and one machine can make up as many as it
 // likes.
 func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
-	if known.Failure(t) {
-		return
-	}
 	n := testenv.Start(t)
 	admin := n.Raw(t, "admin")
 	if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {

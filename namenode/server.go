@@ -64,6 +64,7 @@ type Server struct {
 	events    *watch.Hub
 	watchers  *share.Limit
 	granted   *share.Limit  // leases; guarded by mu
+	owners    *share.Limit  // users who own something, by the address that brought them; guarded by mu
 	applied   atomic.Uint64 // last txid of which the events are known
 	reaper    *rate.Limiter // of the ends of granted leases
 	served    *share.Limit  // unary calls under way, by address
@@ -353,6 +354,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 		})
 	}, s.journalledAge)
 	s.countGranted(namespace.MaxLeases)
+	s.countOwners()
 	if err := s.dropAges(ctx); err != nil {
 		return err
 	}

@@ -44,6 +44,28 @@ func (s *Server) countGranted(most int64) {
 	})
 }
 
+// countOwners counts the users who own something, at the beginning of a reign.
+func (s *Server) countOwners() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owners = share.New(namespace.MaxOwners)
+	s.owners.Hold(int64(s.tree.Users()), share.Taker{})
+}
+
+// withOwner carries out a change of a user who may become an owner by it. Any name
+// may be claimed where no certificates are needed, and each is kept for good: an
+// address that has brought many leaves the rest to others. The caller holds mu.
+func (s *Server) withOwner(ctx context.Context, c *namespace.Call, change func() error) error {
+	if c == nil || s.tree.KnowsUser(c.User) {
+		return change()
+	}
+	before, who := s.tree.Users(), taker(ctx, c)
+	c.NoNewUser = !s.owners.Fits(1, who)
+	err := change()
+	s.owners.Hold(int64(s.tree.Users()-before), who)
+	return err
+}
+
 // checkGranted refuses one more lease to a user who has many, while few are left
 // for the others. The caller holds mu.
 func (s *Server) checkGranted(ctx context.Context, c *namespace.Call) error {

@@ -204,7 +204,7 @@ func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
 	case !first && op.NamespaceID != [16]byte{} && op.NamespaceID != t.namespace:
 		return Result{}, misfitf("it is of another namespace, %x", op.NamespaceID)
 	}
-	if err := t.checkOwners("", "", op.User, op.Group); err != nil {
+	if err := t.checkOwners(nil, "", "", op.User, op.Group); err != nil {
 		return Result{}, err
 	}
 	if past := t.Reigns(); len(past) > 0 { // a new slice: clones have the old one

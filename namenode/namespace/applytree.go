@@ -25,7 +25,7 @@ func (t *Tree) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if err := checkNames(c.dirs, c.name); err != nil {
 		return nil, err
 	}
-	if err := t.checkOwners("", "", c.user, c.group); err != nil {
+	if err := t.checkOwners(nil, "", "", c.user, c.group); err != nil {
 		return nil, err
 	}
 	first := c.name
@@ -429,7 +429,7 @@ func (t *Tree) setAttr(op *OpSetAttr, e *Entry) (Result, error) {
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
 	}
-	if err := t.checkOwners("", "", op.User, op.Group); err != nil {
+	if err := t.checkOwners(nil, "", "", op.User, op.Group); err != nil {
 		return Result{}, err
 	}
 	n = n.edit()

@@ -72,7 +72,7 @@ func (t *Tree) planNew(c *Call, op, path string, at place, parents bool) (dirs [
 			return nil, "", tooLong(op, path, "its path")
 		}
 	}
-	return dirs, name, t.checkOwners(op, path, t.caller(c), t.groupIn(c, at.dir))
+	return dirs, name, t.checkOwners(c, op, path, t.caller(c), t.groupIn(c, at.dir))
 }
 
 func exists(op, path string, n *inode) error {
@@ -154,7 +154,7 @@ func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 		if err := t.requireRemove(c, at.dir, n, op, r.Path); err != nil {
 			return nil, err
 		}
-		if err := t.checkOwners(op, r.Path, o.User, t.groupIn(c, at.dir)); err != nil {
+		if err := t.checkOwners(c, op, r.Path, o.User, t.groupIn(c, at.dir)); err != nil {
 			return nil, err
 		}
 		o.Replace, o.Name = n.id, at.name
@@ -211,7 +211,7 @@ func (t *Tree) PlanCreateAs(c *Call, id, dir InodeID, r CreateRequest) (*OpCreat
 	if !r.Close {
 		o.Holder, o.Token = r.Holder, r.Token
 	}
-	return o, t.checkOwners(op, r.Path, o.User, o.Group)
+	return o, t.checkOwners(c, op, r.Path, o.User, o.Group)
 }
 
 // PlanSymlink checks the making of a symbolic link. The target, 1 to MaxTarget
@@ -429,7 +429,7 @@ func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSe
 	if !op.SetMode && !op.SetMTime && op.User == "" && op.Group == "" {
 		return nil, nil
 	}
-	if err := t.checkOwners(name, path, op.User, op.Group); err != nil {
+	if err := t.checkOwners(c, name, path, op.User, op.Group); err != nil {
 		return nil, err
 	}
 	if c.isSuper() {

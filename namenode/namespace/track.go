@@ -19,6 +19,9 @@ type Call struct {
 	// that the call makes; empty: the caller's, and of their directory's group.
 	ForUser, ForGroup string
 
+	// NoNewUser refuses (NoSpace) to make a user an owner who was none.
+	NoNewUser bool
+
 	// Looks collects what the call has looked at, if Collect is set: for who
 	// wants to keep the answer for as long as none of it changes. A call whose
 	// answer cannot be kept takes Collect back.

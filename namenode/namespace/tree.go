@@ -271,9 +271,21 @@ func (in *interner) name(i uint16) string { return in.names[i] }
 // cloneString copies a string that may be a small part of a large one.
 func cloneString(s string) string { return string([]byte(s)) }
 
-// checkOwners says whether the names of a user and a group can be recorded.
-func (t *Tree) checkOwners(op, path, user, group string) error {
+// KnowsUser reports whether a user owns something, or has owned something.
+func (t *Tree) KnowsUser(user string) bool {
+	_, ok := t.users.index[user]
+	return ok
+}
+
+// Users is how many users own something or have owned something, at most MaxOwners.
+func (t *Tree) Users() int { return max(len(t.users.names)-1, 0) }
+
+// checkOwners says whether the names of a user and a group can be recorded for c;
+// nil: for a record.
+func (t *Tree) checkOwners(c *Call, op, path, user, group string) error {
 	switch {
+	case c != nil && c.NoNewUser && !t.KnowsUser(user):
+		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", t.Users(), MaxOwners, user)
 	case !t.users.fits(user):
 		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d users already and can take no new one (%s)", MaxOwners, user)
 	case !t.groups.fits(group):

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/testenv/known"
 )
 
 func (r *rig) xattr(t tb, path, name, value string) {
@@ -166,9 +165,6 @@ func TestWhatOwnersUse(t *testing.T) {
 
 // The memory for extended attributes is not all for one user.
 func TestOneUserLeavesRoomForAttributes(t *testing.T) {
-	if known.Failure(t) {
-		return
-	}
 	r := newRig(t)
 	value := bytes.Repeat([]byte("v"), MaxXattrValue)
 	add := func(user, path string) error {
