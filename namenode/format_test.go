@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/namenode"
@@ -87,12 +88,20 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 	wrong.Data, wrong.Blocks = t.TempDir(), "file://"+t.TempDir()
 	notServed(t, wrong, fserror.NotFound, "not the block folder of the namespace", "--blocks")
 	emptyFolder(t, strings.TrimPrefix(wrong.Blocks, "file://"))
+	clk := new(wrongClock)
+	clk.ahead.Store(int64(24 * time.Hour)) // so long ago the image was made
+	fresh.Clock = clk
 	b, err := namenode.Start(t.Context(), fresh)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.becomes(b, "active")
-	testenv.RawAt(t, fresh.Listen, "reader").File("/f1")
+	r = testenv.RawAt(t, fresh.Listen, "reader")
+	r.File("/f1")
+	r.Create("/new")
+	if off := time.UnixMilli(r.File("/new").GetAttr().GetMtimeUnixMs()).Sub(clk.Wall()); off.Abs() > time.Minute {
+		t.Errorf("the time of a file that is made after the restore is %s ahead", off)
+	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}

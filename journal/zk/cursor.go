@@ -27,15 +27,15 @@ type cursor struct {
 	parts    uint16 // of the record that is being put together; 0: none is
 	part     uint16 // that comes next
 	partial  []byte // the parts so far
-	// made is when the last batch was, by ZooKeeper's clock (Unix milliseconds).
-	// 0: none was read.
+	// made is when the last batch that ends a record was made, by ZooKeeper's clock
+	// (Unix milliseconds). 0: none was read.
 	made int64
 }
 
-// take checks node, which was read from path, and calls fn for its records from
-// txid from on. An error leaves the cursor where it was; errors of fn come back
+// take checks node, which was read from path and made at that time (see cursor), and
+// calls fn for its records from txid from on. An error leaves the cursor where it was; errors of fn come back
 // as they are, all others are *journal.DamageError.
-func (c *cursor) take(path string, node []byte, from uint64, fn func(journal.Record) error) error {
+func (c *cursor) take(path string, node []byte, made int64, from uint64, fn func(journal.Record) error) error {
 	h, off, err := decodeNode(node)
 	if err == nil {
 		off, err = c.fits(h)
@@ -65,6 +65,9 @@ func (c *cursor) take(path string, node []byte, from uint64, fn func(journal.Rec
 		}
 	}
 	next.after(h, len(node))
+	if h.count > 0 { // the first one of a journal has no record
+		next.made = made
+	}
 	*c = next
 	return nil
 }

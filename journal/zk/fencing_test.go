@@ -127,6 +127,23 @@ func TestTakeOverReadsWhatCameLast(t *testing.T) {
 	journaltest.Check(t, b, 1, 510)
 }
 
+// How long there was no record is known from the first one on: a journal's first batch
+// has none.
+func TestIdleIsSinceTheLastRecord(t *testing.T) {
+	path := root()
+	a, b := open(t, ensemble.Addrs(), path), open(t, ensemble.Addrs(), path)
+	journaltest.Check(t, a, 1, 0)
+	if h, _ := takeOver(t, a, 1); h.Idle >= 0 {
+		t.Errorf("%s since the last record, and there is none", h.Idle)
+	}
+	add(t, a, 1, 1)
+	durable(t, a, 1)
+	journaltest.Check(t, b, 1, 1)
+	if h, _ := takeOver(t, b, 2); h.Idle < 0 {
+		t.Error("the time since the last record is not known")
+	}
+}
+
 func TestReleaseNeedsNoWait(t *testing.T) {
 	path := root()
 	lease := func(c *zk.Config) { c.Lease, c.Holder = 3*time.Second, "nn 1:8020" }

@@ -280,10 +280,9 @@ func (j *Journal) walkOn(ctx context.Context, s *zkconn.Session, c *cursor, from
 		if f.err != nil {
 			return f.err
 		}
-		if err := c.take(j.batchPath(c.number), f.data, from, fn); err != nil {
+		if err := c.take(j.batchPath(c.number), f.data, f.made, from, fn); err != nil {
 			return err
 		}
-		c.made = f.made
 		j.taken.Add(1)
 		ahead = min(2*ahead, readAhead)
 	}

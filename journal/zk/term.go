@@ -22,8 +22,8 @@ type Handover struct {
 	// Released: the predecessor has ended and answers nothing; there is nothing
 	// to wait for.
 	Released bool
-	// Idle is how long before this reign began the last batch was made, both by
-	// ZooKeeper's clock; below 0 if that is not known.
+	// Idle is how long before this reign began the last record was made, both by
+	// ZooKeeper's clock; below 0 if that is not known, or there is no record.
 	Idle time.Duration
 	// Lease is how long after a write the predecessor may answer, as it wrote
 	// itself; or that of one before it, if it is longer, until a reign has ended
