@@ -13,6 +13,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/vfs"
 )
 
@@ -74,9 +75,6 @@ func openDataDir(fsys vfs.FS, path string, id *[16]byte) (*dataDir, error) {
 	}
 	d.lock = lock
 	err = d.load(id)
-	if err == nil && id != nil && d.id != *id {
-		err = fmt.Errorf("data folder %s is of namespace %x, not of %x: name another folder", path, d.id, *id)
-	}
 	if err != nil {
 		_ = lock.Close()
 		return nil, err
@@ -102,6 +100,9 @@ func (d *dataDir) load(want *[16]byte) error {
 		return fmt.Errorf("data folder %s has format %d, this program knows up to %d; use the newer leasefs that wrote it", d.path, v.Format, FormatVersion)
 	}
 	d.id, d.backup, d.info = id, v.BackupTxID, v
+	if err := d.checkUse(want); err != nil {
+		return err
+	}
 	if err := d.dropMarker(); err != nil {
 		return err
 	}
@@ -113,6 +114,39 @@ func (d *dataDir) load(want *[16]byte) error {
 		return fmt.Errorf("%s is damaged (%d bytes); remove it to have a new one made, block URLs handed out before then stop working", d.file(secretFile), len(d.secret))
 	}
 	return err
+}
+
+// checkUse refuses a folder of another namespace than want, and one that is not for a
+// namenode of this kind: that of a namenode alone (want is nil), or a backup, holds the
+// namespace itself, which one of several would take for leftovers; that of one of
+// several has nothing to serve alone.
+func (d *dataDir) checkUse(want *[16]byte) error {
+	segments, err := d.list(journalDir)
+	if err != nil {
+		return err
+	}
+	images, err := d.list(imageDir) // of one of several one may be left that was on its way to the block store
+	if err != nil {
+		return err
+	}
+	switch {
+	case want != nil && d.id != *want:
+		return fmt.Errorf("data folder %s is of namespace %x, not of %x: name another folder", d.path, d.id, *want)
+	case want != nil && (d.backup != 0 || len(segments) > 0):
+		return fmt.Errorf("data folder %s holds a namespace itself, as a backup does and that of a namenode alone, and one of several namenodes would remove its images: name a new or empty folder with --data", d.path)
+	case want == nil && d.backup == 0 && len(segments)+len(images) == 0:
+		return fserror.New(fserror.Damaged, "", "", "data folder %s has neither journal nor image: if it is of one of several namenodes, start that with --zookeeper, --namespace and --blocks, as before; else put the journal's files back, or restore the folder from a backup", d.path)
+	}
+	return nil
+}
+
+// list returns the names in a folder that may be missing.
+func (d *dataDir) list(sub string) ([]string, error) {
+	names, err := d.fs.List(d.file(sub))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return names, err
 }
 
 func parseVersion(raw []byte) (versionInfo, [16]byte, error) {
@@ -192,8 +226,8 @@ func (d *dataDir) dropMarker() error {
 // of another namespace id and stay untouched.
 func (d *dataDir) clear() error {
 	for _, sub := range []string{journalDir, imageDir} {
-		names, err := d.fs.List(d.file(sub))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		names, err := d.list(sub)
+		if err != nil {
 			return err
 		}
 		for _, n := range names {
