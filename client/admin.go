@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,20 +12,20 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// statusTime is how long Status waits for one namenode.
+// statusTime is how long Status waits for namenodes.
 const statusTime = 5 * time.Second
 
 // Status asks every namenode of the configuration, at once, how it is. If none
 // of them is active, the one that they say is active is asked too, and comes
-// last. One that does not answer within five seconds has Err set. The error is
-// that of the context alone.
+// last. One that has not answered when Status has taken five seconds has Err set.
+// The error is that of the context alone.
 func (f *FS) Status(ctx context.Context) ([]NamenodeStatus, error) {
 	return statusOfAll(ctx, f.eps, f.nconfigured, f.caller, statusTime)
 }
 
 // QueryStatus is FS.Status without an FS: it opens no session, so it needs no
-// active namenode. One that does not answer within cfg.Timeout (0: five seconds)
-// has Err set. InvalidArgument: the configuration makes no sense.
+// active namenode. It takes cfg.Timeout (0: five seconds) at most; one that has not
+// answered by then has Err set. InvalidArgument: the configuration makes no sense.
 func QueryStatus(ctx context.Context, cfg Config) ([]NamenodeStatus, error) {
 	limit := cfg.Timeout
 	if limit <= 0 {
@@ -45,48 +44,61 @@ func QueryStatus(ctx context.Context, cfg Config) ([]NamenodeStatus, error) {
 	return statusOfAll(ctx, eps, len(cfg.Namenodes), caller, limit)
 }
 
-// statusOfAll asks the first n namenodes, and the active one.
+// statusOfAll asks the first n namenodes, and those that they say are active as soon
+// as they say so, so that all of it takes no longer than limit. The latter count only
+// if none of the first n is active. While one takes over from another they may be two.
 func statusOfAll(ctx context.Context, eps *endpoints, n int, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	type answer struct {
+		of     int
+		status NamenodeStatus
+	}
+	answers := make(chan answer)
 	asked := eps.configured(n)
-	out := askStatuses(ctx, asked, caller, limit)
-	out = append(out, askStatuses(ctx, eps.unlisted(asked, out), caller, limit)...)
+	out := make([]NamenodeStatus, 0, n+1)
+	ask := func(ep *endpoint) {
+		of := len(out)
+		out = append(out, NamenodeStatus{Address: ep.address})
+		go func() { answers <- answer{of, askStatus(asking, ep, caller)} }()
+	}
+	for _, ep := range asked {
+		ask(ep)
+	}
+	active := false
+	listed, besides := n, 0
+	for listed > 0 || besides > 0 && !active {
+		a := <-answers
+		out[a.of] = a.status
+		if a.of >= n {
+			besides--
+			continue
+		}
+		listed--
+		active = active || a.status.Err == nil && a.status.Role == "active"
+		if a.status.Active == "" {
+			continue
+		}
+		if ep := eps.at(a.status.Active); ep != nil && !slices.Contains(asked, ep) {
+			asked = append(asked, ep)
+			ask(ep)
+			besides++
+		}
+	}
+	for cancel(); besides > 0; besides-- { // none of them outlives this
+		<-answers
+	}
+	if active {
+		out = out[:n]
+	}
 	if ctx.Err() != nil {
 		return out, contextError(ctx, "status", "", false)
 	}
 	return out, nil
 }
 
-// unlisted returns the active namenodes that others name, if none that was asked
-// is active. While one takes over from another they may name two.
-func (s *endpoints) unlisted(asked []*endpoint, answers []NamenodeStatus) []*endpoint {
-	var found []*endpoint
-	for i := range answers {
-		switch a := &answers[i]; {
-		case a.Err == nil && a.Role == "active":
-			return nil
-		case a.Active != "":
-			if ep := s.at(a.Active); ep != nil && !slices.Contains(asked, ep) && !slices.Contains(found, ep) {
-				found = append(found, ep)
-			}
-		}
-	}
-	return found
-}
-
-func askStatuses(ctx context.Context, eps []*endpoint, caller *pb.Caller, limit time.Duration) []NamenodeStatus {
-	out := make([]NamenodeStatus, len(eps))
-	var wg sync.WaitGroup
-	for i, ep := range eps {
-		wg.Go(func() { out[i] = askStatus(ctx, ep, caller, limit) })
-	}
-	wg.Wait()
-	return out
-}
-
-func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller, limit time.Duration) NamenodeStatus {
+func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller) NamenodeStatus {
 	out := NamenodeStatus{Address: ep.address}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	r := new(pb.StatusResponse)
 	// One that was down a moment ago is asked for real, not from memory.
 	err := ep.conn().Invoke(ctx, pb.Admin_Status_FullMethodName, &pb.StatusRequest{Caller: caller}, r, grpc.StaticMethod())
@@ -130,8 +142,7 @@ func (f *FS) Admin() *Admin { return &Admin{fs: f} }
 // it returns. It happens once, however often replies are lost: what is asked for
 // is the end of the term that is active when it begins. As long as no standby has
 // room and all changes it is asked for again, until the Timeout: then Retry, with the
-// reason of each. Unavailable if there is no standby, Unsupported if the namenode serves
-// alone.
+// reason of each, or that there is none. Unsupported if the namenode serves alone.
 func (a *Admin) Failover(ctx context.Context) (next string, err error) {
 	term, err := a.activeTerm(ctx)
 	if err != nil {
@@ -151,7 +162,9 @@ func (a *Admin) activeTerm(ctx context.Context) (uint64, error) {
 		if err := a.fs.call(ctx, &call{op: "failover"}, pb.Admin_SafeMode_FullMethodName, q, new(pb.SafeModeResponse)); err != nil {
 			return 0, err
 		}
-		s := askStatus(ctx, a.fs.eps.current.Load(), a.fs.caller, statusTime)
+		asking, cancel := context.WithTimeout(ctx, statusTime)
+		s := askStatus(asking, a.fs.eps.current.Load(), a.fs.caller)
+		cancel()
 		switch {
 		case s.Err == nil && s.Role == "active":
 			return s.Term, nil

@@ -122,7 +122,7 @@ func (f *FS) look(ep *endpoint) (moved, lives bool) {
 	ask := func(e *endpoint) {
 		under++
 		go func() {
-			s := askStatus(ctx, e, f.caller, suspectAfter)
+			s := askStatus(ctx, e, f.caller)
 			answers <- answer{e, s.Err == nil && s.Role == "active"}
 		}()
 	}

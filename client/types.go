@@ -220,7 +220,7 @@ type NamenodeStatus struct {
 	SafeMode      bool
 	SafeModeWhy   string
 	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
-	Short         string // why it refuses what needs room, or would if it were active; empty: there is room
+	Short         string // why it refuses what needs room, or would if it were active, or has none for an image; empty: there is room
 	DiskError     string // why it is not known whether one of several has room; empty: it is
 	NamespaceID   string
 	Version       string
