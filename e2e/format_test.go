@@ -42,5 +42,17 @@ func TestNamespaceIsMadeOnce(t *testing.T) {
 	n := on("once", blocks)
 	n.start(ctx)
 	n.write(ctx, "text\n", "create", "/f")
+	// A lock that would not outlive a failover is raised, and that is said; or not, as one likes.
+	least := 3 * sessionTimeout
+	raised := "the time to live was raised to " + least.String()
+	for _, c := range []struct {
+		flags []string
+		said  bool
+	}{{[]string{"--ttl", "200ms"}, true}, {[]string{"--ttl", least.String()}, false}, {[]string{"--ttl", "200ms", "--quiet"}, false}, {nil, false}} {
+		args := append(append([]string{"lock"}, c.flags...), "/lock", "--", "true")
+		if r := n.try(ctx, "", args...); r.code != 0 || strings.Contains(r.err, raised) != c.said {
+			t.Errorf("%q: exit code %d, %q", args, r.code, r.err)
+		}
+	}
 	n.term(ctx)
 }

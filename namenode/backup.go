@@ -31,7 +31,7 @@ func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMes
 	if err != nil {
 		return err
 	}
-	c := t.Counts()
+	c := t.CountReachable()
 	first := &backupMessage{TotalFiles: uint64(max(c.Files, 0)), TotalDirectories: uint64(max(c.Dirs, 0)), TotalSymlinks: uint64(max(c.Symlinks, 0))}
 	if !treeOnly {
 		first.TotalBlocks, first.TotalBytes = uint64(max(c.Blocks, 0)), c.StoredBytes

@@ -18,6 +18,7 @@ import (
 	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/blockstore/s3"
 	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/vfs"
 )
 
@@ -211,7 +212,7 @@ func (c *Config) parseBlocks() error {
 		}
 		c.s3 = &loc
 	default:
-		return fmt.Errorf("block store %q is none that is known; give file:///DIR or s3://BUCKET/PREFIX?endpoint=URL", c.Blocks)
+		return fserror.New(fserror.InvalidArgument, "", "", "block store %q is none that is known; give file:///DIR or s3://BUCKET/PREFIX?endpoint=URL", c.Blocks)
 	}
 	return nil
 }

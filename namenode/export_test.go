@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"context"
+	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
@@ -95,4 +96,17 @@ func (s *Server) ApplyAtOnce(ops ...namespace.Op) error {
 		}
 		return nil
 	})
+}
+
+// GiveUp gives the reign up, as a namenode does that has no room.
+func (s *Server) GiveUp(ctx context.Context) { s.giveUp(ctx, "a test") }
+
+// HoldImage is as if an image were written, until stored is called.
+func (s *Server) HoldImage(t *testing.T) (stored func()) {
+	t.Helper()
+	stored, err := s.lastImage.turn.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored
 }

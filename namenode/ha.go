@@ -206,6 +206,11 @@ func makeOnce(ctx context.Context, sess *zkconn.Session, path string, data []byt
 	return data, err
 }
 
+// unfit is the error of a connection that no waiting mends (zkconn.ErrUnfit).
+func unfit(err error) error {
+	return fserror.New(fserror.Unavailable, "", "", "%v; see --zookeeper and --zookeeper-tls", err)
+}
+
 // firstSession waits for ZooKeeper, and says so. It does not wait for what
 // waiting does not mend (zkconn.ErrUnfit).
 func (s *Server) firstSession(ctx context.Context) (*zkconn.Session, error) {
@@ -217,7 +222,7 @@ func (s *Server) firstSession(ctx context.Context) (*zkconn.Session, error) {
 		cancel()
 		switch {
 		case errors.Is(err, zkconn.ErrUnfit):
-			return nil, fserror.New(fserror.Unavailable, "", "", "%v; see --zookeeper and --zookeeper-tls", err)
+			return nil, unfit(err)
 		case err == nil || ctx.Err() != nil:
 			return sess, err
 		}

@@ -493,6 +493,14 @@ func (i *imageState) written(at time.Duration, txid uint64) {
 	i.at, i.txid = at, txid
 }
 
+// imageSize is about what an image of t takes, in bytes: what the newest one has.
+func imageSize(t *namespace.Tree) (size int64) {
+	for _, img := range t.Images() {
+		size = img.Size
+	}
+	return size
+}
+
 // checkpoint writes an image of this moment from a clone, while writes go on.
 // It is given its name only when its txid is durable, so an image never holds
 // what a crash could take back; then a record publishes it, and what only older
@@ -508,11 +516,7 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := int64(0) // of the newest one: about what this one takes
-	for _, img := range t.Images() {
-		size = img.Size
-	}
-	if err := s.images.room(size); err != nil {
+	if err := s.images.room(imageSize(t)); err != nil {
 		return nil, err
 	}
 	if s.cfg.HA != nil { // it goes into the store

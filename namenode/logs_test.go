@@ -48,12 +48,23 @@ func TestLogTellsWhoAndWhat(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	var one, other logText
-	acfg, way := p.config(one.config)
+	acfg, way := p.config(one.config, func(c *namenode.Config) {
+		c.MinLeaseTTL, c.SoftLimit = c.HA.SessionTimeout, 2*c.HA.SessionTimeout
+	})
 	bcfg, _ := p.config(other.config)
 	a := p.active(acfg)
 	b := p.start(bcfg)
 	if !one.has("msg=starting", "version=7.7", acfg.Listen, acfg.HTTP, acfg.Data, "namespace=pair") || !one.has("msg=active", "term=") {
 		t.Errorf("%s", one.text.String())
+	}
+	// Limits that are too short to outlive a failover are told of, and no others.
+	for _, limit := range []string{"--min-lease-ttl", "--soft-limit"} {
+		if !one.has("level=WARN", "may be lost to a failover", limit, "outlives="+(3*acfg.HA.SessionTimeout).String()) {
+			t.Errorf("no warning of %s: %s", limit, one.text.String())
+		}
+	}
+	if other.has("may be lost to a failover") {
+		t.Errorf("%s", other.text.String())
 	}
 	if !other.has(`msg="standing by"`) || b.Reigned() || !a.Reigned() {
 		t.Errorf("%s", other.text.String())

@@ -127,15 +127,24 @@ func connect(ctx context.Context, cfg Config) (*restore, *zkconn.Session, error)
 	if cfg.HA == nil {
 		return nil, nil, errors.New("no ZooKeeper server is named: a namenode alone needs none of this, start it with --data")
 	}
-	short, cancel := context.WithTimeout(ctx, max(2*cfg.HA.SessionTimeout, restoreDial))
-	defer cancel()
-	to := cfg.HA.connection(cfg.Logger)
-	to.FirstTime = true
-	sess, err := zkconn.Dial(short, to)
-	if err != nil && ctx.Err() == nil {
-		err = fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the ensemble first", strings.Join(cfg.HA.ZooKeeper, ","), err)
-	}
+	sess, err := cfg.HA.dialOnce(ctx, cfg.Logger)
 	return &restore{cfg: cfg, fs: cfg.FS, log: cfg.Logger, close: func() error { return nil }}, sess, err
+}
+
+// dialOnce connects a command of an operator's, who waits: not for long.
+func (h *HA) dialOnce(ctx context.Context, log *slog.Logger) (*zkconn.Session, error) {
+	short, cancel := context.WithTimeout(ctx, max(2*h.SessionTimeout, restoreDial))
+	defer cancel()
+	cfg := h.connection(log)
+	cfg.FirstTime = true
+	sess, err := zkconn.Dial(short, cfg)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return sess, err
+	case errors.Is(err, zkconn.ErrUnfit): // waiting does not mend it
+		return nil, unfit(err)
+	}
+	return nil, fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the ensemble first, or correct --zookeeper", strings.Join(h.ZooKeeper, ","), err)
 }
 
 // giveAway makes what a restore by root has made in a folder that of the folder's
@@ -235,7 +244,7 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 	if err != nil {
 		return Restored{}, err
 	}
-	done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.Counts().Files}
+	done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: t.CountReachable().Files}
 	if err := w.copyBlocks(ctx, t, &done); err != nil {
 		return Restored{}, err
 	}
@@ -415,7 +424,7 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 	}
 	return id, func(ctx context.Context) (Restored, error) {
 		last, ms := t.Last()
-		c := t.Counts()
+		c := t.CountReachable()
 		done := Restored{ID: id, TxID: last, Time: time.UnixMilli(ms), Files: c.Files, Blocks: c.Blocks, BlockBytes: c.StoredBytes}
 		if _, err := w.claim(ctx, id, t.Term()); err != nil {
 			return Restored{}, err

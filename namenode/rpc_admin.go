@@ -67,11 +67,13 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	return resp, nil
 }
 
-// shortOf says why this namenode refuses what needs room, or would if it were active;
-// empty: it does not.
+// shortOf says why this namenode refuses what needs room, or would if it were active, or
+// of one of several why it could not write an image; empty: it has room.
 func (s *Server) shortOf() string {
 	if s.ready.Load() {
-		return said(&s.pressure.why)
+		if why := said(&s.pressure.why); why != "" {
+			return why
+		}
 	}
 	return said(&s.shared.short)
 }

@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -34,10 +35,31 @@ func (s *Server) diskShortage() (why string, err error) {
 	return why, nil
 }
 
+// imageShortage says why this namenode could not write an image for want of room; it is
+// empty while there is room. An image that is being written has taken its room: what is
+// left meanwhile says nothing.
+func (s *Server) imageShortage() (why string, err error) {
+	s.mu.RLock()
+	size := imageSize(s.tree)
+	s.mu.RUnlock()
+	if s.lastImage.turn.taken() {
+		return "", nil
+	}
+	err = s.images.room(size)
+	var short *fserror.Error
+	if errors.As(err, &short) && short.Kind == fserror.NoSpace {
+		return short.Message, nil
+	}
+	return "", err
+}
+
 // standing is how well this namenode could serve now. A disk that does not say how
 // much room it has says nothing against it.
 func (s *Server) standing() election.Report {
 	why, err := s.diskShortage()
+	if why == "" && err == nil {
+		why, err = s.imageShortage()
+	}
 	said := ""
 	if err != nil {
 		said = err.Error()
@@ -169,7 +191,7 @@ func (s *Server) successor(ctx context.Context) (next string, err error) {
 		case err == nil && next != "":
 			return next, nil
 		case err == nil && len(why) == 0:
-			return "", fserror.New(fserror.Unavailable, "failover", "", "there is no standby to hand over to; start another namenode")
+			return "", &fserror.Error{Kind: fserror.Retry, Op: "failover", RetryAfter: time.Second, Message: "there is no standby to hand over to; start another namenode"}
 		case err == nil:
 			last = why
 		}

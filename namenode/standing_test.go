@@ -26,6 +26,7 @@ type fillable struct {
 	vfs.FS
 	dir  string
 	full *atomic.Bool
+	left int64 // bytes that are free when it is full
 	mute bool
 }
 
@@ -36,7 +37,7 @@ func (f fillable) Usage(path string) (free, total int64, err error) {
 	case f.mute:
 		return 0, 0, &os.PathError{Op: "statfs", Path: path, Err: syscall.EIO}
 	case f.full.Load():
-		return 0, 1 << 40, nil
+		return f.left, 1 << 40, nil
 	}
 	return f.FS.Usage(path)
 }
@@ -98,8 +99,12 @@ func TestFailoverToAFullDisk(t *testing.T) {
 	bcfg, _ := p.config()
 	full := onFillable(&bcfg)
 	full.Store(true)
-	a, b := p.active(acfg), p.start(bcfg)
+	a := p.active(acfg)
 	r := testenv.RawAt(t, acfg.Listen, "operator")
+	if _, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who}); !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "no standby to hand over to") {
+		t.Errorf("without a standby: %v", err)
+	}
+	b := p.start(bcfg)
 	p.refusesFailover(a, b, r, "disk is full", bcfg.Listen)
 	full.Store(false)
 	p.eventually("it hands over", func() bool {
@@ -251,4 +256,86 @@ func TestDiskThatDoesNotAnswer(t *testing.T) {
 		return err == nil
 	})
 	p.handedOver(a, b)
+}
+
+// A namenode that has room for what is new, and none for an image, is not fit: it makes
+// way, as one that is full, and is not handed over to.
+func TestNoRoomForAnImage(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	var aleft, bleft atomic.Bool
+	const reserve = 64 << 10 // bytes; the image has twice as many
+	little := func(full *atomic.Bool) func(*namenode.Config) {
+		return func(c *namenode.Config) {
+			c.Reserve, c.FS = reserve, fillable{FS: vfs.OS(), dir: c.Data, full: full, left: 2 * reserve}
+		}
+	}
+	clk := monoAhead{ahead: new(atomic.Int64)}
+	acfg, _ := p.config(little(&aleft), func(c *namenode.Config) { c.Clock = clk })
+	bcfg, _ := p.config(little(&bleft))
+	a := p.active(acfg)
+	r := testenv.RawAt(t, acfg.Listen, "operator")
+	if err := r.Flush(r.Create("/tail"), 0, strings.Repeat("x", 2*reserve)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.Who}); err != nil {
+		t.Fatal(err)
+	}
+	b := p.start(bcfg)
+	bleft.Store(true)
+	rb := r.At(bcfg.Listen)
+	p.eventually("its status says so", func() bool {
+		st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who})
+		return err == nil && strings.Contains(st.GetShort(), "no room for an image")
+	})
+	p.refusesFailover(a, b, r, "no room for an image", bcfg.Listen)
+	bleft.Store(false)
+	aleft.Store(true)
+	p.eventually("its status says so", func() bool {
+		st, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
+		return err == nil && st.GetRole() == "active" && strings.Contains(st.GetShort(), "no room for an image")
+	})
+	r.Create("/grows") // it has room for that
+	clk.ahead.Store(int64(time.Hour))
+	p.handedOver(a, b)
+}
+
+// A reign is given up under load, too; not before it has lasted a while, and not while
+// an image takes the room.
+func TestGivingUp(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	clk := monoAhead{ahead: new(atomic.Int64)}
+	acfg, _ := p.config(func(c *namenode.Config) { c.Clock = clk })
+	bcfg, _ := p.config()
+	a, b := p.active(acfg), p.start(bcfg)
+	a.GiveUp(t.Context())
+	if a.Role() != "active" {
+		t.Fatalf("after a moment of its reign it is %s", a.Role())
+	}
+	clk.ahead.Store(int64(time.Hour))
+	stored := a.HoldImage(t)
+	a.GiveUp(t.Context())
+	if a.Role() != "active" {
+		t.Fatalf("beside an image it is %s", a.Role())
+	}
+	stored()
+	r := testenv.RawAt(t, acfg.Listen, "writer")
+	w := r.Create("/log")
+	written := make(chan int64, 1)
+	go func() {
+		at := int64(0)
+		for r.Flush(w, at, "line\n") == nil {
+			at += 5
+		}
+		written <- at
+	}()
+	p.eventually("it hands over while a writer writes", func() bool {
+		a.GiveUp(t.Context())
+		return a.Role() != "active"
+	})
+	p.handedOver(a, b)
+	if n := <-written; n == 0 {
+		t.Error("nothing was written")
+	}
 }

@@ -28,14 +28,7 @@ func OwnZooKeeper(ctx context.Context, h *HA, log *slog.Logger) (done Owned, err
 	if h.User == "" {
 		return done, fserror.New(fserror.InvalidArgument, "", "", "no user is named to whom the nodes are to belong")
 	}
-	cfg := h.connection(log)
-	cfg.FirstTime = true
-	short, cancel := context.WithTimeout(ctx, max(2*h.SessionTimeout, restoreDial))
-	sess, err := zkconn.Dial(short, cfg)
-	cancel()
-	if err != nil && ctx.Err() == nil {
-		err = fserror.Wrap(fserror.Unavailable, "", "", err)
-	}
+	sess, err := h.dialOnce(ctx, log)
 	if err != nil {
 		return done, err
 	}

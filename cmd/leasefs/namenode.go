@@ -165,9 +165,6 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 	case cfg.HardLimit < cfg.SoftLimit:
 		return cfg, usagef(e.op, "--hard-limit %s is below --soft-limit %s", cfg.HardLimit, cfg.SoftLimit)
 	}
-	if cfg.CacheTerm == 0 {
-		cfg.CacheTerm = -1 // off
-	}
 	var err error
 	if cfg.HA, err = e.ensembleAndStore(); err != nil {
 		return cfg, err

@@ -22,7 +22,8 @@ func (p *program) statusCommand() *cli.Command {
 			"wait to be deleted (GARBAGE), leases, open files, uptime, version. If none of them is active, the\n" +
 			"one that they say is active is asked too. Exit code 9 if no namenode is active. A namenode that was\n" +
 			"active and has lost sight of ZooKeeper is \"isolated\": it answers nothing until it knows who is.\n" +
-			"One \"(no room)\" refuses what needs room, or would if it were active; --json says why.",
+			"One \"(no room)\" refuses what needs room, or would if it were active, or has none for an image;\n" +
+			"--json says why.",
 		Action: p.action(operands{}, status),
 	}
 }
@@ -51,7 +52,7 @@ type statusJSON struct {
 	SafeMode        *bool   `json:"safe_mode"`
 	SafeModeWhy     *string `json:"safe_mode_why"`
 	StoreConflict   *string `json:"store_conflict"` // why nothing is deleted from the block store
-	Short           *string `json:"short"`          // why it refuses what needs room, or would if it were active
+	Short           *string `json:"short"`          // why it refuses what needs room, or would if it were active, or has none for an image
 	DiskError       *string `json:"disk_error"`     // why it is not known whether it has room
 	Namespace       *string `json:"namespace"`
 	Version         *string `json:"version"`
@@ -72,7 +73,7 @@ type statusJSON struct {
 	StoreClockBoundMS *int64 `json:"store_clock_bound_ms"`
 }
 
-// statusTimeout is how long a namenode has by default to say how it is.
+// statusTimeout is how long namenodes have by default to say how they are.
 const statusTimeout = 3 * time.Second
 
 // statuses asks the namenodes how they are, whether or not one is active.

@@ -499,6 +499,7 @@ func (m *machine) Check(t *rapid.T) {
 	m.checkLeases(t)
 	m.watch.check(t)
 	seen := 0
+	types := make(map[Type]int)
 	err := m.tree.Walk(RootID, func(p []byte, a Attr) error {
 		path := string(p)
 		n := m.nodes[path]
@@ -506,6 +507,7 @@ func (m *machine) Check(t *rapid.T) {
 			return fmt.Errorf("%s is in the tree only", path)
 		}
 		seen++
+		types[a.Type]++
 		if a.ID != n.id || a.Type != n.typ || (a.Open != nil) != n.open || a.Lease != n.lease {
 			return fmt.Errorf("%s is %+v, should be %+v", path, a, n)
 		}
@@ -525,6 +527,9 @@ func (m *machine) Check(t *rapid.T) {
 	}
 	if seen != len(m.nodes) {
 		t.Fatalf("the tree has %d of %d nodes", seen, len(m.nodes))
+	}
+	if c := m.tree.CountReachable(); c.Inodes != seen || c.Files != types[TypeFile] || c.Dirs != types[TypeDir] || c.Symlinks != types[TypeSymlink] {
+		t.Fatalf("%+v are reachable, should be %d: %v", c, seen, types)
 	}
 	// Something more is cached, which the steps to come may not change.
 	paths := make([]string, 0, len(m.nodes))

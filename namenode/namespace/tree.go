@@ -220,6 +220,34 @@ func (t *Tree) Counts() Counts {
 	return c
 }
 
+// CountReachable is Counts of what has a path: of Inodes, Files, Dirs and Symlinks what
+// was deleted and is still to be freed does not count. It takes the time of a walk of that.
+// As Walk it is meant for clones.
+func (t *Tree) CountReachable() Counts {
+	c := t.Counts()
+	var dirs []InodeID
+	gone := func(n *inode) bool {
+		c.Inodes--
+		switch n.typ {
+		case TypeFile:
+			c.Files--
+		case TypeSymlink:
+			c.Symlinks--
+		case TypeDir:
+			c.Dirs--
+			dirs = append(dirs, n.id)
+		}
+		return true
+	}
+	t.detached.Ascend(func(id InodeID) bool { return gone(t.get(id)) })
+	for len(dirs) > 0 {
+		dir := dirs[len(dirs)-1]
+		dirs = dirs[:len(dirs)-1]
+		t.children(dir, "", gone)
+	}
+	return c
+}
+
 // countType keeps the counters of inodes by type.
 func (t *Tree) countType(typ Type, d int) {
 	switch typ {

@@ -1,0 +1,40 @@
+package namenode_test
+
+import (
+	"testing"
+
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
+)
+
+// A backup tells what the namespace has: not what was deleted and is still to be freed.
+func TestBackupCountsWhatHasAPath(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	r := n.Raw(t, "r")
+	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/gone/deep", Parents: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/gone/a", "/gone/deep/b", "/kept"} {
+		if err := r.Close(r.Create(path), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.DeleteAndEnterSafeMode("/gone"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := r.Admin.Backup(t.Context(), &pb.BackupRequest{Caller: r.Who})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := st.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Detached() == 0 {
+		t.Fatal("the directory was freed in safe mode")
+	}
+	if f, d, l := m.GetTotalFiles(), m.GetTotalDirectories(), m.GetTotalSymlinks(); f != 1 || d != 1 || l != 0 {
+		t.Errorf("%d files, %d directories, %d links; want 1, 1, 0", f, d, l)
+	}
+}
