@@ -101,11 +101,11 @@ func (c *candidate) once(ctx context.Context, resign <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	term, _, err := j.Term(ctx)
+	before, err := j.Term(ctx)
 	if err != nil {
 		return err
 	}
-	h, err := j.TakeOver(ctx, term+1, func(journal.Record) error { return nil })
+	h, err := j.TakeOver(ctx, before.Term+1, func(journal.Record) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (c *candidate) once(ctx context.Context, resign <-chan struct{}) error {
 		return err
 	}
 	j.Awaited()
-	r := reign{who: c.name, term: term + 1, from: c.clk.Boot()}
+	r := reign{who: c.name, term: before.Term + 1, from: c.clk.Boot()}
 	err = c.serve(ctx, cand, w, j, h.Last, resign)
 	w.End()
 	ended := c.clk.Boot()

@@ -542,11 +542,11 @@ func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
 		if _, err := j.Replay(t.Context(), 1, func(journal.Record) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		term, _, err := j.Term(t.Context())
+		last, err := j.Term(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := j.TakeOver(t.Context(), term+1, func(journal.Record) error { return nil })
+		h, err := j.TakeOver(t.Context(), last.Term+1, func(journal.Record) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,18 +84,15 @@ func (s *Server) learnActive(ctx context.Context) error {
 
 // reign follows the journal until this namenode is elected, and takes over.
 func (s *Server) reign(ctx context.Context) error {
-	if err := s.beElected(ctx); err != nil {
+	last, err := s.beElected(ctx)
+	if err != nil {
 		if s.over.Load() {
 			return nil
 		}
 		return ended(ctx, err)
 	}
 	began := s.cfg.Clock.Mono()
-	last, _, err := s.shared.journal.Term(ctx)
-	if err != nil {
-		return ended(ctx, err)
-	}
-	term, err := s.electedTerm(ctx, last)
+	term, err := s.electedTerm(ctx, last.Term)
 	if err != nil {
 		return ended(ctx, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/election"
 	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/journal/zk"
 )
 
 const (
@@ -207,29 +208,34 @@ func (s *Server) successor(ctx context.Context) (next string, err error) {
 }
 
 // beElected follows the active namenode until this one is to be active. One that is
-// elected, and lacks room or changes that another one has, makes way for that one.
-func (s *Server) beElected(ctx context.Context) error {
+// elected, and lacks room or changes that another one has, makes way for that one. It
+// returns the reign before.
+func (s *Server) beElected(ctx context.Context) (last zk.Reign, err error) {
 	var w way
 	for {
 		if err := s.followUntilElected(ctx); err != nil {
-			return err
+			return last, err
 		}
 		s.log.Info("elected")
 		own := s.standing()
 		others, err := s.others(ctx)
 		if err != nil {
-			return err
+			return last, err
 		}
-		next := w.makeFor(s.cfg.Clock.Mono(), own, others)
+		last, err = s.shared.journal.Term(ctx)
+		if err != nil {
+			return last, err
+		}
+		next := w.makeFor(s.cfg.Clock.Mono(), last.Released, own, others)
 		if next == "" {
 			if own.Unfit != "" {
-				s.log.Warn("taking over without room, since no other namenode has any: what needs room is refused", "short", own.Unfit)
+				s.log.Warn("taking over without room, since no other namenode has any, or has just failed: what needs room is refused", "short", own.Unfit)
 			}
-			return nil
+			return last, nil
 		}
 		s.log.Info("making way for a namenode that is fitter", "next", next, "short", own.Unfit, "txid", own.TxID)
 		if err := s.shared.candidacy.MoveBack(ctx, own); err != nil {
-			return err
+			return last, err
 		}
 	}
 }
@@ -246,8 +252,9 @@ type way struct {
 // lacks. It is empty if there is none. A way is made again only when the others have
 // reported changes that they had not: between two reigns nobody makes any, so those who
 // find each other fitter do not make way for ever, and one of them serves as it is. And
-// not sooner than leastReign after the last one: who is fit may end again and again.
-func (w *way) makeFor(now time.Duration, own election.Report, others []election.Member) (next string) {
+// if the last reign was not released, not sooner than leastReign after the last one: who
+// is fit may fail again and again. One that handed over in order has not.
+func (w *way) makeFor(now time.Duration, released bool, own election.Report, others []election.Member) (next string) {
 	known := uint64(0)
 	for _, m := range others {
 		if m.Report != nil {
@@ -258,7 +265,7 @@ func (w *way) makeFor(now time.Duration, own election.Report, others []election.
 			next = m.Address
 		}
 	}
-	if next == "" || w.made && (known <= w.known || now-w.at < leastReign) {
+	if next == "" || w.made && (known <= w.known || !released && now-w.at < leastReign) {
 		return ""
 	}
 	w.made, w.at, w.known = true, now, known

@@ -33,10 +33,10 @@ func TestMakingWay(t *testing.T) {
 			others = append(others, election.Member{Address: string(rune('b' + i)), Report: r})
 		}
 		var w way
-		if got := w.makeFor(0, *test.own, others); got != test.want {
+		if got := w.makeFor(0, true, *test.own, others); got != test.want {
 			t.Errorf("%s: makes way for %q, want %q", test.what, got, test.want)
 		}
-		if got := w.makeFor(leastReign, *test.own, others); got != "" {
+		if got := w.makeFor(leastReign, true, *test.own, others); got != "" {
 			t.Errorf("%s: makes way again for %q", test.what, got)
 		}
 	}
@@ -70,7 +70,7 @@ func TestMakingWayEnds(t *testing.T) {
 			for _, i := range line[1:] {
 				others = append(others, election.Member{Address: fmt.Sprint(i), Report: reports[i]})
 			}
-			if served = ways[line[0]].makeFor(time.Duration(moves)*leastReign, own, others) == ""; !served {
+			if served = ways[line[0]].makeFor(time.Duration(moves)*leastReign, r.IntN(2) > 0, own, others) == ""; !served {
 				line = slices.Concat(line[1:], line[:1])
 			}
 		}
@@ -80,7 +80,8 @@ func TestMakingWayEnds(t *testing.T) {
 	}
 }
 
-// Who is fit and ends again and again is made way for once in a while only.
+// Who is fit and fails again and again is made way for once in a while only; who hands
+// over in order, whenever it does.
 func TestMakingWayForWhoEndsAgain(t *testing.T) {
 	var w way
 	own := election.Report{TxID: 5, Unfit: "full"}
@@ -88,10 +89,11 @@ func TestMakingWayForWhoEndsAgain(t *testing.T) {
 		return []election.Member{{Address: "b", Report: &election.Report{TxID: txid}}}
 	}
 	for i, step := range []struct {
-		now  time.Duration
-		want string
-	}{{time.Second, "b"}, {2 * time.Second, ""}, {leastReign, ""}, {time.Second + leastReign, "b"}} {
-		if got := w.makeFor(step.now, own, b(6+uint64(i))); got != step.want { //nolint:gosec // small
+		now      time.Duration
+		released bool
+		want     string
+	}{{time.Second, false, "b"}, {2 * time.Second, false, ""}, {leastReign, false, ""}, {time.Second + leastReign, false, "b"}, {2*time.Second + leastReign, true, "b"}} {
+		if got := w.makeFor(step.now, step.released, own, b(6+uint64(i))); got != step.want { //nolint:gosec // small
 			t.Errorf("after %v it makes way for %q, want %q", step.now, got, step.want)
 		}
 	}

@@ -114,6 +114,43 @@ func TestFailoverToAFullDisk(t *testing.T) {
 	p.handedOver(a, b)
 }
 
+// Hand-overs one soon after the other go to namenodes that are fit, past the one that
+// is first in the line and full each time.
+func TestHandOversPastAFullDisk(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	acfg, _ := p.config()
+	bcfg, _ := p.config()
+	ccfg, _ := p.config()
+	full := onFillable(&bcfg)
+	full.Store(true)
+	a, b, c := p.active(acfg), p.start(bcfg), p.start(ccfg)
+	handOver := func(from *namenode.Server, cfg namenode.Config, to *namenode.Server) {
+		t.Helper()
+		r := testenv.RawAt(t, cfg.Listen, "operator")
+		p.eventually("it hands over", func() bool {
+			_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+			return err == nil
+		})
+		<-from.Done()
+		if err := from.Close(); err != nil {
+			t.Error(err)
+		}
+		p.eventually("one has taken over", func() bool { return to.Role() == "active" || b.Role() == "active" })
+		if b.Role() == "active" {
+			t.Fatal("the namenode with a full disk has taken over")
+		}
+	}
+	handOver(a, acfg, c) // b makes way
+	a = p.start(acfg)
+	handOver(c, ccfg, a) // and again
+	for _, s := range []*namenode.Server{a, b} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // holdBatches lets a namenode read no batch of the journal until it is released.
 func holdBatches(way *zkproxy.Proxy) (release func()) {
 	hold := make(chan struct{})

@@ -163,8 +163,8 @@ func TestReleaseNeedsNoWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	journaltest.Check(t, b, 1, 3)
-	if term, holder, err := b.Term(t.Context()); term != 1 || holder != "nn 1:8020" || err != nil {
-		t.Fatalf("term %d of %q, %v", term, holder, err)
+	if last, err := b.Term(t.Context()); last != (zk.Reign{Term: 1, Holder: "nn 1:8020", Released: true}) || err != nil {
+		t.Fatalf("%+v, %v", last, err)
 	}
 	if h, _ := takeOver(t, b, 2); !h.Released || h.Lease != 3*time.Second {
 		t.Fatalf("hand-over %+v after Release", h)

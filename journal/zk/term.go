@@ -207,9 +207,15 @@ func (j *Journal) readTerm(ctx context.Context, s *zkconn.Session) (termInfo, in
 	return t, stat.Version, err
 }
 
-// Term reads the last term that has begun, 0 if none has, and who holds it. A
-// new reign takes a higher number.
-func (j *Journal) Term(ctx context.Context) (term uint64, holder string, err error) {
+// Reign is the last one that has begun.
+type Reign struct {
+	Term     uint64 // 0: none has begun
+	Holder   string // Config.Holder of who began it
+	Released bool   // it has ended in order
+}
+
+// Term reads which reign has begun last. A new one takes a higher number.
+func (j *Journal) Term(ctx context.Context) (last Reign, err error) {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
 	err = j.retry(ctx, func(s *zkconn.Session) error {
@@ -217,10 +223,10 @@ func (j *Journal) Term(ctx context.Context) (term uint64, holder string, err err
 			return err
 		}
 		t, _, err := j.readTerm(ctx, s)
-		term, holder = t.term, t.holder
+		last = Reign{t.term, t.holder, t.released}
 		return err
 	})
-	return term, holder, err
+	return last, err
 }
 
 // Beat is one write that checks the term and changes nothing but the beat node:
