@@ -2,7 +2,7 @@
 // in which every file has at most one writer, and that is enforced.
 //
 //	fs, err := client.New(ctx, client.Config{Namenodes: []string{"nn1:8020", "nn2:8020"}})
-//	w, err := fs.Append(ctx, "/logs/a", client.WithCreate())
+//	w, err := fs.Append(ctx, "/logs/a", client.WithCreate(), client.WithParents())
 //	w.Write(line)
 //	err = w.Flush(ctx) // durable, and seen by readers
 //	err = w.Close()

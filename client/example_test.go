@@ -204,3 +204,106 @@ func ExampleFS_IOFS() {
 	// 1.gz
 	// b/2.gz
 }
+
+// Reload a configuration when it changes.
+func ExampleFS_Watch() {
+	ctx := context.Background()
+	fsys, stop := connect() // client.New
+	defer stop()
+	if err := fsys.WriteFile(ctx, "/etc/app.conf", []byte("old"), client.WithParents()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+
+	w, err := fsys.Watch(ctx, "/etc/app.conf", client.WatchOptions{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer w.Close()
+	for {
+		conf, err := fsys.ReadFile(ctx, "/etc/app.conf") // what changes after this is told
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return
+		}
+		fmt.Printf("%s\n", conf)
+		if string(conf) == "new" {
+			return
+		}
+		go func() { // in another process, as a rule
+			_ = fsys.WriteFile(ctx, "/etc/app.conf", []byte("new"), client.WithOverwrite())
+		}()
+		for changed := false; !changed; {
+			events, err := w.Next()
+			if err != nil { // of kind TooOld: watch again
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+			changed = len(events) > 0 // now and then there are none
+		}
+	}
+	// Output:
+	// old
+	// new
+}
+
+// Be one of the workers that are alive: the file goes when this process does.
+func ExampleFS_KeepAlive() {
+	ctx := context.Background()
+	fsys, stop := connect() // client.New
+	defer stop()
+
+	lease, err := fsys.Grant(ctx, 10*time.Second, 0)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	kept, err := fsys.KeepAlive(ctx, lease.ID)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	err = fsys.WriteFile(ctx, "/workers/w7", []byte("10.0.0.7:80"), client.WithParents(), client.WithLease(lease.ID))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	// Work, until kept.Context ends.
+	fmt.Println("alive:", kept.Context().Err() == nil)
+
+	if _, err := fsys.Revoke(ctx, lease.ID); err != nil { // without it, after 10 s
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	<-kept.Context().Done()
+	_, err = fsys.Stat(ctx, "/workers/w7")
+	fmt.Println("gone:", errors.Is(err, fs.ErrNotExist))
+	// Output:
+	// alive: true
+	// gone: true
+}
+
+// Elect a leader: who holds the lock leads, and fences what it changes.
+func ExampleFS_Lock() {
+	ctx := context.Background()
+	fsys, stop := connect() // client.New, with a Config.TTL for how soon another leads
+	defer stop()
+
+	lock, err := fsys.Lock(ctx, "/locks/leader", client.LockOptions{Wait: time.Hour})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	fence := lock.Token() // greater with each leader: what it changes refuses a smaller one
+	select {
+	case <-lock.Jeopardy(): // or Context: lost already
+		fmt.Println("stop leading")
+	default:
+		fmt.Println("lead:", fence > 0)
+	}
+	fmt.Println(lock.Unlock(ctx))
+	// Output:
+	// lead: true
+	// <nil>
+}

@@ -15,13 +15,15 @@ type EventType int
 
 // The types of events.
 const (
-	EventCreate EventType = iota + 1 // it was made
-	EventClose                       // its writing ended, by its writer or by recovery
-	EventDelete                      // it, and all below it, was deleted or replaced
-	EventRename                      // it, and all below it, moved to NewPath
-	EventLength                      // the file's length changed
-	EventAttr                        // owner, group, mode or mtime were set
-	EventLease                       // Holder has it open for write now, or it was attached or detached
+	// EventCreate: it was made. A file that is made whole, as by WriteFile, is complete
+	// then; of one that is written piece by piece, EventClose says when.
+	EventCreate EventType = iota + 1
+	EventClose            // its writing ended, by its writer or by recovery
+	EventDelete           // it, and all below it, was deleted or replaced
+	EventRename           // it, and all below it, moved to NewPath
+	EventLength           // the file's length changed
+	EventAttr             // owner, group, mode or mtime were set
+	EventLease            // Holder has it open for write now, or it was attached or detached
 )
 
 var eventNames = [...]string{
@@ -183,6 +185,7 @@ func (w *Watcher) again(err error, deadline time.Time) error {
 		switch e.Kind {
 		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled:
 		default:
+			e.Op = "watch" // and not of how the namenode looked for the path
 			return fserror.With(e, "watch", w.path)
 		}
 	}

@@ -66,6 +66,6 @@ func (t *lostTable) name(err error, w namespace.Writer) error {
 		named.Holder = &fserror.Holder{User: how.by.User, Client: how.by.Client, Host: how.by.Host, PID: how.by.PID}
 		named.Message += fmt.Sprintf(" by %s (host %s, pid %d)", how.by.Client, how.by.Host, how.by.PID)
 	}
-	named.Message += "; nothing written since counts, open it again to go on"
+	named.Message += "; nothing written since counts, open it again to continue"
 	return &named
 }

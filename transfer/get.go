@@ -101,7 +101,9 @@ func (g *getter) target(remote, local string) (path string, err error) {
 		err = nil
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		g.root, err = os.OpenRoot(dir)
+		if g.root, err = os.OpenRoot(dir); errors.Is(err, fs.ErrNotExist) {
+			return "", fserror.New(fserror.NotFound, "get", local, "no such directory: %s", filepath.Clean(dir))
+		}
 	}
 	return name, LocalError("get", local, err)
 }

@@ -112,7 +112,11 @@ func (p *putter) target(ctx context.Context, local, remote string) (path string,
 			return "", false, err
 		}
 	}
-	if info, err = p.fs.Locate(ctx, parent); err != nil {
+	info, err = p.fs.Locate(ctx, parent)
+	if fserror.KindOf(err) == fserror.NotFound {
+		return "", false, fserror.New(fserror.NotFound, "put", remote, "no such directory: %s", parent)
+	}
+	if err != nil {
 		return "", false, fserror.With(err, "put", remote)
 	}
 	return fspath.Join(info.Path, name), true, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -20,7 +21,7 @@ func (p *program) app() *cli.App {
 	app := &cli.App{
 		Name:      "leasefs",
 		Usage:     "a file namespace with at most one writer a file",
-		UsageText: "leasefs [global options] COMMAND [options] [arguments]\n\nExample:\n  leasefs namenode --data /var/lib/leasefs &\n  date | leasefs append --create /logs/a\n  leasefs cat /logs/a",
+		UsageText: "leasefs [global options] COMMAND [options] [arguments]\n\nExample:\n  leasefs namenode --data /var/lib/leasefs &\n  date | leasefs append --create -p /logs/a\n  leasefs cat /logs/a",
 		Description: "Paths in the namespace are absolute. Flags may stand before and after the arguments;\n" +
 			"\"--\" ends them. leasefs COMMAND --help tells about one command.",
 		Version:               version,
@@ -203,10 +204,30 @@ func (e *env) fail(err error, path string) error {
 	}
 	c := *f
 	c.Op = e.op
+	c.Message += e.remedy(f)
 	if c.Path == "" {
 		c.Path = path
 	}
 	return &c
+}
+
+// remedy names the flag of the command that prevents an error, if it has one that was
+// not given.
+func (e *env) remedy(f *fserror.Error) string {
+	offers := func(name string) bool {
+		return !e.flags.Bool(name) && slices.Contains(flagNames(e.flags.Command.Flags), name)
+	}
+	noDir := strings.HasPrefix(f.Message, "no such directory: ")
+	switch {
+	case nextStep.MatchString(f.Message):
+	case f.Kind == fserror.Exists && offers("overwrite"):
+		return "; --overwrite replaces a file"
+	case f.Kind == fserror.NotFound && offers("create"):
+		return "; --create makes it, with -p also missing directories"
+	case f.Kind == fserror.NotFound && noDir && offers("parents"):
+		return "; -p makes missing directories"
+	}
+	return ""
 }
 
 // connected is action with a connection to the namespace in e.fs. The checks,

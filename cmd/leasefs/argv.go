@@ -305,11 +305,12 @@ func flagNames(list []cli.Flag) []string {
 	return names
 }
 
-// suggest names the candidate that a mistyped word probably meant.
+// suggest names the candidate that a mistyped word probably meant. Few mistype the
+// first letter, and a word with another one may mean the opposite: rmdir, mkdir.
 func suggest(word string, candidates []string) string {
 	best, at := "", 3
 	for _, c := range candidates {
-		if d := distance(word, c); d < at && d < len(c) {
+		if d := distance(word, c); d < at && d < len(c) && word[:1] == c[:1] {
 			best, at = c, d
 		}
 	}

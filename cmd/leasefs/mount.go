@@ -33,7 +33,7 @@ func (p *program) mountCommand() *cli.Command {
 			&cli.BoolFlag{Name: "allow-other", Usage: "let other users of this machine in, too"},
 			&cli.StringFlag{Name: "busy", Usage: "opening for write what another host holds: `error|wait`; a signal ends waiting", Value: "error"},
 			&cli.StringFlag{Name: "subdir", Usage: "mount only what is below `PATH`", Value: "/"},
-			&cli.BoolFlag{Name: "daemon", Usage: "go on in the background once it is mounted"},
+			&cli.BoolFlag{Name: "daemon", Usage: "continue in the background once it is mounted; log to syslog"},
 			&cli.StringFlag{Name: "options", Aliases: []string{"o"}, Usage: "`OPTIONS` as of mount(8), with commas between; the flags can be given so, too"},
 		},
 		Action: p.action(operands{min: 1, max: 1, names: "MOUNTPOINT", local: true}, mount),

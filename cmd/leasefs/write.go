@@ -50,7 +50,7 @@ func (p *program) appendCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "append",
 		Usage:     "write standard input to the end of a file",
-		UsageText: "leasefs append [options] PATH\n\nExample:\n  journalctl -f | leasefs append --create --flush line /logs/host-1",
+		UsageText: "leasefs append [options] PATH\n\nExample:\n  journalctl -f | leasefs append --create -p --flush line /logs/host-1",
 		Description: "Opens a file at its end, writes standard input to it as it comes, and closes it at the end\n" +
 			"of the input. With --resume, and the whole input each time, a writer that begins again after a\n" +
 			"crash writes each byte exactly once; with --at it says itself from where its input is. Ctrl-C\n" +

@@ -106,7 +106,7 @@ func (t *Tree) dropXattrs(id InodeID) {
 func CheckXattrName(name string) error {
 	switch {
 	case !strings.HasPrefix(name, XattrPrefix):
-		return fserror.New(fserror.Unsupported, "", "", "%q is no name of an extended attribute here: it has to begin with %q", name, XattrPrefix)
+		return fserror.New(fserror.Unsupported, "", "", "%q is not a name for an extended attribute here; choose one that begins with %q, such as %scolor", name, XattrPrefix, XattrPrefix)
 	case len(name) == len(XattrPrefix):
 		return fserror.New(fserror.InvalidArgument, "", "", "the name of the extended attribute has nothing after %q", XattrPrefix)
 	case len(name) > MaxXattrName:
