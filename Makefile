@@ -33,7 +33,7 @@ demo: build ## build, then show writer leases at work on this machine (10 s)
 
 test: ## run all tests (go vet is part of lint)
 	@scripts/setup test
-	go test -vet=off -timeout 20m $(PKGS)
+	go test -vet=off -timeout 12m $(PKGS)
 
 test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients
 	@scripts/setup test-full
