@@ -31,7 +31,7 @@
 // writes. A namenode that tells that the file is gone, or has another holder,
 // has the same effect at once. Then Context ends with the cause, an error of
 // kind LeaseLost, and each later Write, Flush and Close returns it; the other
-// files of the FS go on.
+// files of the FS are not affected.
 //
 // Writer.Token is the epoch of the opening. It only ever grows, so it fences
 // other systems too: let them refuse a smaller one.

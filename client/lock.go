@@ -11,7 +11,7 @@ import (
 
 // Lock is a path that this client holds as a lock: a file that it has open for
 // write, and writes nothing to. While it is good, no other client has it; but
-// a process can be stopped at any time and go on after its lock has become
+// a process can be stopped at any time and continue after its lock has become
 // another's. What must not be touched by such a one checks Token: it refuses a
 // smaller one than it has seen (M. Kleppmann, How to do distributed locking).
 //

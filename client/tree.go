@@ -66,7 +66,7 @@ func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents b
 }
 
 // Rename gives a file or directory another path. With overwrite, a file or an
-// empty directory there is replaced; else Exists. Open files go on under their
+// empty directory there is replaced; else Exists. Open files continue under their
 // new name. InvalidArgument: a directory into itself.
 func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error {
 	return f.rename(ctx, from, to, overwrite, false)

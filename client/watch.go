@@ -109,7 +109,7 @@ func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watcher, 
 }
 
 // TxID is up to which transaction everything was told: watch from the next one
-// to go on with another Watcher.
+// to continue with another Watcher.
 func (w *Watcher) TxID() uint64 { return w.upTo }
 
 // Next waits for changes and returns those of one or more transactions, none of

@@ -7,7 +7,7 @@ import (
 	"github.com/leasefs/leasefs/clock"
 )
 
-// CompareClock tells how far the time of day of clk is ahead of that of
+// CompareClock returns how far the time of day of clk is ahead of that of
 // ZooKeeper's leader, which notes when a node was written last. It writes the node
 // of the election itself, which is empty, stays so, and is watched by nobody. An
 // answer that does not come within ctx, or is lost, is an error; the next call asks

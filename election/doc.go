@@ -1,12 +1,12 @@
 // Package election lets one namenode of several be active, by ZooKeeper, and
-// tells it how long it may answer.
+// says how long it may answer.
 //
 // # Who is active
 //
 // Each namenode joins with a node of its own: ephemeral, so that it goes with
 // the session, and numbered by ZooKeeper. The lowest number is elected; each
 // other one watches only the node just before its own, so that the end of one
-// wakes one. A namenode whose session has ended is out (Lost) and joins anew.
+// wakes one. A namenode whose session has ended is out (Lost) and joins again.
 //
 // The name of the node begins with 16 random bytes. When the connection breaks
 // just as the node is made, nobody knows whether it is there: on the session's
@@ -17,9 +17,9 @@
 // # Who should be
 //
 // Each node says how well its namenode could serve (Report): how far it has
-// followed, and why it is unfit, if it is. Nobody acts on that but its owner: one
-// that is elected and sees a fitter one may go to the end of the line (MoveBack)
-// before it begins a term. How often is for the caller to bound.
+// followed, and why it is unfit, if it is. Only a namenode itself acts on what it
+// sees: one that is elected and sees a fitter one may go to the end of the line
+// (MoveBack) before it begins a term. The caller limits how often.
 //
 // # Who may answer
 //
@@ -32,9 +32,9 @@
 //
 // # Taking over, in this order
 //
-//  1. Candidacy.Wait: be elected. Then read the last term, and Wait again: who was
-//     elected, held up, and is out by now must not take a term above his
-//     successor's.
+//  1. Candidacy.Wait: be elected. Then read the last term, and Wait again: a
+//     namenode that was elected, then held up, and is out by now must not take a
+//     term above its successor's.
 //  2. journal/zk.TakeOver: begin a higher term, which fences the predecessor, and
 //     then, on the same session, read to the end.
 //  3. AwaitEnd: until the predecessor's window is over, by its own clock,

@@ -55,14 +55,14 @@ type Candidacy struct {
 	s    *zkconn.Session
 	mark string // begins the names of our nodes
 
-	// changing holds one while our node is being changed: a channel, since who waits
-	// for ZooKeeper may take long, and others may have less time.
+	// changing holds one element while our node is being changed. It is a channel,
+	// since waiting for ZooKeeper may take long, and others may have less time.
 	changing chan struct{}
 	self     Member
 }
 
 // ErrLost says that the session is over, or the node gone, and with it the
-// candidacy: join anew.
+// candidacy: join again.
 var ErrLost = errors.New("election: out")
 
 const (
@@ -255,8 +255,8 @@ func (c *Candidacy) Report(ctx context.Context, r Report) error {
 	})
 }
 
-// MoveBack makes this namenode the last in line, with a new report. It is in line
-// all the time: its old node goes in the same step in which the new one comes. One
+// MoveBack makes this namenode the last in line, with a new report. It never leaves
+// the line: its old node is replaced by the new one in one step. One
 // that is elected may move back as long as it has begun no term; Wait then says when
 // it is elected again. Errors are those of Report.
 func (c *Candidacy) MoveBack(ctx context.Context, r Report) error {

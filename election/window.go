@@ -11,12 +11,13 @@ import (
 
 // Window is the time in which the active namenode may answer. It is closed at
 // first. The write that begins a term opens it, while the predecessor may still
-// answer: who takes over serves nothing before AwaitEnd, whatever Confirmed says. Its methods are safe for concurrent use.
+// answer: a namenode that takes over serves nothing before AwaitEnd, whatever
+// Confirmed says. Its methods are safe for concurrent use.
 //
-// Time is what ran further since a write was sent, of the clock that goes on
-// while the machine is suspended and the time of day: a machine that wakes must
-// not think that its lease has time left. A jump forward of the time of day
-// closes the window until the next write, and no more.
+// Time since a write was sent is counted by two clocks, the one that keeps running
+// while the machine is suspended and the time of day; the one that ran further
+// counts: a machine that wakes must not think that its lease has time left. A jump
+// forward of the time of day closes the window until the next write, and no more.
 type Window struct {
 	clock  clock.Clock
 	length time.Duration // lease − margin

@@ -95,8 +95,8 @@ func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode
 	out.SetTimes(&now, &now, &now)
 }
 
-// ownerFor is who asks, if he is to be the owner of what is made for him and is
-// not by himself.
+// ownerFor returns the user who asks, if that user is to own what is made and
+// would not by default.
 func (m *Mounted) ownerFor(raw context.Context) client.Owner {
 	c, ok := fuse.FromContext(raw)
 	if !ok || m.keepsOwner.Load() {
@@ -109,8 +109,8 @@ func (m *Mounted) ownerFor(raw context.Context) client.Owner {
 	return client.Owner{User: user, Group: m.ids.groupName(c.Gid)}
 }
 
-// giving makes something for who asks, where the mount's user may do that; else
-// for the mount's user.
+// giving makes something for the user who asks, where the mount's user may do that;
+// else for the mount's user.
 func (m *Mounted) giving(raw context.Context, do func(client.Owner) error) error {
 	owner := m.ownerFor(raw)
 	err := do(owner)
@@ -249,15 +249,15 @@ func (m *Mounted) known(ctx context.Context, p string) (taken, func(), syscall.E
 	}, 0
 }
 
-// shared tells whether others than the caller use the file.
+// shared reports whether others than the caller use the file.
 func (f *file) shared() bool {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	return f.uses > 1
 }
 
-// enter is called by who begins to open the file, and waits until a rename or
-// removal by this mount that does not know of it is over.
+// enter is called before the file is opened, and waits until a rename or removal by
+// this mount that does not know of that is over.
 func (f *file) enter(ctx context.Context) syscall.Errno {
 	e := lock(ctx, f.naming)
 	if e == 0 {
@@ -374,8 +374,8 @@ func (m *Mounted) take(ctx context.Context, p string, old taken, do func(client.
 	return nil
 }
 
-// removeHidden removes a file that was hidden, wherever it is now, and tells
-// whether it is gone. Else it ends with the lease.
+// removeHidden removes a file that was hidden, wherever it is now, and reports
+// whether it is gone. If not, it goes when the lease ends.
 func (m *Mounted) removeHidden(p string, ino uint64) bool {
 	t := client.Taken{Inode: ino}
 	_, err := m.fs.RemoveTaken(m.ctx, p, t)

@@ -16,7 +16,7 @@ const (
 	// reportEvery is between two reports of a namenode to the others, at least: each is
 	// a write of ZooKeeper's, and an operator's hand-over waits for the next one.
 	reportEvery = 250 * time.Millisecond
-	// handOverWait is how long that waits for a standby.
+	// handOverWait is how long a hand-over waits for a standby.
 	handOverWait = 2 * time.Second
 	// leastReign is how long a namenode reigns before it hands over for want of
 	// room: so those whose disks are about to be full hand over once a minute at most.
@@ -72,8 +72,8 @@ func (s *Server) standing() election.Report {
 	return election.Report{TxID: s.journal.Durable(), Unfit: why}
 }
 
-// tellStanding tells the others when that has changed, and gives the reign up that
-// others should have.
+// tellStanding reports to the others when its standing has changed, and gives up a
+// reign that another should have.
 func (s *Server) tellStanding(ctx context.Context) error {
 	told := s.shared.joinedAs
 	tick := time.NewTicker(reportEvery)

@@ -25,7 +25,7 @@ func (p *program) adminCommand() *cli.Command {
 				Name:        "failover",
 				Usage:       "hand over to the next namenode",
 				UsageText:   "leasefs admin failover\n\nExample:\n  leasefs admin failover",
-				Description: "The active namenode of several makes all that it acknowledged durable, says so to its successor,\nand becomes a standby. Clients go on after a moment. Prints who is next. The successor has room on\nits disk and all changes: until --timeout is over it is waited for; then it fails, with the reason\nof each standby (exit code 6). To hand over all the same, stop the active namenode (SIGTERM).",
+				Description: "The active namenode of several makes all that it acknowledged durable, says so to its successor,\nand becomes a standby. Clients continue after a moment. Prints who is next. The successor has room on\nits disk and all changes: until --timeout is over it is waited for; then it fails, with the reason\nof each standby (exit code 6). To hand over all the same, stop the active namenode (SIGTERM).",
 				Action: p.connected(operands{}, func(e *env) error {
 					next, err := e.fs.Admin().Failover(e.ctx)
 					if err != nil {

@@ -14,7 +14,7 @@ func (p *program) zookeeperACLCommand() *cli.Command {
 			"  LEASEFS_ZOOKEEPER_AUTH=leasefs:OLD LEASEFS_ZOOKEEPER_AUTH_ALSO=leasefs:NEW \\\n    leasefs admin zookeeper-acl --zookeeper zk1:2181,zk2:2181,zk3:2181 --namespace main",
 		Description: "Sets the access control list of every node of the namespace: the user of --zookeeper-auth may do\n" +
 			"everything, so may that of --zookeeper-auth-also if it is given, and nobody else may do anything.\n" +
-			"One of them must be an owner already, unless the nodes are open to everybody. Namenodes go on\n" +
+			"One of them must be an owner already, unless the nodes are open to everybody. Namenodes run on\n" +
 			"meanwhile; nodes that they make are their own users', so restart them with these users first.\n" +
 			"It speaks to ZooKeeper, to no namenode: --namenode, --user and --timeout mean nothing here. It\n" +
 			"can be repeated: nodes that are as they should be are left alone. docs/OPERATIONS.md tells how a\n" +

@@ -63,8 +63,8 @@ func (p *program) tailCommand() *cli.Command {
 			"nobody has the file open for write. A file that was truncated is printed from its beginning. -F\n" +
 			"follows the path: when its file is closed or removed, it continues with the one that is there then.",
 		Flags: append(countFlags("last"),
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is flushed"},
-			&cli.BoolFlag{Name: "follow-name", Aliases: []string{"F"}, Usage: "-f of the path: wait for the file, and go on with one that takes its place"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue with what is flushed"},
+			&cli.BoolFlag{Name: "follow-name", Aliases: []string{"F"}, Usage: "-f of the path: wait for the file, and continue with one that takes its place"},
 			&cli.BoolFlag{Name: "until-closed", Usage: "with -f: end when the file is closed"}),
 		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
 			n, inBytes, err := e.count()

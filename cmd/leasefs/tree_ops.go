@@ -104,8 +104,8 @@ func (p *program) rmCommand() *cli.Command {
 		Usage:     "remove files, or trees with -r",
 		UsageText: "leasefs rm [-r] [-f] PATH...\n\nExample:\n  leasefs rm -r /tmp/job-7",
 		Description: "Removes files and links; with -r directories with all that is in them, each in one step. It\n" +
-			"continues after an error; the exit code is that of the first. / is refused. Whoever has a\n" +
-			"removed file open for write loses the lease.",
+			"continues after an error; the exit code is that of the first. / is refused. A writer\n" +
+			"of a removed file loses the lease.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "directories too, with all that is in them"},
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "what does not exist is no error"},

@@ -1,5 +1,5 @@
-// Package watch keeps the latest changes of the namespace and tells watchers of
-// those that are theirs: in the order of txids, with no gap, or with a plain
+// Package watch keeps the latest changes of the namespace and hands each watcher
+// those that match its filter: in the order of txids, with no gap, or with a plain
 // "too old, list again".
 //
 // # From the change to the watcher
@@ -12,16 +12,16 @@
 //
 // All watchers get the same [Kept] of an event, and so it is encoded once.
 //
-// # Bounded, whoever is slow
+// # Bounded, however slow a watcher is
 //
 // Events are kept in one ring, bounded in number and in bytes. A watcher holds
 // no queue, only its position in the ring. What is over the limits is dropped,
 // the oldest first and a txid always as a whole, also what is not shown yet. A
 // watcher has fallen behind when an event after its [Watcher.UpTo] was dropped,
-// whether it would have matched or not; it gets a [TooOldError] and is done
-// with. Nobody waits for a slow watcher.
+// whether it would have matched or not; it gets a [TooOldError] and is
+// over. Nobody waits for a slow watcher.
 //
-// # Who is woken
+// # Which watchers are woken
 //
 // A watcher that has read all there is for it is idle and stands in an index: a
 // tree of path components, or a map of inodes. Publish walks down the tree with

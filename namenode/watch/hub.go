@@ -4,7 +4,7 @@ import "sync"
 
 // Hub keeps the latest events and hands them to watchers. See the package
 // comment for its rules. All methods are safe for concurrent use; the order of
-// the calls of Add is the caller's care.
+// the calls of Add is the caller's responsibility.
 type Hub struct {
 	ring ring
 
@@ -61,7 +61,7 @@ func (h *Hub) Add(events []Event, txid uint64) { h.ring.add(events, txid) }
 
 // Publish makes all events up to the txid durable visible. It wakes the waiters
 // that they are for, and puts the watchers into the queue for Wake. A durable that
-// is not newer does nothing. due tells whether somebody is in the queue.
+// is not newer does nothing. due reports whether a watcher is in the queue.
 func (h *Hub) Publish(durable uint64) (due bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -77,8 +77,8 @@ func (r *ring) drop() {
 	}
 }
 
-// forget drops everything up to a txid, one that is still to come included: so
-// that also who has read everything is told of a gap.
+// forget drops everything up to a txid, which may be one that is still to come, so
+// that watchers that have read everything learn of the gap, too.
 func (r *ring) forget(txid uint64) {
 	r.chunks, r.bytes = nil, 0
 	r.first = r.end

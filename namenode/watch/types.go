@@ -148,10 +148,10 @@ func (f *Filter) matchName(name string, moves bool) bool {
 	return f.Recursive || strings.LastIndexByte(name, '/') <= len(f.Path)
 }
 
-// moves tells of events that change the names of all that is below, too.
+// moves reports whether the event changes the names of all that is below, too.
 func moves(e *Event) bool { return e.Type == Delete || e.Type == Rename }
 
-// below tells whether the longer path lies below dir.
+// below reports whether the longer path lies below dir.
 func below(path, dir string) bool {
 	if dir == "/" {
 		return path[0] == '/'
@@ -159,11 +159,11 @@ func below(path, dir string) bool {
 	return dir != "" && path[len(dir)] == '/' && path[:len(dir)] == dir
 }
 
-// ErrClosed tells that the hub or the watcher was closed.
+// ErrClosed says that the hub or the watcher was closed.
 var ErrClosed = errors.New("watch: closed")
 
-// TooOldError tells that events that the watch needs are not kept any more. List
-// anew, then watch from there.
+// TooOldError says that events that the watch needs are no longer kept. List again,
+// then watch from there.
 type TooOldError struct {
 	From   uint64 // the first txid that the watch needed
 	Oldest uint64 // the smallest txid that a watch could begin with at that time

@@ -88,15 +88,15 @@ func (w *Watcher) fall(dropped uint64) {
 }
 
 // UpTo returns the txid up to which every matching event was returned by Next. A
-// watch of the same filter from UpTo+1 on goes on where this one is. It moves on
-// by itself while there is nothing to return, and never back.
+// watch of the same filter from UpTo+1 on continues where this one is. It grows
+// by itself while there is nothing to return, and never shrinks.
 func (w *Watcher) UpTo() uint64 {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.progress()
 }
 
-// Close ends the watch; a Next that waits returns ErrClosed. Again it does
+// Close ends the watch; a Next that waits returns ErrClosed. A second call does
 // nothing.
 func (w *Watcher) Close() {
 	w.hub.mu.Lock()
@@ -112,7 +112,7 @@ func (w *Watcher) Close() {
 // are never split. A batch has at most MaxBatch events and MaxBatchBytes, or is
 // of a single txid. The slice is the caller's.
 //
-// The error is that of ctx (the watcher may be used on), ErrClosed, or a
+// The error is that of ctx (the watcher can still be used), ErrClosed, or a
 // *TooOldError: events after upTo were dropped. The latter two are for good.
 // There are no events with an error.
 func (w *Watcher) Next(ctx context.Context) (events []*Kept, upTo uint64, err error) {
@@ -164,8 +164,8 @@ func (w *Watcher) advance(pos, upTo uint64) (progress uint64, ok bool) {
 }
 
 // scan collects a batch from the events pos ≤ seq < end, all up to the txid upTo
-// having been read before. It returns where to go on, and the txid up to which
-// all is read now: done, if it came to the end. If events on the way were
+// having been read before. It returns where to continue, and the txid up to which
+// all is read now; done means that it came to the end. If events on the way were
 // dropped it returns nothing, and where it began. room is how many bytes it may be.
 func (w *Watcher) scan(pos, end, upTo, done uint64, room int64) (batch []*Kept, next, nextUpTo uint64) {
 	var (
