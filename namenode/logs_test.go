@@ -2,10 +2,13 @@ package namenode_test
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/leasefs/leasefs/namenode"
 )
@@ -51,7 +54,7 @@ func TestLogTellsWhoAndWhat(t *testing.T) {
 	acfg, way := p.config(one.config, func(c *namenode.Config) {
 		c.MinLeaseTTL, c.SoftLimit = c.HA.SessionTimeout, 2*c.HA.SessionTimeout
 	})
-	bcfg, _ := p.config(other.config)
+	bcfg, otherWay := p.config(other.config)
 	a := p.active(acfg)
 	b := p.start(bcfg)
 	if !one.has("msg=starting", "version=7.7", acfg.Listen, acfg.HTTP, acfg.Data, "namespace=pair") || !one.has("msg=active", "term=") {
@@ -70,12 +73,48 @@ func TestLogTellsWhoAndWhat(t *testing.T) {
 		t.Errorf("%s", other.text.String())
 	}
 	way.Down()
+	otherWay.Down()
 	p.eventually("the active one says that it is isolated", func() bool { return one.has("isolated: answering nothing", acfg.Listen) })
+	p.eventually("the standby says that it does not follow", func() bool { return other.has("ZooKeeper does not answer") })
+	otherWay.Up()
+	p.eventually("the standby says that it follows again", func() bool { return other.has("ZooKeeper answers again") })
 	way.Up()
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The start tells of a certificate that clients refuse, or will soon.
+func TestCertificatesAreLookedAt(t *testing.T) {
+	now := time.Now()
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		from, to time.Duration // from now on
+		says     string
+	}{
+		{-3 * day, -day, "has expired"},
+		{day, 3 * day, "not good yet"},
+		{-3 * day, 3 * day, "expires soon"},
+		{-3 * day, 30 * day, ""},
+	} {
+		var log logText
+		cfg := namenode.Config{
+			Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+			TLS: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotBefore: now.Add(c.from), NotAfter: now.Add(c.to)}}}},
+		}
+		log.config(&cfg)
+		s, err := namenode.Start(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if log.has("the certificate") != (c.says != "") || !log.has(c.says) {
+			t.Errorf("want %q: %s", c.says, log.text.String())
+		}
 	}
 }

@@ -63,7 +63,13 @@ func (s *Server) learnActive(ctx context.Context) error {
 			members, err := s.shared.candidacy.Members(short)
 			cancel()
 			active := ""
-			s.shared.away.Store(err != nil)
+			if away := err != nil; ctx.Err() == nil && s.shared.away.Swap(away) != away {
+				if away {
+					s.log.Warn("ZooKeeper does not answer: this standby does not follow, and cannot take over, until it does", "cause", err)
+				} else {
+					s.log.Info("ZooKeeper answers again")
+				}
+			}
 			if err == nil && len(members) > 0 && members[0].Address != s.advertised() {
 				active = members[0].Address
 			}

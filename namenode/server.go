@@ -509,6 +509,30 @@ func (s *Server) logStart() {
 		about = append(about, "advertise", s.advertised(), "namespace", h.Name, "zookeeper", strings.Join(h.ZooKeeper, ","), "session-timeout", h.SessionTimeout)
 	}
 	s.log.Info("starting", about...)
+	s.warnOfCertificates()
+}
+
+// certificateSoon is for how long a certificate is good at least of which nothing is said.
+const certificateSoon = 14 * 24 * time.Hour
+
+// warnOfCertificates says which of the certificates that clients are shown are not good,
+// or not for much longer. They are read once, at the start of the process.
+func (s *Server) warnOfCertificates() {
+	if s.cfg.TLS == nil {
+		return
+	}
+	now := s.cfg.Clock.Wall()
+	for _, c := range s.cfg.TLS.Certificates {
+		switch leaf := c.Leaf; {
+		case leaf == nil:
+		case now.After(leaf.NotAfter):
+			s.log.Error("the certificate has expired, and clients refuse it: renew it (--tls-cert), and restart the namenode", "expired", leaf.NotAfter)
+		case now.Before(leaf.NotBefore):
+			s.log.Error("the certificate is not good yet, and clients refuse it: is this machine's time of day right?", "from", leaf.NotBefore)
+		case leaf.NotAfter.Sub(now) < certificateSoon:
+			s.log.Warn("the certificate expires soon: renew it (--tls-cert), and restart the namenode", "expires", leaf.NotAfter)
+		}
+	}
 }
 
 // checkActive refuses while the namenode is not serving.
