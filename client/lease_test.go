@@ -403,6 +403,23 @@ func TestWhatIsSentAgainRenewsNothing(t *testing.T) {
 	}
 }
 
+// A keep-alive that its caller gives up says so in one line, with the kind of what
+// ended the context.
+func TestKeepAliveGivenUpByItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.silent, f.leases[7] = true, true
+		fs := start(t, f)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := fs.KeepAlive(ctx, 7)
+		wantKind(t, err, fserror.Deadline)
+		if got := err.Error(); strings.Count(got, keepAliveOp) != 1 {
+			t.Error(got)
+		}
+	})
+}
+
 // A keep-alive that the namenode leaves unanswered is given up for another one that
 // is active, and tried there. Nobody has canceled it.
 func TestKeepAliveGoesToTheActive(t *testing.T) {

@@ -73,13 +73,18 @@ func ToStatus(err error) error {
 
 // FromStatus turns what a gRPC call returned into an *fserror.Error. A status
 // without detail (from the transport, or not from leasefs) gets a kind by its
-// code: Unavailable and Unknown mean that the outcome of the call is not known.
+// code: Unavailable and Unknown mean that the outcome of the call is not known. What
+// is an *fserror.Error already, made on this side, stays as it is.
 func FromStatus(err error) error {
 	if err == nil {
 		return nil
 	}
 	st, ok := status.FromError(err)
 	if !ok {
+		var e *fserror.Error
+		if errors.As(err, &e) {
+			return err
+		}
 		return &fserror.Error{Kind: kindOfPlain(err), Err: err}
 	}
 	for _, d := range st.Details() {
