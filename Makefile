@@ -13,13 +13,17 @@ FUZZTIME  ?= 10s
 # The tests of large sizes (LEASEFS_E2E=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 BENCH     ?= .
+# Of soak: how long, of how many worlds at most, and the first seed.
+HOURS     ?= 1
+SEEDS     ?= 1000000
+SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build demo test test-full race lint fuzz bench generate clean
+.PHONY: help setup build demo test test-full soak race lint fuzz bench generate clean
 
 help: ## show this list
 	@echo "make TARGET, one of:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL."
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, HOURS, SEEDS, SEED."
 
 setup: ## install what test, race and lint need (each target does so for itself, too)
 	@scripts/setup test race lint
@@ -38,6 +42,10 @@ test: ## run all tests (go vet is part of lint)
 test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients
 	@scripts/setup test-full
 	LEASEFS_E2E=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./e2e
+
+soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
+	@scripts/setup test
+	go test -vet=off -count=1 -timeout 0 -v -run '^TestWorlds$$' ./sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) -length 5m
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race

@@ -374,18 +374,21 @@ func (w *World) faults(ctx context.Context) {
 		}
 		long := time.Duration(r.Int64N(int64(cmp.Or(f.most, usualFault))))
 		w.log.note("fault", "%s for %v", f.name, long)
+		w.meet(f.name)
 		w.hits = nil
 		began := &event{Who: "fault", Kind: faultEvent, What: f.name}
 		over := w.log.begin(began)
 		heal := f.begin(w, r)
 		w.log.hits(began, w.hits)
 		if heal == nil {
+			w.part(f.name)
 			over(nil)
 			<-places
 			continue
 		}
 		under.Go(func() {
 			defer func() { <-places }()
+			defer w.part(f.name)
 			select {
 			case <-time.After(long):
 			case <-ctx.Done():

@@ -45,9 +45,9 @@ func (now used) exceeds(before used) (list []string) {
 
 // used counts what is held now: by all namenodes together, ZooKeeper and the disks.
 func (w *World) used(ctx context.Context) (used, error) {
-	now := used{"goroutines": runtime.NumGoroutine(), "ZooKeeper sessions": len(w.zk.Sessions()), "handles": w.shared.Handles()}
-	for i := range w.cfg.ZooKeeper {
-		now["ZooKeeper watches"] += w.zk.Server(i).Watches()
+	now := used{
+		"goroutines": runtime.NumGoroutine(), "handles": w.shared.Handles(),
+		"ZooKeeper sessions": len(w.zk.Sessions()), "ZooKeeper watches": len(w.watched()),
 	}
 	pipe := &http.Transport{DialContext: w.follow.c.host.DialContext, DisableKeepAlives: true}
 	for _, n := range w.nodes {
@@ -59,6 +59,15 @@ func (w *World) used(ctx context.Context) (used, error) {
 		}
 	}
 	return now, nil
+}
+
+// watched is who watches what at ZooKeeper.
+func (w *World) watched() (all []string) {
+	for i := range w.cfg.ZooKeeper {
+		all = append(all, w.zk.Server(i).Watched()...)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // addMetrics adds what a namenode tells of itself.
@@ -135,13 +144,16 @@ func (w *World) checkLeft(before used) {
 		}
 		list := now.exceeds(before)
 		if len(list) == 0 {
-			w.log.note("world", "what is left: %v", now)
+			w.log.note("world", "what is left: %v, %v", now, w.watched())
 			return ""
 		}
 		if now["goroutines"] > before["goroutines"]+bounds["goroutines"] {
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // the most frequent first
 			w.log.note("world", "goroutines: %.4000s", stacks.String())
+		}
+		if now["ZooKeeper watches"] > before["ZooKeeper watches"] {
+			list = append(list, fmt.Sprint(w.watched()))
 		}
 		return "the clients are gone and have left " + strings.Join(list, "; ")
 	})

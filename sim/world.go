@@ -62,6 +62,7 @@ type World struct {
 	running  sync.WaitGroup
 	endStore func()
 	hits     []string // whom the fault that is about to begin hits
+	meetings meetings
 }
 
 // New makes a world whose namenodes are about to start.

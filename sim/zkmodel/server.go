@@ -179,15 +179,20 @@ func (s *Server) loses(how Loss) bool {
 }
 
 // Watches is how many watches clients have set here.
-func (s *Server) Watches() (n int) {
+func (s *Server) Watches() int { return len(s.Watched()) }
+
+// Watched is what clients watch here: a client's host and a path for each watch.
+func (s *Server) Watched() (all []string) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
 	for c := range s.conns {
-		for _, w := range c.watches {
-			n += len(w)
+		for _, paths := range c.watches {
+			for path := range paths {
+				all = append(all, c.session.from+" "+path)
+			}
 		}
 	}
-	return n
+	return all
 }
 
 func (s *Server) dropAll() {
