@@ -234,11 +234,12 @@ func (c *Candidacy) check(ctx context.Context) (elected bool, gone <-chan zk.Eve
 	case before.name == "":
 		return true, nil, nil
 	}
-	there, ch, err := c.s.ExistsW(ctx, c.cfg.Path+"/"+before.name)
-	if err != nil || !there {
-		return false, nil, err
+	// A watch on a node that is gone would stay: no other gets its name.
+	_, _, ch, err := c.s.GetW(ctx, c.cfg.Path+"/"+before.name)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil, nil
 	}
-	return false, ch, nil
+	return false, ch, err
 }
 
 func (c *Candidacy) removed() error {

@@ -376,6 +376,39 @@ func TestMoveBack(t *testing.T) {
 	}
 }
 
+// Who finds that the one before him has just gone leaves no watch on it: that would
+// stay as long as his session.
+func TestNoWatchOnWhoIsGone(t *testing.T) {
+	path := root()
+	p := proxy(t, 1)
+	a := join(t, ensemble.Addrs(), path, "a")
+	node := nodes(t, session(t), path)[0]
+	b := join(t, []string{p.Addr()}, path, "b")
+	at, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: []string{ensemble.Server(1).Addr()}, SessionTimeout: calmSession, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = at.Close() })
+	before := ensemble.Server(1).Stat(t, "zk_watch_count")
+	var once sync.Once
+	gone := make(chan error, 1)
+	p.Decide(func(_ int32, body []byte) zkproxy.Action {
+		if bytes.Contains(body, []byte("/election/"+node)) { // he asks for the one before him
+			once.Do(func() { gone <- errors.Join(a.Resign(), at.Sync(t.Context(), path)) })
+		}
+		return zkproxy.Forward
+	})
+	if err := b.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-gone; err != nil {
+		t.Fatal(err)
+	}
+	if after := ensemble.Server(1).Stat(t, "zk_watch_count"); after != before {
+		t.Errorf("there are %d watches, and were %d", after, before)
+	}
+}
+
 // Who waits for a report of the same namenode that ZooKeeper does not answer waits no
 // longer than he has time.
 func TestMoveBackBesideAReport(t *testing.T) {
