@@ -53,7 +53,7 @@ func (s *Server) change(ctx context.Context, id namespace.CallID, c *namespace.C
 func (s *Server) begin(ctx context.Context, id namespace.CallID, c *namespace.Call, grows bool, plan planFunc) (out applied, wait uint64, err error) {
 	err = s.exclusive(ctx, func(r *recall) error {
 		return s.withOwner(ctx, c, func() (err error) {
-			out, err = s.changeLocked(id, c, grows, plan, r)
+			out, err = s.changeLocked(ctx, id, c, grows, plan, r)
 			return err
 		})
 	})
@@ -64,7 +64,7 @@ func (s *Server) begin(ctx context.Context, id namespace.CallID, c *namespace.Ca
 	return out, wait, err
 }
 
-func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, grows bool, plan planFunc, recall *recall) (applied, error) {
+func (s *Server) changeLocked(ctx context.Context, id namespace.CallID, c *namespace.Call, grows bool, plan planFunc, recall *recall) (applied, error) {
 	if err := s.checkActive(); err != nil {
 		return applied{}, err
 	}
@@ -83,6 +83,10 @@ func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, grows bool
 			return applied{}, err
 		}
 	}
+	remembered, err := s.remembering(ctx, c, id)
+	if err != nil {
+		return applied{}, err
+	}
 	op, err := plan()
 	if err != nil {
 		return applied{}, err
@@ -96,6 +100,9 @@ func (s *Server) changeLocked(id namespace.CallID, c *namespace.Call, grows bool
 		}
 	}
 	r, err := recall.apply(id, op)
+	if err == nil {
+		remembered()
+	}
 	return applied{CallResult: callResult(r, op)}, err
 }
 
@@ -233,6 +240,10 @@ func (s *Server) follow(r namespace.Result) {
 	if l := r.Granted; l != nil {
 		s.granted.Hold(1, owns(l.Owner.User))
 		s.leases.Grant(leaseOwner(*l), uint64(l.ID), time.Duration(l.TTL)*time.Millisecond)
+	}
+	for _, id := range r.Forgotten {
+		s.results.Give(1, s.resultsOf[id])
+		delete(s.resultsOf, id)
 	}
 	if r.LeaseEnded {
 		s.granted.Give(1, owns(r.LeaseOwner))

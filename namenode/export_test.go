@@ -36,11 +36,11 @@ func (s *Server) JournalledAge(session []byte) time.Duration {
 // SetPatience sets how long a client may take nothing of a long answer.
 func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 
-// ShareLittle leaves that many watches, waiting calls, granted leases and caching
-// sessions to all callers together.
+// ShareLittle leaves that many watches, waiting calls, granted leases, caching
+// sessions and sessions of which results are kept to all callers together.
 func (s *Server) ShareLittle(most int64) {
 	s.watchers, s.parked = share.New(most), share.New(most)
-	s.countGranted(most)
+	s.countHeld(most, most)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.caches = cachelease.New(cachelease.Config{Clock: s.cfg.Clock, Term: s.cfg.CacheTerm, FirstSeq: s.term << 32, MaxSessions: int(most)})

@@ -33,6 +33,7 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 		{"waiting calls", nil, takeWait},
 		{"granted leases", nil, takeLease},
 		{"caching sessions", nil, takeCache},
+		{"sessions of which results are kept", nil, takeSession},
 		{"tail budget", func(c *namenode.Config) { c.TailBudget = shared << 10 }, takeTail},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -186,6 +187,14 @@ func takeCache(t *testing.T, r *testenv.Raw, i int) error {
 		return &fserror.Error{Kind: fserror.Retry, Message: "it may not cache"}
 	}
 	return wire.FromStatus(err)
+}
+
+// takeSession makes something in a session of its own.
+func takeSession(t *testing.T, r *testenv.Raw, i int) error {
+	t.Helper()
+	call := &pb.CallId{Session: fmt.Appendf(nil, "%-16.16s", fmt.Sprint(i, r.Who.GetUser())), Seq: 1}
+	_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.Who, Path: fmt.Sprintf("/%s-%d", r.Who.GetUser(), i)})
+	return err
 }
 
 func takeTail(t *testing.T, r *testenv.Raw, i int) error {

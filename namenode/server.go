@@ -63,12 +63,14 @@ type Server struct {
 	drafts    draftTable // files that sessions make without asking
 	events    *watch.Hub
 	watchers  *share.Limit
-	granted   *share.Limit  // leases; guarded by mu
-	owners    *share.Limit  // users who own something, by the address that brought them; guarded by mu
-	applied   atomic.Uint64 // last txid of which the events are known
-	reaper    *rate.Limiter // of the ends of granted leases
-	served    *share.Limit  // unary calls under way, by address
-	parked    *share.Limit  // calls that wait for others, see park
+	granted   *share.Limit                        // leases; guarded by mu
+	owners    *share.Limit                        // users who own something, by the address that brought them; guarded by mu
+	results   *share.Limit                        // sessions of which results are kept; guarded by mu
+	resultsOf map[namespace.SessionID]share.Taker // those that began in this reign
+	applied   atomic.Uint64                       // last txid of which the events are known
+	reaper    *rate.Limiter                       // of the ends of granted leases
+	served    *share.Limit                        // unary calls under way, by address
+	parked    *share.Limit                        // calls that wait for others, see park
 	term      uint64
 	activated time.Duration // by the clock's Mono
 	started   time.Duration
@@ -119,6 +121,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		reaper:   rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		served:   share.New(int64(cfg.MaxInFlight)),
+		results:  share.New(namespace.MaxSessions),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked), granted: share.New(namespace.MaxLeases),
 	}
 	s.shared.handing = newTurn()
@@ -353,7 +356,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 			return yield(leasemanager.Granted{Holder: leaseOwner(l), ID: uint64(l.ID), TTL: time.Duration(l.TTL) * time.Millisecond})
 		})
 	}, s.journalledAge)
-	s.countGranted(namespace.MaxLeases)
+	s.countHeld(namespace.MaxLeases, namespace.MaxSessions)
 	s.countOwners()
 	if err := s.dropAges(ctx); err != nil {
 		return err

@@ -32,12 +32,15 @@ func taker(ctx context.Context, c *namespace.Call) share.Taker {
 // owns is who has what is kept under a user's name and outlasts a connection.
 func owns(user string) share.Taker { return share.Taker{Names: []string{"user " + user}} }
 
-// countGranted counts the granted leases of each user, at the beginning of a
-// reign; there may be most.
-func (s *Server) countGranted(most int64) {
+// countHeld counts the granted leases of each user, and the sessions of which results
+// are kept, at the beginning of a reign; there may be so many. Whose these sessions
+// are is not known any more.
+func (s *Server) countHeld(leases, sessions int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.granted = share.New(most)
+	s.results, s.resultsOf = share.New(sessions), make(map[namespace.SessionID]share.Taker)
+	s.results.Hold(int64(s.tree.Counts().Sessions), share.Taker{})
+	s.granted = share.New(leases)
 	s.tree.Leases(func(l namespace.Lease) bool {
 		s.granted.Hold(1, owns(l.Owner.User))
 		return true
@@ -75,4 +78,21 @@ func (s *Server) checkGranted(ctx context.Context, c *namespace.Call) error {
 		return nil
 	}
 	return &fserror.Error{Kind: fserror.Retry, Message: fmt.Sprintf("there are %d granted leases, and the room that is left is for users who have few; revoke some", s.granted.Used()), RetryAfter: time.Second}
+}
+
+// remembering refuses a call of a session of which no result is kept yet to a user or
+// address that has many such sessions, while few are left for the others. What it
+// returns is to be called when the call is carried out. The caller holds mu.
+func (s *Server) remembering(ctx context.Context, c *namespace.Call, id namespace.CallID) (remembered func(), err error) {
+	if id.Seq == 0 || s.tree.Remembers(id.Session) {
+		return func() {}, nil
+	}
+	who := taker(ctx, c)
+	if !s.results.Fits(1, who) {
+		return nil, &fserror.Error{Kind: fserror.Retry, Message: fmt.Sprintf("the results of %d sessions are kept, so that none of their calls happens twice, and the room that is left is for users and machines that begin few; use sessions for longer", s.results.Used()), RetryAfter: time.Second}
+	}
+	return func() {
+		s.results.Hold(1, who)
+		s.resultsOf[id.Session] = who
+	}, nil
 }

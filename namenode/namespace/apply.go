@@ -26,6 +26,8 @@ type Result struct {
 	LeaseOwner string
 	Reason     string // of the end of the lease, such as LeaseRevoked
 	Deleted    int    // attached files that the end of leases deleted
+	// Forgotten are sessions whose results are not kept any more.
+	Forgotten []SessionID
 	// Events are what the record did to names, in order, if Tree.Events is on.
 	Events []Event
 }
@@ -97,7 +99,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	t.forgetAge(AgeKey{Session: writer.Holder.Session})
 	t.forgetAge(AgeKey{Inode: writer.Inode})
 	t.remember(&e, &r)
-	t.expireSessions()
+	r.Forgotten = t.expireSessions()
 	if t.events {
 		r.Events = t.eventsAfter(e.Op, &r, ev, r.Length != length)
 	}

@@ -219,16 +219,21 @@ func (t *Tree) ownSession(id SessionID, now int64) *session {
 	return s
 }
 
+// Remembers reports whether results of a session are kept.
+func (t *Tree) Remembers(id SessionID) bool { return t.session(id) != nil }
+
 // expireSessions forgets a few sessions whose last record is older than
-// SessionTTL (by up to one bucket).
-func (t *Tree) expireSessions() {
+// SessionTTL (by up to one bucket), and returns them.
+func (t *Tree) expireSessions() (forgotten []SessionID) {
 	oldest := (t.reigned-SessionTTL)>>idleShift - 1
 	for range expireSlice {
 		it, ok := t.idle.Min()
 		if !ok || it.bucket > oldest {
-			return
+			break
 		}
 		t.idle.DeleteMin()
 		t.sessions.Delete(sessionItem{id: it.id})
+		forgotten = append(forgotten, it.id)
 	}
+	return forgotten
 }
