@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -29,8 +31,8 @@ func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, err
 	if user == "" {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request names no user")
 	}
-	if len(user) > maxCallerName || len(c.GetClient()) > maxCallerName || len(c.GetHost()) > maxCallerName {
-		return nil, fserror.New(fserror.InvalidArgument, "", "", "user, client or host name is over %d bytes", maxCallerName)
+	if err := checkNames(user, c.GetClient(), c.GetHost()); err != nil {
+		return nil, err
 	}
 	if err := s.checkTTL(c); err != nil {
 		return nil, err
@@ -64,13 +66,19 @@ func (s *Server) callerFor(ctx context.Context, who *pb.Caller, o *pb.Owner) (*n
 		return nil, &fserror.Error{Kind: fserror.Permission, Reason: notSuper, Message: fmt.Sprintf("only a superuser can make something for another, and user %s is none", c.User)}
 	}
 	c.ForUser, c.ForGroup = o.GetUser(), o.GetGroup()
-	return c, checkOwner(c.ForUser, c.ForGroup)
+	return c, checkNames(c.ForUser, c.ForGroup)
 }
 
-// checkOwner refuses names of users and groups that are too long to be kept.
-func checkOwner(user, group string) error {
-	if len(user) > maxCallerName || len(group) > maxCallerName {
-		return fserror.New(fserror.InvalidArgument, "", "", "user or group name is over %d bytes", maxCallerName)
+// checkNames refuses names of users, groups, clients and hosts that are too long to
+// be kept, and those that drive the terminal of who looks at them.
+func checkNames(names ...string) error {
+	for _, name := range names {
+		if len(name) > maxCallerName {
+			return fserror.New(fserror.InvalidArgument, "", "", "the name of a user, group, client or host has %d bytes, %d over the limit; choose a shorter one", len(name), len(name)-maxCallerName)
+		}
+		if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return fserror.New(fserror.InvalidArgument, "", "", "the name %q of a user, group, client or host has characters that cannot be printed; choose one without them", name)
+		}
 	}
 	return nil
 }
@@ -127,8 +135,8 @@ func (s *Server) admin(ctx context.Context, c *pb.Caller) error {
 
 // checkTTL refuses a soft limit of its own that a session cannot have.
 func (s *Server) checkTTL(c *pb.Caller) error {
-	if ttl := time.Duration(c.GetTtlMs()) * time.Millisecond; ttl != 0 && (ttl < minSessionTTL || ttl > s.cfg.HardLimit) {
-		return fserror.New(fserror.InvalidArgument, "", "", "a session's lease can have a time to live from %s to the hard limit, %s; not %s", minSessionTTL, s.cfg.HardLimit, ttl)
+	if ttl := c.GetTtlMs(); ttl != 0 && (ttl < minSessionTTL.Milliseconds() || ttl > s.cfg.HardLimit.Milliseconds()) {
+		return fserror.New(fserror.InvalidArgument, "", "", "a session's lease can have a time to live from %s to the hard limit, %s; not %d ms", minSessionTTL, s.cfg.HardLimit, ttl)
 	}
 	return nil
 }

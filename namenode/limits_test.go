@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/testenv"
 )
 
 func TestStartRefusals(t *testing.T) {
@@ -320,4 +321,35 @@ func page(t testing.TB, addr, path string) (code int, body string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(text)
+}
+
+// What callers are called is shown on the terminals of others: it can be printed. And
+// a time to live is within its limits however it would be computed.
+func TestCallersNamesArePrintable(t *testing.T) {
+	t.Parallel()
+	n := testenv.Start(t)
+	good := n.Raw(t, "good")
+	for what, mod := range map[string]func(*pb.Caller){
+		"user":            func(c *pb.Caller) { c.User = "root\x1b[2J" },
+		"client":          func(c *pb.Caller) { c.Client = "a\nlease 1: granted to b" },
+		"host":            func(c *pb.Caller) { c.Host = "h\x1b]0;title\a" },
+		"direction":       func(c *pb.Caller) { c.Host = "\u202etsoh" },
+		"length":          func(c *pb.Caller) { c.Host = strings.Repeat("h", 256) },
+		"time to live":    func(c *pb.Caller) { c.TtlMs = 1<<58 + 1000 }, // a second, in 64 bits of nanoseconds
+		"negative":        func(c *pb.Caller) { c.TtlMs = -1 },
+		"more than hours": func(c *pb.Caller) { c.TtlMs = 1 << 62 },
+	} {
+		bad := n.Raw(t, "bad")
+		mod(bad.Who)
+		if _, err := bad.NN.Create(t.Context(), &pb.CreateRequest{Call: bad.Call(), Caller: bad.Who, Path: "/" + what}); !errors.Is(err, fserror.InvalidArgument) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	good.Create("/mine")
+	for what, req := range map[string]*pb.SetAttrRequest{"owner": {User: "x\x1b[2J"}, "group": {Group: "x\n"}} {
+		req.Call, req.Caller, req.Path = good.Call(), good.Who, "/mine"
+		if _, err := good.NN.SetAttr(t.Context(), req); !errors.Is(err, fserror.InvalidArgument) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }

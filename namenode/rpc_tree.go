@@ -141,7 +141,7 @@ func target(path string, inode uint64) namespace.Target {
 // SetAttr is chmod, chown and utimes.
 func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateResponse, error) {
 	op := namespace.OpSetAttr{SetMode: r.GetSetMode(), User: r.GetUser(), Group: r.GetGroup(), SetMTime: r.GetSetMtime(), MTime: r.GetMtimeUnixMs()}
-	if err := checkOwner(op.User, op.Group); err != nil {
+	if err := checkNames(op.User, op.Group); err != nil {
 		return nil, err
 	}
 	if op.SetMode {
