@@ -211,6 +211,7 @@ func (s *Server) apply(id namespace.CallID, op namespace.Op) (namespace.Result, 
 		s.drafts.made(id.Session, op)
 	}
 	s.follow(r)
+	s.tellRemovals(op, r.Inode)
 	s.keepEvents(e, r.Events)
 	return r, nil
 }

@@ -286,8 +286,8 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 
 	r := remove()
 	call := r.GetCall()
-	checked, err := s.mayRemoveAll(t.Context(), call, r)
-	if err != nil || checked == 0 {
+	checked := new(removal)
+	if err := s.mayRemoveAll(t.Context(), call, r, checked); err != nil || checked.dir == 0 {
 		t.Fatal(checked, err)
 	}
 	rename("/all/d", "/all/was")
@@ -300,6 +300,26 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	}
 	rename("/all/d", "/bob")
 	rename("/all/was", "/all/d")
+	s.endRemoval(checked)
+
+	// Nor what came into a directory after that was checked.
+	mkdir("root", "/bob/open", 0o777)
+	mkdir("root", "/bob/open/private", 0o700)
+	mkdir("root", "/bob/open/private/x", 0o700)
+	checked, r = new(removal), remove()
+	call = r.GetCall()
+	if err := s.mayRemoveAll(t.Context(), call, r, checked); err != nil {
+		t.Fatal(err)
+	}
+	rename("/bob/open", "/all/d/sub/open")
+	if _, err := s.remove(t.Context(), call, r, checked); !errors.Is(err, fserror.Retry) {
+		t.Errorf("removed what came later: %v", err)
+	}
+	s.endRemoval(checked)
+	if _, err := s.Delete(t.Context(), remove()); !errors.Is(err, fserror.Permission) {
+		t.Errorf("again: %v", err)
+	}
+	rename("/all/d/sub/open", "/bob/open")
 	if _, err := s.Delete(t.Context(), remove()); err != nil {
 		t.Error(err)
 	}

@@ -86,10 +86,10 @@ func (s *Server) renameTo(c *namespace.Call, r *pb.RenameRequest) (string, error
 // the tree at once; memory and blocks are given back behind.
 func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
 	call := r.GetCall()
-	var checked namespace.InodeID
+	checked := &removal{}
 	if r.GetRecursive() {
-		var err error
-		if checked, err = s.mayRemoveAll(ctx, call, r); err != nil {
+		defer s.endRemoval(checked)
+		if err := s.mayRemoveAll(ctx, call, r, checked); err != nil {
 			return nil, err
 		}
 	}
@@ -100,13 +100,55 @@ func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRe
 	return resp, err
 }
 
+// removal is a directory that is about to be removed with all below it, of which it
+// is checked that the caller may. Guarded by the namespace lock.
+type removal struct {
+	dir namespace.InodeID // 0: none
+	// moved: a directory came into it since the check began, from where nothing was
+	// checked, or was not yet.
+	moved bool
+}
+
+// beginRemoval has a removal told of directories that are moved into its own.
+func (s *Server) beginRemoval(r *removal, dir namespace.InodeID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.dir = dir
+	if s.removals == nil {
+		s.removals = make(map[*removal]struct{})
+	}
+	s.removals[r] = struct{}{}
+}
+
+func (s *Server) endRemoval(r *removal) {
+	if r.dir == 0 {
+		return // it was not begun
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.removals, r)
+}
+
+// tellRemovals tells removals of a record about an inode that was applied. The caller
+// holds mu.
+func (s *Server) tellRemovals(op namespace.Op, inode namespace.InodeID) {
+	move, ok := op.(*namespace.OpRename)
+	if !ok || len(s.removals) == 0 || !s.tree.IsDir(inode) {
+		return
+	}
+	for r := range s.removals {
+		r.moved = r.moved || s.tree.IsBelow(move.ToParent, r.dir)
+	}
+}
+
 // remove is Delete once the caller may remove all that is below the directory
-// checked. If the path is another one's by now, the caller has to try again.
-func (s *Server) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked namespace.InodeID) (*pb.MutateResponse, error) {
+// checked. If the path is another one's by now, or a directory has come into it, the
+// caller has to try again.
+func (s *Server) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
 		op, err := s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
-		if err == nil && r.GetRecursive() && !c.Super && op.Inode != checked && s.tree.IsDir(op.Inode) {
-			return nil, &fserror.Error{Kind: fserror.Retry, Path: r.GetPath(), Message: "another directory got this name while the permissions below the one before were checked; try again"}
+		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || checked.moved) && s.tree.IsDir(op.Inode) {
+			return nil, &fserror.Error{Kind: fserror.Retry, Path: r.GetPath(), Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
 		}
 		out, err := orNil(op, err)
 		return s.taking(c, out, err, r.GetPath(), r)
@@ -228,33 +270,38 @@ const removeSlice = 2000
 
 // mayRemoveAll checks, a slice at a time, that the caller may write every
 // non-empty directory below the path, as rm -r would find out on its way. It
-// returns the directory that it has checked: what the path names when it begins; 0
-// if that is none. A call that happened before is not checked: it gets its first
-// answer.
-func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest) (checked namespace.InodeID, err error) {
+// notes the directory that it checks: what the path names when it begins; none if
+// that is no directory. A call that happened before is not checked: it gets its
+// first answer.
+func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) error {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil || c.Super {
-		return 0, err
+		return err
 	}
 	id, err := callID(call, r, func() { r.Call = nil })
 	if err != nil {
-		return 0, err
+		return err
 	}
+	var dir namespace.InodeID
 	err = s.read(ctx, c, func() error {
 		if _, known, err := s.tree.CallResult(id); known || err != nil {
 			return nil //nolint:nilerr // the change itself answers
 		}
 		if a, err := s.tree.Stat(c, r.GetPath(), false); err == nil && a.Type == namespace.TypeDir {
-			checked = a.ID
+			dir = a.ID
 		}
 		return nil // the change itself says what is wrong
 	})
+	if err != nil || dir == 0 {
+		return err
+	}
+	s.beginRemoval(checked, dir)
 	var check namespace.RemoveCheck
-	for done := checked == 0; !done && err == nil; {
+	for done := false; !done && err == nil; {
 		err = s.read(ctx, c, func() (err error) {
-			done, err = s.tree.CanRemoveAll(c, checked, &check, removeSlice)
+			done, err = s.tree.CanRemoveAll(c, dir, &check, removeSlice)
 			return err
 		})
 	}
-	return checked, err
+	return err
 }

@@ -60,7 +60,8 @@ type Server struct {
 	lost      lostTable
 	keepers   keeperTable // who is to be told of the end of granted leases
 	caches    *cachelease.Table
-	drafts    draftTable // files that sessions make without asking
+	removals  map[*removal]struct{} // under way; guarded by mu
+	drafts    draftTable            // files that sessions make without asking
 	events    *watch.Hub
 	watchers  *share.Limit
 	granted   *share.Limit                        // leases; guarded by mu

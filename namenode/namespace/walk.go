@@ -87,6 +87,12 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 	return nil
 }
 
+// IsBelow reports whether a directory is another one, or below it.
+func (t *Tree) IsBelow(dir, top InodeID) bool {
+	n := t.get(dir)
+	return n != nil && t.isBelow(n, top)
+}
+
 // RemoveCheck is where CanRemoveAll continues. The zero value begins.
 type RemoveCheck struct {
 	begun bool
