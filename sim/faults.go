@@ -32,27 +32,30 @@ const often = 4
 // kinds are the faults that can be in this world, as often as they are chosen.
 func (w *World) kinds() []fault {
 	frequent := []fault{loseAnswers, depose, pause}
-	if w.store == nil {
-		return slices.Concat(rareFaults, folderFaults, slices.Repeat(frequent, often))
+	kinds := slices.Concat(rareFaults, folderFaults, slices.Repeat(frequent, often))
+	if w.store != nil {
+		kinds = slices.Concat(rareFaults, storeFaults, slices.Repeat(append(frequent, latePuts), often))
 	}
-	return slices.Concat(rareFaults, storeFaults, slices.Repeat(append(frequent, latePuts), often))
+	return slices.DeleteFunc(kinds, func(f fault) bool { return w.cfg.Faults != nil && !w.cfg.Faults.MatchString(f.name) })
 }
 
-// depose has a namenode succeeded that does not know, while half of the clients
-// ask it still, and the others ask its successor.
+// depose has a namenode succeeded that does not know, while the busy clients, who
+// look most, ask it still, and the others, who append, ask its successor.
 var depose = fault{name: "depose a namenode that some still ask", begin: func(w *World, r *rand.Rand) func() {
 	n := w.someNode(r)
 	var heals []func()
 	for i := range w.cfg.ZooKeeper {
 		heals = append(heals, w.cut(n.name, zkName(i), 0))
 	}
-	for i, c := range w.clients {
-		if i%2 == 1 {
+	for _, c := range w.clients {
+		if !c.busy {
 			heals = append(heals, w.cut(c.name, n.name, 0))
 			w.net.Reset(n.name, c.name)
 		}
 	}
-	<-time.After(time.Duration(r.Int64N(int64(sessionTimeout / 3))))
+	if r.IntN(2) == 0 {
+		<-time.After(time.Duration(r.Int64N(int64(sessionTimeout / 3))))
+	}
 	for _, id := range w.zk.SessionsFrom(n.name) {
 		w.zk.Expire(id)
 	}

@@ -25,6 +25,8 @@ type mutation struct {
 	// seed and seeds are the worlds that are tried in TestMutants: in one of them
 	// it is found.
 	seed, seeds uint64
+	// faults are the ones that fail there, by a regular expression; empty: all.
+	faults string
 	// says is a part of what the world reports.
 	says string
 }
@@ -34,15 +36,15 @@ type mutation struct {
 // checked.
 func TestMutants(t *testing.T) {
 	program := buildMutants(t)
-	run := func(name string, seed, seeds uint64) (string, error) {
+	run := func(name, faults string, seed, seeds uint64) (string, error) {
 		cmd := exec.CommandContext(t.Context(), program, "-test.run", "^TestWorlds$", "-test.v",
-			"-seed", strconv.FormatUint(seed, 10), "-seeds", strconv.FormatUint(seeds, 10), "-length", mutantLength)
+			"-seed", strconv.FormatUint(seed, 10), "-seeds", strconv.FormatUint(seeds, 10), "-length", mutantLength, "-faults", faults)
 		cmd.Env = append(os.Environ(), mutant.Env+"="+name, "TMPDIR="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
 	t.Run("none", func(t *testing.T) {
-		if out, err := run("", 1, 1); err != nil {
+		if out, err := run("", "", 1, 1); err != nil {
 			t.Fatalf("without a fault: %v\n%s", err, out)
 		}
 	})
@@ -51,7 +53,7 @@ func TestMutants(t *testing.T) {
 			if m.seeds == 0 {
 				m.seed, m.seeds = 1, 12
 			}
-			out, err := run(m.name, m.seed, m.seeds)
+			out, err := run(m.name, m.faults, m.seed, m.seeds)
 			if err == nil {
 				t.Fatalf("%q is not found with seeds %d to %d", m.name, m.seed, m.seed+m.seeds-1)
 			}

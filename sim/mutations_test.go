@@ -5,14 +5,14 @@ package sim_test
 // mutations are the faults that TestMutants builds in.
 var mutations = []mutation{
 	{
-		name: "no wait for the predecessor's window",
+		name: "no wait for the predecessor's window", faults: "^depose",
 		changes: []change{{
 			"namenode/reign.go", "if err == nil && !hand.Released && hand.PrevTerm != 0 {",
 			`if err == nil && !hand.Released && hand.PrevTerm != 0 && !mutant.On("no wait for the predecessor's window") {`,
 		}},
 	},
 	{
-		name: "the window never closes",
+		name: "the window never closes", faults: "^depose",
 		changes: []change{{
 			"election/window.go", "if d == nil || w.ended.Load() {\n\t\treturn 0\n\t}\n",
 			"if d == nil || w.ended.Load() {\n\t\treturn 0\n\t}\n\tif mutant.On(\"the window never closes\") {\n\t\treturn time.Hour\n\t}\n",

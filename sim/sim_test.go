@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ var (
 	hours  = flag.Float64("hours", 0, "run worlds for so long, -seeds of them at most, whether they break promises or not, and tell which faults met; an interrupt ends it early")
 	length = flag.Duration("length", 2*time.Minute, "of the work in each, in simulated time")
 	calm   = flag.Bool("calm", false, "nothing fails")
+	faults = flag.String("faults", "", "a regular expression: only faults whose names it matches")
 	traces = flag.String("trace", "", "the folder to which the trace of each world is written, as text, JSON and a page that draws it")
 )
 
@@ -58,6 +60,10 @@ const standstill = 15 * time.Minute
 
 // run runs the world of a seed.
 func run(t *testing.T, seed uint64) *sim.World {
+	only, err := regexp.Compile(*faults)
+	if err != nil {
+		t.Fatalf("-faults: %v", err)
+	}
 	watchdog := time.AfterFunc(standstill, func() {
 		debug.SetTraceback("all")
 		panic(fmt.Sprintf("the world of seed %d does not end in %v: find the goroutine that waits for a mutex", seed, standstill))
@@ -67,7 +73,7 @@ func run(t *testing.T, seed uint64) *sim.World {
 	var w *sim.World
 	var took time.Duration
 	synctest.Test(t, func(t *testing.T) {
-		w = sim.New(t, sim.Config{Seed: seed, Length: *length, Calm: *calm, S3: seed%2 == 0})
+		w = sim.New(t, sim.Config{Seed: seed, Length: *length, Calm: *calm, Faults: only, S3: seed%2 == 0})
 		start := time.Now()
 		w.Run()
 		took = time.Since(start)

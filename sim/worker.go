@@ -37,6 +37,7 @@ type worker struct {
 	rand  *rand.Rand
 	lines int
 	busy  bool // it waits for no other client
+	reads bool // it only looks, so that no call of its own keeps it from asking a namenode that changes nothing any more
 	plain bool // it keeps nothing of what it reads
 
 	// own is what is below the worker's directory: nobody else changes that, so
@@ -66,7 +67,7 @@ func (p *process) dial(ctx context.Context, network, address string) (net.Conn, 
 
 func newWorker(w *World, i int) *worker {
 	name := "c" + string(rune('0'+i))
-	c := &worker{w: w, name: name, host: w.net.Host(name), clock: newClock(), rand: w.rand("client", i), busy: i%2 == 1, own: map[string]string{}, unsure: map[string]bool{}}
+	c := &worker{w: w, name: name, host: w.net.Host(name), clock: newClock(), rand: w.rand("client", i), busy: i%2 == 1, reads: i == 5, own: map[string]string{}, unsure: map[string]bool{}}
 	return c
 }
 
@@ -139,7 +140,10 @@ func (c *worker) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		what := c.rand.IntN(20)
-		if c.busy {
+		switch {
+		case c.reads:
+			what = 7 + c.rand.IntN(7)
+		case c.busy:
 			what = c.rand.IntN(14) // never behind others
 		}
 		switch what {

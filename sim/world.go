@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -22,12 +23,13 @@ import (
 // Config says how large a world is and how long it lasts.
 type Config struct {
 	Seed      uint64
-	Namenodes int           // 0: 3
-	ZooKeeper int           // servers; 0: 3
-	Clients   int           // 0: 6
-	Length    time.Duration // of the work, in simulated time; 0: 5 minutes
-	Calm      bool          // nothing fails
-	S3        bool          // blocks are in a store, not in a folder that all share
+	Namenodes int            // 0: 3
+	ZooKeeper int            // servers; 0: 3
+	Clients   int            // 0: 6
+	Length    time.Duration  // of the work, in simulated time; 0: 5 minutes
+	Calm      bool           // nothing fails
+	Faults    *regexp.Regexp // only what it matches can fail; nil: all
+	S3        bool           // blocks are in a store, not in a folder that all share
 }
 
 // Session time-out and lease limits of a world. They are short, so that ends and
