@@ -30,6 +30,7 @@ type rival struct {
 	s3    *s3env.Proxy
 	clock *testenv.LeapingClock
 	raw   *testenv.Raw
+	ended <-chan struct{} // the test is over, or has failed
 }
 
 // rivals are the namenodes of one namespace whose blocks and images are in an S3
@@ -54,7 +55,7 @@ func onRivals(t *testing.T, test func(*rivals)) {
 // start starts one more.
 func (p *rivals) start(mods ...func(*namenode.Config)) *rival {
 	p.t.Helper()
-	r := &rival{s3: p.server.Proxy(p.t), clock: &testenv.LeapingClock{}}
+	r := &rival{s3: p.server.Proxy(p.t), clock: &testenv.LeapingClock{}, ended: p.t.Context().Done()}
 	usual := []func(*namenode.Config){session(lossSession), func(c *namenode.Config) {
 		c.Blocks, c.Clock = r.s3.URL("here"), r.clock
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
@@ -130,7 +131,10 @@ func (r *rival) hold(is func(*http.Request, []byte) bool) *holds {
 			h.passed.Add(1)
 			defer h.passed.Done()
 			h.once.Do(func() { close(h.reached) })
-			<-h.gate
+			select {
+			case <-h.gate:
+			case <-r.ended: // the proxy waits for this request before it closes
+			}
 		}
 		return send(body)
 	})
