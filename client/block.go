@@ -105,7 +105,7 @@ func (w *Writer) finishBlock(b *pendingBlock, run *blockRun, err error) {
 			w.fs.blobs.put(b.buf)
 		}
 		b.buf, b.object = nil, nil
-	case !errors.Is(err, errBefore):
+	case !errors.Is(err, errBefore) && b.run == run: // else it is being tried again already
 		w.blockErr = err
 	}
 	close(run.done)

@@ -321,12 +321,12 @@ func TestPutFailuresAreTriedUnderAnotherKey(t *testing.T) {
 func TestNoSpaceAndThenSpace(t *testing.T) {
 	f := newFake()
 	fs := start(t, f)
-	f.set(func() { f.put = func(int) int { return http.StatusInsufficientStorage } })
 	w := mustCreate(t, fs, "/a")
 	want := noise(600 << 10)
 	if _, err := w.Write(want); err != nil {
 		t.Fatal(err)
 	}
+	f.set(func() { f.put = func(int) int { return http.StatusInsufficientStorage } }) // some blocks are under way
 	wantKind(t, w.Flush(t.Context()), fserror.NoSpace)
 	f.set(func() { f.put = nil })
 	check(t, w.Flush(t.Context()))
