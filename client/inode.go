@@ -206,7 +206,7 @@ func (f *FS) RenameOver(ctx context.Context, from, to string, old Taken) (hidden
 }
 
 // RemoveTaken is RemoveFile of what old says, which is hidden instead if that is
-// wanted; then hidden is true. What is another user\'s is deleted all the same, unless
+// wanted; then hidden is true. What is another user's is deleted all the same, unless
 // a superuser asks.
 func (f *FS) RemoveTaken(ctx context.Context, path string, old Taken) (hidden bool, err error) {
 	if path, err = clean("remove", path); err != nil {

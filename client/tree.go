@@ -104,7 +104,7 @@ func (f *FS) Remove(ctx context.Context, path string) error {
 // not exist is no error.
 func (f *FS) RemoveAll(ctx context.Context, path string) error {
 	err := f.remove(ctx, path, true)
-	if errors.Is(err, fserror.NotFound) {
+	if errors.Is(err, fserror.NotFound) && !IsMoved(err) {
 		return nil
 	}
 	return err

@@ -76,8 +76,7 @@ func TestLogTellsWhoAndWhat(t *testing.T) {
 	otherWay.Down()
 	p.eventually("the active one says that it is isolated", func() bool { return one.has("isolated: answering nothing", acfg.Listen) })
 	p.eventually("the standby says that it does not follow", func() bool { return other.has("ZooKeeper does not answer") })
-	otherWay.Up()
-	p.eventually("the standby says that it follows again", func() bool { return other.has("ZooKeeper answers again") })
+	otherWay.Up() // its session may be over by now, and with it the standby
 	way.Up()
 	if err := b.Close(); err != nil {
 		t.Error(err)

@@ -55,17 +55,18 @@ func (s *Server) countOwners() {
 	s.owners.Hold(int64(s.tree.Users()), share.Taker{})
 }
 
-// withOwner carries out a change of a user who may become an owner by it. Any name
+// withOwner carries out a change, and counts who becomes an owner by it. Any name
 // may be claimed where no certificates are needed, and each is kept for good: an
 // address that has brought many leaves the rest to others. The caller holds mu.
 func (s *Server) withOwner(ctx context.Context, c *namespace.Call, change func() error) error {
-	if c == nil || s.tree.KnowsUser(c.User) {
-		return change()
+	before := s.tree.Users()
+	if c != nil && !s.tree.KnowsUser(c.User) {
+		c.NoNewUser = !s.owners.Fits(1, taker(ctx, c))
 	}
-	before, who := s.tree.Users(), taker(ctx, c)
-	c.NoNewUser = !s.owners.Fits(1, who)
 	err := change()
-	s.owners.Hold(int64(s.tree.Users()-before), who)
+	if n := s.tree.Users() - before; n > 0 {
+		s.owners.Hold(int64(n), taker(ctx, c))
+	}
 	return err
 }
 

@@ -46,6 +46,7 @@ func TestWithPlaces(t *testing.T) {
 		"write": func(in client.Place) error {
 			return f.WriteFile(client.WithPlaces(ctx, in), "/a/g", nil)
 		},
+		"remove": func(in client.Place) error { return f.RemoveAll(client.WithPlaces(ctx, in), "/a/none") },
 		"rename": func(in client.Place) error {
 			return f.Rename(client.WithPlaces(ctx, in), "/a/f", "/b/moved", false)
 		},

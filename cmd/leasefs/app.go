@@ -222,9 +222,9 @@ func (e *env) remedy(f *fserror.Error) string {
 	case nextStep.MatchString(f.Message):
 	case f.Kind == fserror.Exists && offers("overwrite"):
 		return "; --overwrite replaces a file"
-	case f.Kind == fserror.NotFound && offers("create"):
+	case f.Kind == fserror.NotFound && offers("create") && offers("parents"):
 		return "; --create makes it, with -p also missing directories"
-	case f.Kind == fserror.NotFound && noDir && offers("parents"):
+	case f.Kind == fserror.NotFound && noDir && offers("parents") && (e.op != "get" || f.Path == e.args[len(e.args)-1]):
 		return "; -p makes missing directories"
 	}
 	return ""

@@ -73,7 +73,15 @@ func (l *Limit) Hold(n int64, who Taker) {
 func (l *Limit) hold(n int64, who Taker) {
 	l.used += n
 	for _, name := range who.Names {
-		l.held[name] += n
+		l.add(name, n)
+	}
+}
+
+// add counts for a holder. What was given back twice and is taken again counts less
+// than nothing meanwhile.
+func (l *Limit) add(name string, n int64) {
+	if l.held[name] += n; l.held[name] == 0 {
+		delete(l.held, name)
 	}
 }
 
@@ -104,9 +112,7 @@ func (l *Limit) Give(n int64, who Taker) {
 	defer l.mu.Unlock()
 	l.used -= n
 	for _, name := range who.Names {
-		if l.held[name] -= n; l.held[name] <= 0 {
-			delete(l.held, name)
-		}
+		l.add(name, -n)
 	}
 }
 

@@ -78,3 +78,19 @@ func TestOne(t *testing.T) {
 		t.Error("not exactly one")
 	}
 }
+
+// A holder who gave something back twice, and takes it again, holds what he held, and
+// who holds nothing is not remembered.
+func TestGivenBackTwice(t *testing.T) {
+	l, who := New(1024), user("a")
+	l.Hold(1, who)
+	l.Give(1, who)
+	l.Give(1, who)
+	l.Hold(1, who)
+	l.Hold(1, who)
+	l.Give(1, who)
+	l.Hold(0, user("b"))
+	if len(l.held) != 0 || l.used != 0 {
+		t.Errorf("%d used, by %v", l.used, l.held)
+	}
+}
