@@ -8,7 +8,7 @@ SHELL       := bash
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PKGS      ?= ./...
 RACE_FLAGS ?=
-RACE_PKGS ?= ./leasemanager/... ./journal/... ./namenode/... ./client/...
+RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash
 FUZZTIME  ?= 10s
 # The tests of large sizes (LEASEFS_E2E=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
@@ -41,11 +41,11 @@ test: ## run all tests (go vet is part of lint)
 
 test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients
 	@scripts/setup test-full
-	LEASEFS_E2E=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./e2e
+	LEASEFS_E2E=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
 	@scripts/setup test
-	go test -vet=off -count=1 -timeout 0 -v -run '^TestWorlds$$' ./sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) -length 5m
+	go test -vet=off -count=1 -timeout 0 -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) -length 5m
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race

@@ -4,9 +4,9 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 
-	"github.com/leasefs/leasefs/client/leasecache"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -69,7 +69,7 @@ func errAbsent(op, path string) error {
 
 // seenAbsent notes, when the namenode has said that there is nothing at a path,
 // that its directory is empty, if it is. The ticket is from before that was asked.
-func (f *FS) seenAbsent(ticket leasecache.Ticket, path string) {
+func (f *FS) seenAbsent(ticket readcache.Ticket, path string) {
 	dir, _ := fspath.Split(path)
 	v, ok := f.kept(readKey{kind: readLstat, path: dir})
 	if !ok || v.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || v.attr.GetEntries() != 0 {
@@ -79,7 +79,7 @@ func (f *FS) seenAbsent(ticket leasecache.Ticket, path string) {
 	// By inode: a directory may be known by several paths. Its attributes say who
 	// may search it.
 	f.cache.Put(ticket, readKey{kind: readNames, inode: id}, kept{names: newMayHave()},
-		[]leasecache.Key{{Kind: keyEntries, Inode: id}, {Kind: keyAttr, Inode: id}})
+		[]readcache.Key{{Kind: keyEntries, Inode: id}, {Kind: keyAttr, Inode: id}})
 }
 
 // willMake notes a name that a call is about to make. The directory's entries

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A change of a whole tree changes what the walk found, and nothing that a link
@@ -15,7 +15,7 @@ import (
 func TestSetAttrAllChangesWhatItFound(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root := n.Client(t)
 	changes := map[string]client.AttrChange{"chown": {User: "mallory"}, "chmod": {SetMode: true, Mode: 0o666}}
 	for name, change := range changes {
@@ -62,7 +62,7 @@ func TestSetAttrAllChangesWhatItFound(t *testing.T) {
 func TestSetAttrAllPassesOverWhatIsGone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root := n.Client(t)
 	if err := errors.Join(root.MkdirAll(ctx, "/d/e", 0o755), root.WriteFile(ctx, "/d/a", nil), root.WriteFile(ctx, "/d/e/b", nil), root.Symlink(ctx, "a", "/d/link"), root.Symlink(ctx, "/d", "/to")); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestSetAttrAllPassesOverWhatIsGone(t *testing.T) {
 func TestRenameInto(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	fs := testenv.Start(t).Client(t)
+	fs := env.Start(t).Client(t)
 	if err := errors.Join(fs.MkdirAll(ctx, "/in", 0o755), fs.Mkdir(ctx, "/other", 0o755), fs.WriteFile(ctx, "/f", nil)); err != nil {
 		t.Fatal(err)
 	}

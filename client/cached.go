@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasefs/leasefs/client/leasecache"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -41,14 +41,14 @@ type kept struct {
 
 // readCache keeps answers for as long as the namenode promises that nothing of
 // them changes.
-type readCache = leasecache.Cache[readKey, kept]
+type readCache = readcache.Cache[readKey, kept]
 
 // newReadCache returns nil if the configuration wants none.
 func newReadCache(cfg *Config) *readCache {
 	if !cfg.Cache {
 		return nil
 	}
-	return leasecache.New(leasecache.Config[readKey, kept]{
+	return readcache.New(readcache.Config[readKey, kept]{
 		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
 		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readCreations },
 		Size: func(k readKey, v kept) int64 {
@@ -68,7 +68,7 @@ func newReadCache(cfg *Config) *readCache {
 }
 
 // CacheStats are figures of the read cache of an FS, all zero without one.
-type CacheStats = leasecache.Stats
+type CacheStats = readcache.Stats
 
 // CacheStats returns the figures of the read cache.
 func (f *FS) CacheStats() CacheStats {
@@ -79,15 +79,15 @@ func (f *FS) CacheStats() CacheStats {
 }
 
 // beginRead is called before a read that may be kept is sent.
-func (f *FS) beginRead() leasecache.Ticket {
+func (f *FS) beginRead() readcache.Ticket {
 	if f.cache == nil {
-		return leasecache.Ticket{}
+		return readcache.Ticket{}
 	}
 	return f.cache.Begin()
 }
 
 // keep keeps an answer, if the namenode allows it, and tells whether it did.
-func (f *FS) keep(t leasecache.Ticket, k readKey, v kept, keys []*pb.CacheKey) bool {
+func (f *FS) keep(t readcache.Ticket, k readKey, v kept, keys []*pb.CacheKey) bool {
 	if f.cache == nil || len(keys) == 0 {
 		return false
 	}
@@ -119,10 +119,10 @@ func (f *FS) keptAt(ctx context.Context, k readKey) (kept, bool) {
 	return v, ok && again.attr == v.attr && again.missing == v.missing
 }
 
-func cacheKeys(keys []*pb.CacheKey) []leasecache.Key {
-	out := make([]leasecache.Key, len(keys))
+func cacheKeys(keys []*pb.CacheKey) []readcache.Key {
+	out := make([]readcache.Key, len(keys))
 	for i, k := range keys {
-		out[i] = leasecache.Key{Kind: uint8(k.GetKind()), Inode: k.GetInode(), Name: k.GetName()} //nolint:gosec // a small number; one that is not matches nothing
+		out[i] = readcache.Key{Kind: uint8(k.GetKind()), Inode: k.GetInode(), Name: k.GetName()} //nolint:gosec // a small number; one that is not matches nothing
 	}
 	return out
 }
@@ -206,7 +206,7 @@ func (f *FS) cacheLoop(l *line, term time.Duration) {
 }
 
 // beginTerm notes when a renewal of the cache's term was sent.
-func (l *line) beginTerm(now leasecache.Reading) uint64 {
+func (l *line) beginTerm(now readcache.Reading) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.termSeq++

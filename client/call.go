@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -60,7 +60,7 @@ type call struct {
 
 // call sends req until there is an answer, the context ends, or the FS's
 // Timeout is over. A repetition is the same request with the same call id.
-// Errors are *fserror.Error with operation and path.
+// Errors are *Error with operation and path.
 func (f *FS) call(ctx context.Context, c *call, method string, req, resp any) error {
 	began := time.Now()
 	deadline := began.Add(f.cfg.Timeout)

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leasefs/leasefs/client/leasecache"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -181,7 +181,7 @@ func (x *closing) over() {
 
 // closeMany makes the files of many drafts by one call, which is tried once.
 func (f *FS) closeMany(list []*closing) {
-	var keys []leasecache.Key
+	var keys []readcache.Key
 	for _, x := range list {
 		keys = append(keys, x.d.keys()...)
 	}

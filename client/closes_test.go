@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // closing is a client that makes drafts, whose closes the test can hold up.
 type closing struct {
 	*client.FS
 	t    *testing.T
-	nn   *testenv.Namenode
-	wire *testenv.Wire
+	nn   *env.Namenode
+	wire *env.Wire
 
 	own     map[*client.Draft]context.Context // of the closes of some
 	waiting func([]chan error)                // called by gather while all wait
@@ -29,13 +29,13 @@ type closing struct {
 
 func newClosing(t *testing.T, dirs ...string) *closing {
 	t.Helper()
-	nn := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = 2 * time.Minute }) // none ends within a test
+	nn := env.Start(t, func(c *namenode.Config) { c.CacheTerm = 2 * time.Minute }) // none ends within a test
 	f, wire := nn.Wired(t, func(c *client.Config) {
 		c.Cache, c.Drafts = true, true
 		c.Timeout = 20 * time.Minute // no attempt ends by itself
 	})
 	c := &closing{FS: f, t: t, nn: nn, wire: wire}
-	testenv.Eventually(t, "a term of the cache", func() bool { return f.CacheRemaining() > 0 })
+	env.Eventually(t, "a term of the cache", func() bool { return f.CacheRemaining() > 0 })
 	for _, dir := range dirs {
 		must(t, f.MkdirAll(t.Context(), dir, 0o755))
 		c.absent(dir + "/first")
@@ -97,7 +97,7 @@ func (c *closing) end(ctx context.Context, list []*client.Draft) []chan error {
 
 // gather has the drafts closed in one message: two calls, which take as long as
 // the test wants, are under way before. The next message has around it.
-func (c *closing) gather(ctx context.Context, list []*client.Draft, around testenv.Around) []chan error {
+func (c *closing) gather(ctx context.Context, list []*client.Draft, around env.Around) []chan error {
 	c.t.Helper()
 	c.WithSlowCloses(time.Hour)
 	at, goOn := make(chan struct{}, 2), make(chan struct{})
@@ -115,7 +115,7 @@ func (c *closing) gather(ctx context.Context, list []*client.Draft, around teste
 	<-at
 	<-at
 	out := c.end(ctx, list)
-	testenv.Eventually(c.t, "the closes wait", func() bool { return c.ClosesWaiting() == len(list) })
+	env.Eventually(c.t, "the closes wait", func() bool { return c.ClosesWaiting() == len(list) })
 	if c.waiting != nil {
 		c.waiting(out)
 	}
@@ -232,8 +232,8 @@ func TestClosesFailAlone(t *testing.T) {
 // Whatever becomes of the message, each file is made once.
 func TestClosesWhoseMessageFails(t *testing.T) {
 	for name, fail := range map[string]func(send func() error) error{
-		"the reply is lost":     func(send func() error) error { _ = send(); return testenv.ErrLost },
-		"it does not arrive":    func(func() error) error { return testenv.ErrLost },
+		"the reply is lost":     func(send func() error) error { _ = send(); return env.ErrLost },
+		"it does not arrive":    func(func() error) error { return env.ErrLost },
 		"a namenode refuses it": func(func() error) error { return fserror.New(fserror.Unsupported, "", "", "unknown") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -268,18 +268,18 @@ func TestClosesDoNotWaitForOthers(t *testing.T) {
 	c := newClosing(t, "/before", "/d", "/seen")
 	g, wire := c.nn.Wired(t, func(c *client.Config) { c.Cache = true })
 	list, slow := append(c.begin("/d", 5), c.begin("/seen", 4)...), 5
-	testenv.Eventually(t, "a term of the cache", func() bool { return g.CacheRemaining() > 0 })
+	env.Eventually(t, "a term of the cache", func() bool { return g.CacheRemaining() > 0 })
 	if _, held, err := g.LstatKept(t.Context(), "/seen"); err != nil || !held {
 		t.Fatal(held, err)
 	}
-	wire.Hold(testenv.ToNamenode) // it is asked, and says nothing
+	wire.Hold(env.ToNamenode) // it is asked, and says nothing
 	ended := c.gather(t.Context(), list[:slow+1], nil)
 	for _, err := range ended[:slow] {
 		must(t, <-err)
 	}
 	c.WithSlowCloses(time.Millisecond)
 	ended = append(ended, c.end(t.Context(), list[slow+1:])...)
-	testenv.Eventually(t, "they are under way", func() bool { return c.ClosesWaiting() == 0 })
+	env.Eventually(t, "they are under way", func() bool { return c.ClosesWaiting() == 0 })
 	for i := range 3 {
 		name := fmt.Sprintf("/d/later%d", i)
 		c.absent(name)
@@ -339,7 +339,7 @@ func TestCloseLeavesOthers(t *testing.T) {
 		}
 		c.made(g, list[i])
 	}
-	testenv.Eventually(t, "no call is under way", func() bool { return c.Calls() == 0 })
+	env.Eventually(t, "no call is under way", func() bool { return c.Calls() == 0 })
 }
 
 // Who leaves before anything was sent makes nothing.
@@ -369,9 +369,9 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 func TestClosesOfAClosedClient(t *testing.T) {
 	c := newClosing(t, "/before", "/d")
 	list := append(c.begin("/before", 2), c.begin("/d", 20)...)
-	c.wire.Hold(testenv.ToClient)
+	c.wire.Hold(env.ToClient)
 	ended := c.end(t.Context(), list)
-	testenv.Eventually(t, "the closes are under way", func() bool { return c.Calls() == 22 && c.ClosesWaiting() == 0 })
+	env.Eventually(t, "the closes are under way", func() bool { return c.Calls() == 22 && c.ClosesWaiting() == 0 })
 	must(t, c.Close())
 	for _, err := range ended {
 		if err := <-err; !errors.Is(err, fserror.Closed) {

@@ -14,8 +14,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Limits and defaults of a Config.

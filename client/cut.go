@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Cut makes all that was written durable and then cuts the file to length bytes

@@ -52,6 +52,6 @@
 //
 // # Errors
 //
-// All are *fserror.Error with operation and path. Match them by kind:
-// errors.Is(err, fserror.Held). IOFS gives errors of io/fs as well.
+// All are *Error with operation and path. Match them by kind:
+// errors.Is(err, ErrHeld). IOFS gives errors of io/fs as well.
 package client

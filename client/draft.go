@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/client/leasecache"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -203,7 +203,7 @@ func (f *FS) keepCreations(g *givenUp, resp *pb.OpenResponse) {
 	}
 	f.drafts.add(resp.GetFirstInode(), resp.GetInodes())
 	dir := resp.GetParent().GetInode()
-	g.of.Put(readKey{kind: readCreations, inode: dir}, kept{}, []leasecache.Key{{Kind: keyCreations, Inode: dir}})
+	g.of.Put(readKey{kind: readCreations, inode: dir}, kept{}, []readcache.Key{{Kind: keyCreations, Inode: dir}})
 }
 
 // Path is the path under which the draft was begun.
@@ -366,8 +366,8 @@ func (d *Draft) request() *pb.CreateRequest {
 }
 
 // keys are what the making of the file changes.
-func (d *Draft) keys() []leasecache.Key {
-	return append(nameKeys(d.dir, d.name), leasecache.Key{Kind: keyAttr, Inode: d.inode})
+func (d *Draft) keys() []readcache.Key {
+	return append(nameKeys(d.dir, d.name), readcache.Key{Kind: keyAttr, Inode: d.inode})
 }
 
 // send makes the call, which goes by the directory's number: that may have been

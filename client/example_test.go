@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
 )
 
 // Append to a log, and know when it is not ours any more.
@@ -27,8 +26,8 @@ func ExampleFS_Append() {
 	defer func() { _ = fsys.Close() }()
 
 	w, err := fsys.Append(ctx, "/logs/a", client.WithCreate(), client.WithParents(), client.WithWait(time.Minute))
-	var held *fserror.Error
-	if errors.As(err, &held) && held.Kind == fserror.Held {
+	var held *client.Error
+	if errors.As(err, &held) && held.Kind == client.ErrHeld {
 		fmt.Println("written by", held.Holder.Client, "and to be had in", held.TakeableIn)
 		return
 	}
@@ -40,7 +39,7 @@ func ExampleFS_Append() {
 		if _, err := fmt.Fprintln(w, "a line"); err != nil {
 			break
 		}
-		if err := w.Flush(ctx); errors.Is(err, fserror.LeaseLost) {
+		if err := w.Flush(ctx); errors.Is(err, client.ErrLeaseLost) {
 			fmt.Println("lost:", context.Cause(w.Context()))
 			break
 		}
@@ -71,8 +70,8 @@ func ExampleWithExpectedLength() {
 	records := "one, two, three, "
 
 	w, err := fsys.Append(ctx, "/records", client.WithExpectedLength(checkpoint))
-	var e *fserror.Error
-	if errors.As(err, &e) && e.Kind == fserror.NotAtEnd {
+	var e *client.Error
+	if errors.As(err, &e) && e.Kind == client.ErrNotAtEnd {
 		fmt.Println("the file already has", e.Length, "bytes: skip those")
 		checkpoint = e.Length
 		w, err = fsys.Append(ctx, "/records", client.WithExpectedLength(checkpoint))

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // maxTables bounds how many blocks' checksum tables a Reader remembers (512

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 

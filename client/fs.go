@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // FS is a namespace as one session of one client sees it. A program needs one.
-// It is safe for concurrent use. Errors of its methods are *fserror.Error with
+// It is safe for concurrent use. Errors of its methods are *Error with
 // operation and path; besides the kinds that a method names, each may return
 // Unavailable (no active namenode within Config.Timeout), Retry (safe mode or
 // overload for as long), Permission, InvalidPath, NameTooLong, Canceled and

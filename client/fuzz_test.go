@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 

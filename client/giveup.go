@@ -1,8 +1,8 @@
 package client
 
 import (
-	"github.com/leasefs/leasefs/client/leasecache"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -19,12 +19,12 @@ const (
 // own. Nil is nothing: then the namenode asks for it, as it asks everybody.
 type givenUp struct {
 	l    *line
-	of   *leasecache.GivenUp[readKey, kept]
-	keys []leasecache.Key
+	of   *readcache.GivenUp[readKey, kept]
+	keys []readcache.Key
 }
 
 // giveUp gives up keys that a call is about to change; end has to follow.
-func (f *FS) giveUp(keys ...leasecache.Key) *givenUp {
+func (f *FS) giveUp(keys ...readcache.Key) *givenUp {
 	l := f.line.Load()
 	if f.cache == nil || l == nil || f.cfg.OnRevoke != nil && f.cfg.OnGiveUp == nil {
 		return nil
@@ -57,14 +57,14 @@ func (f *FS) giveUpName(path string) *givenUp {
 }
 
 // nameKeys is what the making of a name changes.
-func nameKeys(dir uint64, name string) []leasecache.Key {
-	return []leasecache.Key{{Kind: keyName, Inode: dir, Name: name}, {Kind: keyEntries, Inode: dir}, {Kind: keyCreations, Inode: dir}}
+func nameKeys(dir uint64, name string) []readcache.Key {
+	return []readcache.Key{{Kind: keyName, Inode: dir, Name: name}, {Kind: keyEntries, Inode: dir}, {Kind: keyCreations, Inode: dir}}
 }
 
 // giveUpFile gives up the attributes of a file that is about to grow or to be
 // closed, if they are kept.
 func (f *FS) giveUpFile(inode uint64) *givenUp {
-	k := leasecache.Key{Kind: keyAttr, Inode: inode}
+	k := readcache.Key{Kind: keyAttr, Inode: inode}
 	if f.cache == nil || !f.cache.Depends(k) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 }
 
 // wireOf is what the request says that changes only these of the keys.
-func (g *givenUp) wireOf(keys []leasecache.Key) *pb.CacheGivenUp {
+func (g *givenUp) wireOf(keys []readcache.Key) *pb.CacheGivenUp {
 	out := &pb.CacheGivenUp{Stream: g.l.number, Keys: make([]*pb.CacheKey, len(keys))}
 	for i, k := range keys {
 		out.Keys[i] = &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name}

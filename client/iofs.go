@@ -8,8 +8,8 @@ import (
 	"path"
 	"syscall"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 func isNoSpace(err error) bool {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // A listing in pages survives changes between them: each name that is there all

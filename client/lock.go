@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Lock is a path that this client holds as a lock: a file that it has open for

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // nameGrace is for how long New tries namenodes of which no host exists: a name

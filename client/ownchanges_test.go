@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // another is a second client of the namenode that f is of.
@@ -184,7 +184,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 	n := uint64(0)
 	var dropped uint64
 	for !promised { // without its lease, which it may lack for a moment, it promises nothing
-		testenv.Eventually(t, "the directory is kept", func() bool { return kept("/d") })
+		env.Eventually(t, "the directory is kept", func() bool { return kept("/d") })
 		n++
 		path := fmt.Sprint("/d/x", n)
 		if _, _, err := f.LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
@@ -202,8 +202,8 @@ func TestOwnChangeUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testenv.Eventually(t, "another stream", func() bool { return f.CacheStats().DropAlls > dropped })
-	testenv.Eventually(t, "the directory is kept again", func() bool { return kept("/d") })
+	env.Eventually(t, "another stream", func() bool { return f.CacheStats().DropAlls > dropped })
+	env.Eventually(t, "the directory is kept again", func() bool { return kept("/d") })
 	w, err := f.Create(t.Context(), "/d/y")
 	must(t, err)
 	must(t, w.Close())

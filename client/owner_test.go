@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A superuser makes things for others; nobody else does.
 func TestMakingForAnother(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root, ann := n.Client(t), n.Client(t, func(c *client.Config) { c.User = "ann" })
 	bob := client.Owner{User: "bob", Group: "staff"}
 	must(t, root.Mkdir(t.Context(), "/d", 0o777))

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // put writes a file of several pages of blocks and a tail.

@@ -3,7 +3,7 @@ package client
 import (
 	"time"
 
-	"github.com/leasefs/leasefs/client/leasecache"
+	"github.com/leasefs/leasefs/internal/readcache"
 )
 
 // Revocation is what must not be kept any more (Config.OnRevoke).
@@ -24,7 +24,7 @@ type RevokedName struct {
 	Name string
 }
 
-func revocationOf(keys []leasecache.Key, all bool) Revocation {
+func revocationOf(keys []readcache.Key, all bool) Revocation {
 	r := Revocation{All: all}
 	if all {
 		return r

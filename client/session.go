@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/client/leasecache"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -29,7 +29,7 @@ type line struct {
 	// Of the read cache: its last renewal, and what is to be acknowledged.
 	terms    chan bool // has an element when a renewal was answered: granted?
 	termSeq  uint64
-	termSent leasecache.Reading
+	termSent readcache.Reading
 	ackSeq   uint64
 	acking   bool
 	toTell   []Revocation // that Config.OnRevoke has not been told yet

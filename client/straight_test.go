@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // Under WithoutLinks no call follows a link, whatever was kept of calls that did.
 func TestWithoutLinks(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	fs := testenv.Start(t).Client(t, func(c *client.Config) { c.Cache = true })
+	fs := env.Start(t).Client(t, func(c *client.Config) { c.Cache = true })
 	if err := errors.Join(fs.MkdirAll(ctx, "/real/dir", 0o755), fs.WriteFile(ctx, "/real/dir/f", []byte("1")),
 		fs.Symlink(ctx, "/real", "/link"), fs.Symlink(ctx, "f", "/real/dir/alias")); err != nil {
 		t.Fatal(err)

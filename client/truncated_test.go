@@ -11,11 +11,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/leasefs/leasefs/blockstore"
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/transfer"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/transfer"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 const (
@@ -45,7 +45,7 @@ func oneOf(t *testing.T, data []byte) {
 // A Reader that is open while its file is cut and written again to the same
 // length returns what it opened, or an error of kind Truncated: never a mixture.
 func TestReaderOfARewrittenFile(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	writer := n.Client(t, func(c *client.Config) { c.BlockSize = smallBlock })
 	was, is := bytes.Repeat([]byte("o"), manyBlocks*smallBlock), bytes.Repeat([]byte("n"), manyBlocks*smallBlock)
 	must(t, writer.WriteFile(t.Context(), "/f", was))
@@ -94,7 +94,7 @@ func TestReaderOfARewrittenFile(t *testing.T) {
 // The same when the file is as short as one answer, and the blocks that the
 // Reader opened are gone from the store.
 func TestReaderOfACollectedFile(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	fs := n.Client(t, func(c *client.Config) { c.BlockSize = smallBlock })
 	must(t, fs.WriteFile(t.Context(), "/f", bytes.Repeat([]byte("o"), 40*smallBlock)))
 	r, err := n.Client(t).Open(t.Context(), "/f")
@@ -116,7 +116,7 @@ func TestReaderOfACollectedFile(t *testing.T) {
 // WaitBeyond returns when a file was cut, even if it was written again to the
 // same length before the namenode was asked.
 func TestWaitBeyondOfARewrittenFile(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	fs := n.Client(t)
 	must(t, fs.WriteFile(t.Context(), "/f", []byte("old text")))
 	r, err := n.Client(t).Open(t.Context(), "/f")
@@ -148,7 +148,7 @@ func (o *once) RoundTrip(r *http.Request) (*http.Response, error) {
 // ReadFile returns the content of one moment, also of a file that is written
 // again in the middle; a copy out of the namespace ends and stores nothing.
 func TestWholeReadsOfARewrittenFile(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	writer := n.Client(t, func(c *client.Config) { c.BlockSize = smallBlock })
 	was, is := bytes.Repeat([]byte("o"), manyBlocks*smallBlock), bytes.Repeat([]byte("n"), manyBlocks*smallBlock)
 	must(t, writer.WriteFile(t.Context(), "/f", was))
@@ -173,7 +173,7 @@ func TestWholeReadsOfARewrittenFile(t *testing.T) {
 // What a Reader holds goes by the blocks it has read, not by how large a block
 // may be.
 func TestReadersOfSmallBlocksHoldLittle(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	writer, reader := n.Client(t, func(c *client.Config) { c.BlockSize = smallBlock }), n.Client(t)
 	must(t, writer.WriteFile(t.Context(), "/f", bytes.Repeat([]byte("x"), 40*smallBlock)))
 	const readers = 40

@@ -5,9 +5,9 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 

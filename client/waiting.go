@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Waiting is what Config.OnWait is told of: something that is tried again and

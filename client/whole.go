@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // Many goroutines make files of one session at once: more than the namenode
 // keeps unacknowledged results of.
 func TestWriteFilesOfManyGoroutines(t *testing.T) {
-	f, wire := testenv.Start(t).Wired(t, func(c *client.Config) { c.Timeout = 2 * time.Minute }) // the namenode is busy
+	f, wire := env.Start(t).Wired(t, func(c *client.Config) { c.Timeout = 2 * time.Minute }) // the namenode is busy
 	const goroutines, each = 32, 1000
 	// One call takes long.
 	var sent atomic.Int32
@@ -50,7 +50,7 @@ func TestWriteFilesOfManyGoroutines(t *testing.T) {
 
 // Who may append and not read can append more than a tail.
 func TestAppendWithoutReadPermission(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root := n.Client(t)
 	ann := n.Client(t, func(c *client.Config) { c.User, c.BlockSize = "ann", 64<<10 })
 	must(t, root.WriteFile(t.Context(), "/f", []byte("tail,"), client.WithMode(0o622)))
@@ -71,7 +71,7 @@ func TestAppendWithoutReadPermission(t *testing.T) {
 
 // Where a large file goes, and what it does not replace, is as for a small one.
 func TestWhereWholeFilesGo(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	f, other := n.Client(t), n.Client(t)
 	ctx := t.Context()
 	for name, data := range map[string][]byte{"small": []byte("x"), "large": bytes.Repeat([]byte("x"), 300_000)} {
@@ -116,7 +116,7 @@ func TestWhereWholeFilesGo(t *testing.T) {
 
 // Without room for tails small files become blocks, whole all the same.
 func TestWriteFilesWithoutRoomInTails(t *testing.T) {
-	n := testenv.Start(t, func(c *namenode.Config) { c.TailBudget = 1 })
+	n := env.Start(t, func(c *namenode.Config) { c.TailBudget = 1 })
 	f := n.Client(t)
 	files := make([]client.FileData, 20)
 	for i := range files {

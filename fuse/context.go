@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // interruptGrace is how long a call under way may still be answered after a

@@ -23,7 +23,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // TestDraftElsewhere: a draft whose directory another host renames is where that
@@ -63,7 +63,7 @@ func TestDraftSettles(t *testing.T) {
 	a, b := r.drafter(fuse.Options{}), r.Client(t)
 	f := a.open("d/f", os.O_CREATE|os.O_WRONLY)
 	say(t, f, "one ")
-	testenv.Eventually(t, "it is seen", func() bool {
+	env.Eventually(t, "it is seen", func() bool {
 		i, err := b.Stat(t.Context(), "/d/f")
 		return err == nil && i.Open != nil
 	})
@@ -88,7 +88,7 @@ func TestDraftAndTheEnd(t *testing.T) {
 		case "unmounted":
 			done := make(chan error, 1)
 			go func() { done <- a.Unmount(t.Context()) }()
-			testenv.Eventually(t, "it is made", func() bool {
+			env.Eventually(t, "it is made", func() bool {
 				_, err := b.Stat(t.Context(), "/"+name)
 				return err == nil
 			})
@@ -120,7 +120,7 @@ func TestUnmountTellsOfALostDraft(t *testing.T) {
 	for _, how := range []string{"unmounted", "connection ended"} {
 		t.Run(how, func(t *testing.T) {
 			r, dir := newRig(t, longTerm), t.TempDir()
-			b, wire, log := r.Client(t), new(testenv.Wire), new(lines)
+			b, wire, log := r.Client(t), new(env.Wire), new(lines)
 			m, err := fuse.Mount(t.Context(), client.Config{
 				Namenodes: []string{r.Addr()}, User: "root", DialOptions: wire.DialOptions(), Logger: slog.New(slog.NewTextHandler(log, nil)),
 			}, dir, long())
@@ -190,7 +190,7 @@ func TestDraftAndRestart(t *testing.T) {
 		case tried[r.GetPath()] <- struct{}{}:
 		default:
 		}
-		return testenv.ErrLost
+		return env.ErrLost
 	})
 	done, stats := make(chan error, 1), make(chan error, 1)
 	go func() { done <- g.Close() }()
@@ -273,7 +273,7 @@ func TestDraftsOfTwoMounts(t *testing.T) {
 // TestDraftIsWaitedFor: a mount that waits gets a file that another makes.
 func TestDraftIsWaitedFor(t *testing.T) {
 	r := newRig(t, longTerm)
-	a, wire := r.drafter(long()), new(testenv.Wire)
+	a, wire := r.drafter(long()), new(env.Wire)
 	b := r.mount(fuse.Options{Wait: true}, func(c *client.Config) { c.DialOptions = wire.DialOptions() })
 	f := a.begin("d/f", os.O_WRONLY)
 	say(t, f, "first ")
@@ -286,7 +286,7 @@ func TestDraftIsWaitedFor(t *testing.T) {
 		}
 		got <- err
 	}()
-	testenv.Eventually(t, "it was tried twice", func() bool { return wire.Count("Create") > 1 })
+	env.Eventually(t, "it was tried twice", func() bool { return wire.Count("Create") > 1 })
 	must(t, f.Close())
 	must(t, <-got)
 	a.reads("d/f", "first second")
@@ -313,7 +313,7 @@ func TestDraftOfAProcess(t *testing.T) {
 		_ = cmd.Wait() // it may have been killed
 		must(t, in.Close())
 		must(t, out.Close())
-		testenv.Eventually(t, "it is closed with "+want, func() bool {
+		env.Eventually(t, "it is closed with "+want, func() bool {
 			i, err := b.Stat(t.Context(), "/d/f")
 			return err == nil && i.Open == nil && i.Length == int64(len(want))
 		})
@@ -346,7 +346,7 @@ func TestDraftIsInterrupted(t *testing.T) {
 		case tried <- struct{}{}:
 		default:
 		}
-		return testenv.ErrLost
+		return env.ErrLost
 	})
 	must(t, in.Close())
 	<-tried

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // longTerm is a term of the cache that does not end because this machine is busy,
@@ -30,13 +30,13 @@ func longTerm(c *namenode.Config) { c.CacheTerm = time.Minute }
 // drafter is a mount that has directories to itself, and makes drafts there.
 type drafter struct {
 	*mounted
-	wire *testenv.Wire
+	wire *env.Wire
 	n    int
 }
 
 func (r *rig) drafter(o fuse.Options, dirs ...string) *drafter {
 	r.t.Helper()
-	wire := new(testenv.Wire)
+	wire := new(env.Wire)
 	m := r.mount(o, func(c *client.Config) { c.DialOptions = append(c.DialOptions, wire.DialOptions()...) })
 	r.t.Cleanup(func() { wire.Set(nil); wire.Mend(); wire.Release() })
 	d := &drafter{mounted: m, wire: wire}
@@ -52,7 +52,7 @@ func (d *drafter) ready(dir string) {
 	if err := os.Mkdir(d.path(dir), 0o755); !errors.Is(err, os.ErrExist) {
 		must(d.t, err)
 	}
-	testenv.Eventually(d.t, "a file is made without a call", func() bool {
+	env.Eventually(d.t, "a file is made without a call", func() bool {
 		d.n++
 		before := d.wire.Count("Create")
 		f, err := os.OpenFile(d.path(dir+"/warm"+strconv.Itoa(d.n)), os.O_CREATE|os.O_WRONLY, 0o600)
@@ -123,7 +123,7 @@ func TestDraftIsKept(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		var f *os.File // nothing is written: that the kernel would ask for
 		var name string
-		testenv.Eventually(t, "a draft, though the term is short", func() bool {
+		env.Eventually(t, "a draft, though the term is short", func() bool {
 			name = fmt.Sprint("d/", connected, a.n)
 			a.ready("d") // which counts
 			before := a.wire.Count("Create")

@@ -5,7 +5,7 @@ import (
 	"syscall"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // errno is what a caller through the kernel gets for an error.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // kernel stands between the kernel and a mount: it counts what is asked, sees
@@ -169,7 +169,7 @@ func TestRequestsOfASmallFile(t *testing.T) {
 		must(t, os.MkdirAll(m.path(dir), 0o755))
 		text := make([]byte, 1024)
 		must(t, os.Chmod(m.path("a"), 0o750))
-		testenv.Eventually(t, "the directories are kept", func() bool {
+		env.Eventually(t, "the directories are kept", func() bool {
 			_, kept, err := m.FS().LstatKept(t.Context(), "/"+dir)
 			must(t, err)
 			return kept
@@ -215,7 +215,7 @@ func TestDirectoryRenamedElsewhere(t *testing.T) {
 		}
 		begin(0)
 		if m.HasEpochs() {
-			testenv.Eventually(t, "the kernel does not ask for the directories", func() bool {
+			env.Eventually(t, "the kernel does not ask for the directories", func() bool {
 				k.reset()
 				m.reads("p/d/e/f", "0")
 				got := k.reset()
@@ -354,7 +354,7 @@ func underWay(t *testing.T, m *mounted, k *kernel, path, name string, do func() 
 	revoked := m.FS().CacheStats().Revocations
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	testenv.Eventually(t, "it is revoked", func() bool { return m.FS().CacheStats().Revocations > revoked })
+	env.Eventually(t, "it is revoked", func() bool { return m.FS().CacheStats().Revocations > revoked })
 	let()
 	f := <-found
 	must(t, <-done)
@@ -375,7 +375,7 @@ func TestRevokedUnderWay(t *testing.T) {
 			must(t, other.WriteFile(ctx, dir+"/f", nil))
 			m, k := r.through(o)
 			kept := func(path string) {
-				testenv.Eventually(t, "it is kept", func() bool {
+				env.Eventually(t, "it is kept", func() bool {
 					_, kept, err := m.FS().LstatKept(ctx, path)
 					must(t, err)
 					return kept

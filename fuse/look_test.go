@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // TestNeverStale: what A has flushed B sees, by path and through a descriptor
@@ -88,7 +88,7 @@ func TestQuietReadsCostNothing(t *testing.T) {
 	a, b := r.mount(fuse.Options{}), r.mount(fuse.Options{})
 	a.write("f", "text")
 	b.reads("f", "text")
-	testenv.Eventually(t, "no call for a look-up and a read", func() bool {
+	env.Eventually(t, "no call for a look-up and a read", func() bool {
 		before := b.FS().CacheStats()
 		_, err := os.Stat(b.path("f"))
 		must(t, err)

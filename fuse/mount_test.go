@@ -18,7 +18,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,13 +32,13 @@ func must(t testing.TB, err error) {
 
 // rig is a namenode with mounts in this process.
 type rig struct {
-	*testenv.Namenode
+	*env.Namenode
 	t testing.TB
 }
 
 func newRig(t testing.TB, mods ...func(*namenode.Config)) *rig {
 	t.Helper()
-	return &rig{testenv.Start(t, mods...), t}
+	return &rig{env.Start(t, mods...), t}
 }
 
 // mounted is one of them, and where.
@@ -138,7 +138,7 @@ func TestUnmountAfterTheLastClose(t *testing.T) {
 	m.write("f", "text")
 	f := m.open("f", os.O_RDONLY)
 	must(t, os.Remove(m.path("f")))
-	testenv.Eventually(t, "the kernel keeps the attributes", func() bool {
+	env.Eventually(t, "the kernel keeps the attributes", func() bool {
 		k.reset()
 		_, err := f.Stat()
 		must(t, err)
@@ -193,7 +193,7 @@ func TestAChangeDoesNotWaitForAMountThatHasEnded(t *testing.T) {
 	other := r.Client(t)
 	must(t, other.WriteFile(t.Context(), "/f", []byte("x")))
 	m := r.mount(fuse.Options{})
-	testenv.Eventually(t, "what the mount reads is kept", func() bool {
+	env.Eventually(t, "what the mount reads is kept", func() bool {
 		_, err := os.Stat(m.path("f"))
 		must(t, err)
 		return m.FS().CacheStats().Entries > 0

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 type openedFile struct {
@@ -75,7 +75,7 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	<-held
 	must(t, os.Rename(m.path("new"), m.path("f")))
 	old.Store(i.Inode)
-	testenv.Eventually(t, "another has the old file in its cache", func() bool {
+	env.Eventually(t, "another has the old file in its cache", func() bool {
 		_, kept, err := other.StatInode(t.Context(), i.Inode)
 		must(t, err)
 		return kept
@@ -83,9 +83,9 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	must(t, first.Close())
 	<-asked // the old file is being removed, which waits for the other
 	let()
-	testenv.Eventually(t, "the second opens it", func() bool { return m.Uses(i.Inode) == 2 || len(second) > 0 })
+	env.Eventually(t, "the second opens it", func() bool { return m.Uses(i.Inode) == 2 || len(second) > 0 })
 	close(answer)
-	testenv.Eventually(t, "it is gone", func() bool {
+	env.Eventually(t, "it is gone", func() bool {
 		_, _, err := other.StatInode(context.WithoutCancel(t.Context()), i.Inode)
 		return errors.Is(err, fserror.NotFound)
 	})
@@ -117,7 +117,7 @@ func TestOpenWhileReplaced(t *testing.T) {
 // nothingHidden waits until one file is left: hidden ones go after their last close.
 func (m *mounted) nothingHidden() {
 	m.t.Helper()
-	testenv.Eventually(m.t, "one file is left", func() bool {
+	env.Eventually(m.t, "one file is left", func() bool {
 		entries, _, err := m.FS().List(m.t.Context(), "/", "", 10)
 		must(m.t, err)
 		return len(entries) == 1

@@ -17,7 +17,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // daemon is the number of a user and of a group that each machine has.
@@ -78,7 +78,7 @@ func (m *mounted) openDir(name string) {
 func TestNothingIsGivenAwayByPath(t *testing.T) {
 	r := newRig(t)
 	other := r.Client(t)
-	wire := &testenv.Wire{}
+	wire := &env.Wire{}
 	m := r.mount(fuse.Options{AllowOther: true}, func(c *client.Config) { c.DialOptions = wire.DialOptions() })
 	m.openDir("d")
 	n := 0

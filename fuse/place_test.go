@@ -13,7 +13,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // What the kernel has allowed a local user to do in a directory is done in that
@@ -22,7 +22,7 @@ import (
 func TestCallsStayInTheirDirectory(t *testing.T) {
 	r := newRig(t)
 	other := r.Client(t)
-	wire := &testenv.Wire{}
+	wire := &env.Wire{}
 	m := r.mount(fuse.Options{AllowOther: true}, func(c *client.Config) { c.DialOptions = wire.DialOptions() })
 	m.openDir("out")
 	out, err := os.Open(m.path("out"))

@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // meanwhile runs try again and again while do runs.
@@ -179,7 +179,7 @@ func TestTheNameGoesToAnother(t *testing.T) {
 				t.Fatal("no call was sent")
 			}
 			second.has(t, "second") // and closes it
-			testenv.Eventually(t, "nothing hidden is left", func() bool {
+			env.Eventually(t, "nothing hidden is left", func() bool {
 				entries, _, err := other.List(t.Context(), "/", "", 10)
 				must(t, err)
 				names := make([]string, len(entries))
@@ -218,7 +218,7 @@ func TestHiddenNamesAreNeverListed(t *testing.T) {
 	first, err := dir.Readdirnames(1)
 	must(t, err)
 	must(t, f.Close())
-	testenv.Eventually(t, "the hidden file is removed", func() bool { return !hidden() })
+	env.Eventually(t, "the hidden file is removed", func() bool { return !hidden() })
 	rest, err := dir.Readdirnames(-1)
 	must(t, err)
 	for _, name := range append(first, rest...) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // TestAppendsInTurn: an append goes to the true end, whatever size this kernel
@@ -322,7 +322,7 @@ func TestUnlinkWhileOpen(t *testing.T) {
 	must(t, os.Remove(a.path("d"))) // the hidden one goes up
 	say(t, f, "!!!!")
 	must(t, f.Close())
-	testenv.Eventually(t, "the hidden file is gone", func() bool {
+	env.Eventually(t, "the hidden file is gone", func() bool {
 		list, err := b.FS().ReadDir(t.Context(), "/")
 		must(t, err)
 		return len(list) == 0
@@ -392,7 +392,7 @@ func TestFlock(t *testing.T) {
 	must(t, g.Close())
 	must(t, <-got)
 	must(t, h.Close())
-	testenv.Eventually(t, "the lock is free", func() bool {
+	env.Eventually(t, "the lock is free", func() bool {
 		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
 }
@@ -408,7 +408,7 @@ func TestCutProgram(t *testing.T) {
 	// Not by this process itself: while Go starts a program it may answer nothing.
 	c := exec.CommandContext(t.Context(), "sh", "-c", `exec "$0" 1000`, m.path("sleep")) //nolint:gosec // the test's own
 	must(t, c.Start())
-	testenv.Eventually(t, "it runs", func() bool {
+	env.Eventually(t, "it runs", func() bool {
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.Process.Pid))
 		return err == nil && exe == m.path("sleep")
 	})
@@ -424,7 +424,7 @@ func TestCutProgram(t *testing.T) {
 	}
 	must(t, c.Process.Kill())
 	_ = c.Wait() // it was killed
-	testenv.Eventually(t, "it may be cut again", func() bool {
+	env.Eventually(t, "it may be cut again", func() bool {
 		fd, err := unix.Open(m.path("sleep"), unix.O_RDONLY|unix.O_TRUNC, 0)
 		if err == nil {
 			must(t, unix.Close(fd))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/btree"
 
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 var counts = []int{1_000, 10_000, 100_000, 1_000_000}

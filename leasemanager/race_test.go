@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // raceRuns is how often scenario 5 is run; fewer under -race or -short.

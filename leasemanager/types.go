@@ -3,7 +3,7 @@ package leasemanager
 import (
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // SessionID is one connected client process; random, chosen by the process.

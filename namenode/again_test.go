@@ -11,27 +11,27 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // as makes a session another user's.
-func as(r *testenv.Raw, user string) *testenv.Raw {
+func as(r *env.Raw, user string) *env.Raw {
 	r.Who.User = user
 	return r
 }
 
-func mkdir(t *testing.T, r *testenv.Raw, path string, mode uint32) {
+func mkdir(t *testing.T, r *env.Raw, path string, mode uint32) {
 	t.Helper()
 	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: path, HasMode: true, Mode: mode}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func setAttr(t *testing.T, r *testenv.Raw, req *pb.SetAttrRequest) error {
+func setAttr(t *testing.T, r *env.Raw, req *pb.SetAttrRequest) error {
 	t.Helper()
 	req.Call, req.Caller = r.Call(), r.Who
 	_, err := r.NN.SetAttr(t.Context(), req)
@@ -42,7 +42,7 @@ func setAttr(t *testing.T, r *testenv.Raw, req *pb.SetAttrRequest) error {
 // but the owner of the folder may look.
 func TestACommitIsRepeatedBelowAPrivateFolder(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root, ann := n.Raw(t, "root"), as(n.Raw(t, "ann"), "ann")
 	mkdir(t, root, "/home", 0o777)
 	mkdir(t, ann, "/home/ann", 0o700)
@@ -53,7 +53,7 @@ func TestACommitIsRepeatedBelowAPrivateFolder(t *testing.T) {
 	}
 	commit := func() {
 		t.Helper()
-		out, err := ann.NN.Commit(t.Context(), testenv.CommitRequest(w, 0, b, ""))
+		out, err := ann.NN.Commit(t.Context(), env.CommitRequest(w, 0, b, ""))
 		if err != nil || out.GetLength() != 5 || out.GetBlocksLength() != 5 {
 			t.Fatalf("%v, %v", out, err)
 		}
@@ -69,7 +69,7 @@ func TestACommitIsRepeatedBelowAPrivateFolder(t *testing.T) {
 // A delete that is sent again gets its first answer, whatever there is now.
 func TestARecursiveDeleteIsRepeated(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root, ann := n.Raw(t, "root"), as(n.Raw(t, "ann"), "ann")
 	mkdir(t, root, "/home", 0o777)
 	mkdir(t, ann, "/home/d", 0o755)
@@ -95,7 +95,7 @@ func TestARecursiveDeleteIsRepeated(t *testing.T) {
 // call, whatever its caller has given up of a cache by then.
 func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	many := &pb.CreateManyRequest{NoWait: true}
 	for _, path := range []string{"/a", "/no/dir", "/b"} {
@@ -130,7 +130,7 @@ func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 
 // keeps makes a session one that keeps what it reads, and drops it when it is told
 // to.
-func keeps(t *testing.T, r *testenv.Raw) {
+func keeps(t *testing.T, r *env.Raw) {
 	t.Helper()
 	s := cache(t, r, 1)
 	go func() {
@@ -150,7 +150,7 @@ func keeps(t *testing.T, r *testenv.Raw) {
 // another session writes by then.
 func TestAFileOfManyThatAnotherWrites(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
+	n := env.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
 	r, other := n.Raw(t, "a"), n.Raw(t, "b")
 	keeps(t, r)
 	many := &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: r.Call(), Caller: r.Who, Path: "/f", Cache: true}}}
@@ -177,7 +177,7 @@ func TestAFileOfManyThatAnotherWrites(t *testing.T) {
 func TestKeysOfManyAreBounded(t *testing.T) {
 	t.Parallel()
 	const files, depth = 600, 12
-	n := testenv.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
+	n := env.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
 	r := n.Raw(t, "a")
 	keeps(t, r)
 	dir := strings.Repeat("/d", depth)
@@ -226,7 +226,7 @@ func TestManyAndSlowGroups(t *testing.T) {
 	at, goOn := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(goOn) })
 	defer release()
-	n := testenv.Start(t, func(c *namenode.Config) {
+	n := env.Start(t, func(c *namenode.Config) {
 		c.Groups = func(user string) []string {
 			if user == "ann" && asked.Add(1) == 2 {
 				close(at)
@@ -253,7 +253,7 @@ func TestManyAndSlowGroups(t *testing.T) {
 // As with touch of POSIX, who may write a file may set its mtime to now.
 func TestWhoMayWriteMayTouch(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root, ann := n.Raw(t, "root"), as(n.Raw(t, "ann"), "ann")
 	w := root.Create("/f")
 	if err := root.Close(w, 0); err != nil {

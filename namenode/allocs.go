@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/blockstore/local"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 

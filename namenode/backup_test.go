@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A backup tells what the namespace has: not what was deleted and is still to be freed.
 func TestBackupCountsWhatHasAPath(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "r")
 	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/gone/deep", Parents: true}); err != nil {
 		t.Fatal(err)

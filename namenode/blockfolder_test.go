@@ -12,11 +12,11 @@ import (
 
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // withBlock makes a closed file of one block.
-func withBlock(t *testing.T, r *testenv.Raw, path, content string) *pb.Block {
+func withBlock(t *testing.T, r *env.Raw, path, content string) *pb.Block {
 	t.Helper()
 	w := r.Create(path)
 	b, err := r.PutBlock(w, []byte(content))
@@ -32,7 +32,7 @@ func withBlock(t *testing.T, r *testenv.Raw, path, content string) *pb.Block {
 	return b
 }
 
-func remove(t *testing.T, r *testenv.Raw, path string) {
+func remove(t *testing.T, r *env.Raw, path string) {
 	t.Helper()
 	if _, err := r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, Path: path, Recursive: true}); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func remove(t *testing.T, r *testenv.Raw, path string) {
 
 // backupTo receives a backup as the library does, pausing before the first
 // block if pause is given.
-func backupTo(t *testing.T, r *testenv.Raw, dir string, pause func()) error {
+func backupTo(t *testing.T, r *env.Raw, dir string, pause func()) error {
 	t.Helper()
 	st, err := r.Admin.Backup(t.Context(), &pb.BackupRequest{Caller: r.Who})
 	if err != nil {
@@ -119,7 +119,7 @@ func blockFiles(t *testing.T, dir string) (found []string) {
 // --blocks forgotten, or the disk under it not mounted.
 func TestTheBlockFolderIsRecognised(t *testing.T) {
 	disk := filepath.Join(t.TempDir(), "disk")
-	n := testenv.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
+	n := env.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
 	withBlock(t, n.Raw(t, "a"), "/f", "content")
 	n.Stop(t)
 
@@ -145,7 +145,7 @@ func TestTheBlockFolderIsRecognised(t *testing.T) {
 	if err := os.Rename(away, disk); err != nil {
 		t.Fatal(err)
 	}
-	n = testenv.Start(t, func(c *namenode.Config) { *c = n.Config() })
+	n = env.Start(t, func(c *namenode.Config) { *c = n.Config() })
 	if got, err := n.Client(t).ReadFile(t.Context(), "/f"); err != nil || string(got) != "content" {
 		t.Fatalf("%q, %v", got, err)
 	}
@@ -154,9 +154,9 @@ func TestTheBlockFolderIsRecognised(t *testing.T) {
 // A namenode started from a backup on the original's block folder waits for the
 // original to end, leaves its later blocks alone, and never mints its keys.
 func TestABackupOnTheOriginalsBlocks(t *testing.T) {
-	clk, fake := testenv.FakeClock()
+	clk, fake := env.FakeClock()
 	disk := filepath.Join(t.TempDir(), "disk")
-	n := testenv.Start(t, fake, func(c *namenode.Config) { c.BlocksDir = disk })
+	n := env.Start(t, fake, func(c *namenode.Config) { c.BlocksDir = disk })
 	withBlock(t, n.Raw(t, "a"), "/before", "before")
 	copied := t.TempDir()
 	if err := backupTo(t, n.Raw(t, "b"), copied, nil); err != nil {
@@ -178,7 +178,7 @@ func TestABackupOnTheOriginalsBlocks(t *testing.T) {
 	n.Stop(t)
 
 	original := incarnationOf(t, cannotStart(t, cfg))
-	restored := testenv.Start(t, takenFrom(original))
+	restored := env.Start(t, takenFrom(original))
 	r := restored.Raw(t, "r")
 	mine := withBlock(t, r, "/mine", "mine!")
 	if mine.GetTerm() <= later.GetTerm() {
@@ -205,9 +205,9 @@ func TestABackupOnTheOriginalsBlocks(t *testing.T) {
 // The original, started again after a namenode of its backup had the folder,
 // leaves that one's blocks alone, now and after further restarts.
 func TestTheOriginalAfterItsBackup(t *testing.T) {
-	clk, fake := testenv.FakeClock()
+	clk, fake := env.FakeClock()
 	disk := filepath.Join(t.TempDir(), "disk")
-	n := testenv.Start(t, fake, func(c *namenode.Config) { c.BlocksDir = disk })
+	n := env.Start(t, fake, func(c *namenode.Config) { c.BlocksDir = disk })
 	copied := t.TempDir()
 	if err := backupTo(t, n.Raw(t, "b"), copied, nil); err != nil {
 		t.Fatal(err)
@@ -216,11 +216,11 @@ func TestTheOriginalAfterItsBackup(t *testing.T) {
 	onCopy := n.Config()
 	onCopy.Data = copied
 	original := incarnationOf(t, cannotStart(t, onCopy))
-	other := testenv.Start(t, fake, func(c *namenode.Config) { c.Data, c.BlocksDir, c.TakeOver = copied, disk, original })
+	other := env.Start(t, fake, func(c *namenode.Config) { c.Data, c.BlocksDir, c.TakeOver = copied, disk, original })
 	theirs := withBlock(t, other.Raw(t, "o"), "/theirs", "theirs")
 	other.Stop(t)
 	another := incarnationOf(t, cannotStart(t, n.Config()))
-	n = testenv.Start(t, func(c *namenode.Config) { *c = n.Config(); c.TakeOver = another })
+	n = env.Start(t, func(c *namenode.Config) { *c = n.Config(); c.TakeOver = another })
 	for range 2 {
 		if mine := withBlock(t, n.Raw(t, "a"), "/f"+clk.Mono().String(), "mine"); mine.GetTerm() <= theirs.GetTerm() {
 			t.Fatalf("term %d again", mine.GetTerm())

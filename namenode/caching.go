@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -23,8 +23,8 @@ var errCached = errors.New("cached elsewhere")
 // recall takes back, for one change, what sessions have cached of it.
 type recall struct {
 	s      *Server
-	change *cachelease.Change
-	given  *cachelease.GivenUp
+	change *readlease.Change
+	given  *readlease.GivenUp
 }
 
 // givenUpKey is the context's key of what the caller has given up.
@@ -35,15 +35,15 @@ const maxGivenUp = 64
 
 // withGivenUp hands what a session has given up to the change that it asks for.
 func withGivenUp(ctx context.Context, session []byte, g *pb.CacheGivenUp) context.Context {
-	if len(g.GetKeys()) == 0 || len(g.GetKeys()) > maxGivenUp || len(g.GetHeld()) > len(g.GetKeys()) || len(session) != len(cachelease.SessionID{}) {
+	if len(g.GetKeys()) == 0 || len(g.GetKeys()) > maxGivenUp || len(g.GetHeld()) > len(g.GetKeys()) || len(session) != len(readlease.SessionID{}) {
 		return ctx // it is asked as any other
 	}
-	given := &cachelease.GivenUp{Session: cachelease.SessionID(session), Stream: g.GetStream(), Keys: make([]cachelease.Key, 0, len(g.GetKeys()))}
+	given := &readlease.GivenUp{Session: readlease.SessionID(session), Stream: g.GetStream(), Keys: make([]readlease.Key, 0, len(g.GetKeys()))}
 	for _, k := range g.GetKeys() {
 		if k.GetKind() > math.MaxUint8 {
 			return ctx
 		}
-		given.Keys = append(given.Keys, cachelease.Key{Kind: uint8(k.GetKind()), Inode: k.GetInode(), Name: k.GetName()})
+		given.Keys = append(given.Keys, readlease.Key{Kind: uint8(k.GetKind()), Inode: k.GetInode(), Name: k.GetName()})
 	}
 	for _, i := range g.GetHeld() {
 		if int(i) < len(given.Keys) {
@@ -99,12 +99,12 @@ func (r *recall) caches(op namespace.Op) error {
 
 // revokedBy is what must not be kept over a change: what it changes, and the right
 // to make files in the directories that it changes.
-func (s *Server) revokedBy(op namespace.Op) []cachelease.Key {
+func (s *Server) revokedBy(op namespace.Op) []readlease.Key {
 	changes := s.tree.Affects(op)
 	keys := cacheKeys(changes)
 	for _, c := range changes {
 		if c.Kind == namespace.ChangeEntries || c.Kind == namespace.ChangeAttr && s.tree.IsDir(c.Inode) {
-			keys = append(keys, cachelease.Key{Kind: keyCreations, Inode: uint64(c.Inode)})
+			keys = append(keys, readlease.Key{Kind: keyCreations, Inode: uint64(c.Inode)})
 		}
 	}
 	return keys
@@ -141,10 +141,10 @@ func (r *recall) wait(ctx context.Context) error {
 // is durable, reads see that and are not cached either.
 func (r *recall) done() { r.change.Done() }
 
-func cacheKeys(changes []namespace.Change) []cachelease.Key {
-	keys := make([]cachelease.Key, len(changes))
+func cacheKeys(changes []namespace.Change) []readlease.Key {
+	keys := make([]readlease.Key, len(changes))
 	for i, c := range changes {
-		keys[i] = cachelease.Key{Kind: uint8(c.Kind), Inode: uint64(c.Inode), Name: c.Name}
+		keys[i] = readlease.Key{Kind: uint8(c.Kind), Inode: uint64(c.Inode), Name: c.Name}
 	}
 	return keys
 }
@@ -158,10 +158,10 @@ const maxLooks = 1024
 // to their holder with the answer to its own call, if own. The namespace is locked
 // for reading, as it was when the answer was made, so no change comes in between.
 func (s *Server) lend(session []byte, looks []namespace.Change, own bool) bool {
-	if len(session) != len(cachelease.SessionID{}) {
+	if len(session) != len(readlease.SessionID{}) {
 		return false
 	}
-	id := cachelease.SessionID(session)
+	id := readlease.SessionID(session)
 	for _, l := range looks {
 		if l.Kind != namespace.ChangeAttr {
 			continue
@@ -224,14 +224,14 @@ func entryLooks(dir namespace.InodeID, a namespace.Attr) []namespace.Change {
 // beginCaching makes a session that says Hello one that caches: that is
 // journalled, so that a namenode that takes over knows whom to wait for. It
 // returns nil if there are too many, or the Hello comes late.
-func (s *Server) beginCaching(ctx context.Context, h namespace.Holder, number uint64, line *sessionLine) (*cachelease.Stream, error) {
+func (s *Server) beginCaching(ctx context.Context, h namespace.Holder, number uint64, line *sessionLine) (*readlease.Stream, error) {
 	id := h.Session
-	var stream *cachelease.Stream
+	var stream *readlease.Stream
 	_, err := s.own(ctx, func() (namespace.Op, error) {
 		if err := s.checkActive(); err != nil {
 			return nil, err
 		}
-		stream = s.caches.Connect(cachelease.SessionID(id), ownerOf(ctx, h.User), number, line.revoke)
+		stream = s.caches.Connect(readlease.SessionID(id), ownerOf(ctx, h.User), number, line.revoke)
 		term := s.cfg.CacheTerm.Milliseconds()
 		if stream == nil || s.tree.Caching(id) >= term {
 			return nil, nil
@@ -276,12 +276,12 @@ func (s *Server) endCaching(ctx context.Context) error {
 
 // cacheMessage answers what a session says about its cache on its stream; cached
 // is nil if it has none.
-func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *cachelease.Stream) (*pb.SessionResponse, error) {
+func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *readlease.Stream) (*pb.SessionResponse, error) {
 	if ack := m.GetCacheAck(); ack != nil {
 		if len(ack.GetDrafts()) > 0 { // before a change that waits continues
 			s.tellDrafts(h, ack.GetDrafts())
 		}
-		s.caches.Ack(cachelease.SessionID(h.Session), ack.GetSeq())
+		s.caches.Ack(readlease.SessionID(h.Session), ack.GetSeq())
 		return nil, nil
 	}
 	r := m.GetCacheRenew()
@@ -298,7 +298,7 @@ func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *
 }
 
 // revocationOf is the wire form of a revocation.
-func revocationOf(r cachelease.Revocation) *pb.SessionResponse {
+func revocationOf(r readlease.Revocation) *pb.SessionResponse {
 	out := &pb.CacheRevocation{Seq: r.Seq, All: r.All}
 	for _, k := range r.Keys {
 		out.Keys = append(out.Keys, &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name})

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // cachingStream is the stream of a session that caches. It acknowledges nothing
@@ -26,7 +26,7 @@ type cachingStream struct {
 }
 
 // cache opens the session's stream of that number, which caches.
-func cache(t *testing.T, r *testenv.Raw, number uint64) *cachingStream {
+func cache(t *testing.T, r *env.Raw, number uint64) *cachingStream {
 	t.Helper()
 	s, err := r.NN.Session(t.Context())
 	if err == nil {
@@ -83,7 +83,7 @@ func (c *cachingStream) send(m *pb.SessionRequest) {
 
 // silentReader is a session that keeps what it reads, and never acknowledges
 // that it dropped any of it, unless the test does so over the stream.
-func silentReader(t *testing.T, n *testenv.Namenode, name string) (*testenv.Raw, *cachingStream) {
+func silentReader(t *testing.T, n *env.Namenode, name string) (*env.Raw, *cachingStream) {
 	t.Helper()
 	r := n.Raw(t, name)
 	c := cache(t, r, 1)
@@ -94,10 +94,10 @@ func silentReader(t *testing.T, n *testenv.Namenode, name string) (*testenv.Raw,
 }
 
 // keep reads a path until the namenode lends it: what it did last must be durable.
-func keep(t *testing.T, r *testenv.Raw, path string) *pb.StatResponse {
+func keep(t *testing.T, r *env.Raw, path string) *pb.StatResponse {
 	t.Helper()
 	var out *pb.StatResponse
-	testenv.Eventually(t, path+" is lent", func() bool {
+	env.Eventually(t, path+" is lent", func() bool {
 		var err error
 		if out, err = r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: path, Cache: true}); err != nil {
 			t.Fatal(err)
@@ -112,8 +112,8 @@ func keep(t *testing.T, r *testenv.Raw, path string) *pb.StatResponse {
 func TestASilentReaderIsNotLentToUnderAnotherID(t *testing.T) {
 	t.Parallel()
 	const term = 300 * time.Millisecond // a change waits so long by the machine's clock, too
-	clk, with := testenv.FakeClock()
-	n := testenv.Start(t, with, termOf(term))
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, termOf(term))
 	other := n.Raw(t, "other")
 	reader, stream := silentReader(t, n, "reader")
 	w := other.Create("/f")
@@ -148,7 +148,7 @@ func TestASilentReaderIsNotLentToUnderAnotherID(t *testing.T) {
 // to wait for each reader that is gone.
 func TestNoCallLendsAnOpenFile(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, termOf(longTerm))
+	n := env.Start(t, termOf(longTerm))
 	w := n.Raw(t, "writer")
 	r, _ := silentReader(t, n, "reader")
 	id := w.Create("/f")
@@ -180,7 +180,7 @@ func TestNoCallLendsAnOpenFile(t *testing.T) {
 // with what it waits for.
 func TestAWaitForAReaderIsAnsweredInTime(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t, termOf(longTerm))
+	n := env.Start(t, termOf(longTerm))
 	other := n.Raw(t, "other")
 	reader, _ := silentReader(t, n, "reader")
 	mkdir(t, other, "/d", 0o755)
@@ -196,18 +196,18 @@ func TestAWaitForAReaderIsAnsweredInTime(t *testing.T) {
 // once the namenode has forgotten that, and not before: it would be another file.
 func TestADraftDoesNotHoldUpItsOwnMaking(t *testing.T) {
 	t.Parallel()
-	clk, with := testenv.FakeClock()
-	n := testenv.Start(t, with, termOf(longTerm))
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, termOf(longTerm))
 	r, other := n.Raw(t, "r"), n.Raw(t, "other")
 	mkdir(t, r, "/d", 0o755)
 	s := cache(t, r, 1)
 	s.renew()
-	create := func(as *testenv.Raw, path string) (*pb.OpenResponse, error) {
+	create := func(as *env.Raw, path string) (*pb.OpenResponse, error) {
 		return as.NN.Create(t.Context(), &pb.CreateRequest{Call: as.Call(), Caller: as.Who, Path: path, Close: true, Cache: true, Creations: true, Numbers: true})
 	}
 	var out *pb.OpenResponse
 	names := 0
-	testenv.Eventually(t, "the right to creations is lent", func() (ok bool) {
+	env.Eventually(t, "the right to creations is lent", func() (ok bool) {
 		var err error
 		if out, err = create(r, fmt.Sprint("/d/", names)); err != nil {
 			t.Fatal(err)
@@ -245,7 +245,7 @@ func TestADraftDoesNotHoldUpItsOwnMaking(t *testing.T) {
 	}
 	<-s.ended
 	clk.Advance(longTerm * 3 / 4)
-	testenv.Eventually(t, "its own draft is made without a number", func() bool {
+	env.Eventually(t, "its own draft is made without a number", func() bool {
 		_, err := create(r, "/d/mine")
 		return err == nil
 	})

@@ -9,10 +9,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/journal"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager"
-	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -152,7 +152,7 @@ func (s *Server) own(ctx context.Context, plan planFunc) (r namespace.Result, er
 // everything again. A panic in fn may leave the state half changed, so it ends
 // the reign.
 func (s *Server) exclusive(ctx context.Context, fn func(*recall) error) error {
-	given, _ := ctx.Value(givenUpKey{}).(*cachelease.GivenUp)
+	given, _ := ctx.Value(givenUpKey{}).(*readlease.GivenUp)
 	r := recall{s: s, given: given}
 	defer r.done()
 	for {

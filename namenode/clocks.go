@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasefs/leasefs/blockstore/s3"
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/clock"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )

@@ -5,17 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A client that allocates and never commits is told to wait, and continues when
 // its oldest keys are old.
 func TestAllocationsAreBounded(t *testing.T) {
-	clk, fake := testenv.FakeClock()
-	n := testenv.Start(t, fake)
+	clk, fake := env.FakeClock()
+	n := env.Start(t, fake)
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
 	req := &pb.AllocateBlockRequest{Writer: w}
@@ -46,7 +46,7 @@ func TestAllocationsAreBounded(t *testing.T) {
 // A block put before a restart is committed after it only with the checksum of
 // the bytes that are there.
 func TestCommitAfterARestartIsVerified(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
 	b, err := r.PutBlock(w, []byte("the very bytes"))

@@ -15,11 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/blockstore/s3"
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // Defaults of a namenode. The lease limits are HDFS's.
@@ -132,7 +132,7 @@ type Config struct {
 	Groups                func(user string) []string // default the operating system's
 	Clock                 clock.Clock
 	FS                    vfs.FS
-	JournalAhead          int64 // see journal/local.Config.Ahead
+	JournalAhead          int64 // see internal/journal/local.Config.Ahead
 	Logger                *slog.Logger
 	Version               string
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // FormatVersion is the version of the data folder that this program writes.

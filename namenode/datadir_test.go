@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // TestFoldersOfTheOtherKind: one of several namenodes refuses a backup, and the folder of
@@ -24,7 +24,7 @@ func TestFoldersOfTheOtherKind(t *testing.T) {
 	p := newPair(t)
 	cfg, _ := p.config()
 	a := p.active(cfg)
-	r := testenv.RawAt(t, cfg.Listen, "r")
+	r := env.RawAt(t, cfg.Listen, "r")
 	if err := r.Close(r.Create("/f"), 0); err != nil {
 		t.Fatal(err)
 	}

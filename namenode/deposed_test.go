@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/testenv/s3env"
-	"github.com/leasefs/leasefs/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/s3env"
 )
 
 // The tests in this file hold a request of the active namenode to an S3 server
@@ -28,8 +28,8 @@ type rival struct {
 	cfg   namenode.Config
 	zk    *zkproxy.Proxy
 	s3    *s3env.Proxy
-	clock *testenv.LeapingClock
-	raw   *testenv.Raw
+	clock *env.LeapingClock
+	raw   *env.Raw
 	ended <-chan struct{} // the test is over, or has failed
 }
 
@@ -55,7 +55,7 @@ func onRivals(t *testing.T, test func(*rivals)) {
 // start starts one more.
 func (p *rivals) start(mods ...func(*namenode.Config)) *rival {
 	p.t.Helper()
-	r := &rival{s3: p.server.Proxy(p.t), clock: &testenv.LeapingClock{}, ended: p.t.Context().Done()}
+	r := &rival{s3: p.server.Proxy(p.t), clock: &env.LeapingClock{}, ended: p.t.Context().Done()}
 	usual := []func(*namenode.Config){session(lossSession), func(c *namenode.Config) {
 		c.Blocks, c.Clock = r.s3.URL("here"), r.clock
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
@@ -70,7 +70,7 @@ func (p *rivals) start(mods ...func(*namenode.Config)) *rival {
 func (p *rivals) reigns(r *rival) {
 	p.t.Helper()
 	p.becomes(r.Server, "active")
-	r.raw = testenv.RawAt(p.t, r.cfg.Listen, "tester")
+	r.raw = env.RawAt(p.t, r.cfg.Listen, "tester")
 }
 
 // depose cuts a namenode from ZooKeeper until another reigns. What it is doing

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
-	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -181,7 +181,7 @@ func (s *Server) tellDrafts(h namespace.Holder, list []*pb.Draft) {
 			holder: h, since: now, until: now + s.cfg.CacheTerm,
 		}
 		if fspath.CheckName(d.name) == nil && s.tree.Reserved(h.Session, d.inode) &&
-			s.caches.Holds(cachelease.SessionID(h.Session), cachelease.Key{Kind: keyCreations, Inode: p.GetDir()}) {
+			s.caches.Holds(readlease.SessionID(h.Session), readlease.Key{Kind: keyCreations, Inode: p.GetDir()}) {
 			s.drafts.tell(d, now)
 		}
 	}
@@ -251,7 +251,7 @@ func (s *Server) lendCreations(ctx context.Context, id namespace.SessionID, numb
 	}
 	var granted bool
 	if err := s.rlocked(func() error {
-		if !s.caches.GrantAlone(cachelease.SessionID(id), cachelease.Key{Kind: keyCreations, Inode: dir}) {
+		if !s.caches.GrantAlone(readlease.SessionID(id), readlease.Key{Kind: keyCreations, Inode: dir}) {
 			return nil
 		}
 		// Who had the right before may not be done with it. That is looked for when

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
-	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -43,7 +43,7 @@ func (s *Server) ShareLittle(most int64) {
 	s.countHeld(most, most)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.caches = cachelease.New(cachelease.Config{Clock: s.cfg.Clock, Term: s.cfg.CacheTerm, FirstSeq: s.term << 32, MaxSessions: int(most)})
+	s.caches = readlease.New(readlease.Config{Clock: s.cfg.Clock, Term: s.cfg.CacheTerm, FirstSeq: s.term << 32, MaxSessions: int(most)})
 }
 
 // Served is how many unary calls are under way and wait for nobody.

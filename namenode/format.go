@@ -14,9 +14,9 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
 // Format makes the namespace of several namenodes: it claims the block store for

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs/crashfs"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // notServed is the refusal of a start, which has to name what is wrong.
@@ -60,7 +60,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 
 	a := p.start(cfg)
 	p.becomes(a, "active")
-	r := testenv.RawAt(t, cfg.Listen, "writer")
+	r := env.RawAt(t, cfg.Listen, "writer")
 	publish(t, r, "f", 2)
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 	notServed(t, mistyped, fserror.NotFound, "no namespace piar (it has pair)", "--namespace")
 
 	// ZooKeeper's data is lost, and namenodes are started before the restore.
-	p.zk = testenv.StartZooKeeper(t, 1)
+	p.zk = env.StartZooKeeper(t, 1)
 	fresh, _ := p.config()
 	old := fresh
 	old.Data = cfg.Data
@@ -96,7 +96,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.becomes(b, "active")
-	r = testenv.RawAt(t, fresh.Listen, "reader")
+	r = env.RawAt(t, fresh.Listen, "reader")
 	r.File("/f1")
 	r.Create("/new")
 	if off := time.UnixMilli(r.File("/new").GetAttr().GetMtimeUnixMs()).Sub(clk.Wall()); off.Abs() > time.Minute {
@@ -138,7 +138,7 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 	cfg, _ := p.config()
 	s := p.start(cfg)
 	p.becomes(s, "active")
-	publish(t, testenv.RawAt(t, cfg.Listen, "writer"), "f", 1)
+	publish(t, env.RawAt(t, cfg.Listen, "writer"), "f", 1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 	emptyFolder(t, strings.TrimPrefix(other.Blocks, "file://"))
 
 	// ZooKeeper is lost, the store is not.
-	p.zk = testenv.StartZooKeeper(t, 1)
+	p.zk = env.StartZooKeeper(t, 1)
 	cfg, _ = p.config()
 	refuses(cfg, "has files of a namespace pair", "leasefs admin restore", "--blocks")
 	_, err := namenode.Restore(t.Context(), namenode.Restoring{Config: cfg})
@@ -258,7 +258,7 @@ func TestNewFolderIsTold(t *testing.T) {
 	onIt := func(c *namenode.Config) { c.Data, c.Logger = dir, slog.New(slog.NewTextHandler(&log, nil)) }
 	for _, made := range []bool{true, false} {
 		log.Reset()
-		testenv.Start(t, onIt).Stop(t)
+		env.Start(t, onIt).Stop(t)
 		told := false
 		for line := range strings.Lines(log.String()) {
 			told = told || strings.Contains(line, "level=WARN") && strings.Contains(line, "made a new, empty namespace") && strings.Contains(line, "folder="+dir)

@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A file that is deleted during a long backup is in it whole: its blocks stay
 // until the backup is done, and no longer.
 func TestBackupLongerThanAURL(t *testing.T) {
-	clk, fake := testenv.FakeClock()
-	n := testenv.Start(t, fake)
+	clk, fake := env.FakeClock()
+	n := env.Start(t, fake)
 	r := n.Raw(t, "a")
 	big := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB: more than what is sent ahead
 	for i := range 8 {
@@ -69,8 +69,8 @@ func soon(t *testing.T, what string, is func() bool) {
 
 // In safe mode nothing is deleted, and no deletion is under way when it begins.
 func TestSafeModeDeletesNothing(t *testing.T) {
-	clk, fake := testenv.FakeClock()
-	n := testenv.Start(t, fake)
+	clk, fake := env.FakeClock()
+	n := env.Start(t, fake)
 	r := n.Raw(t, "a")
 	withBlock(t, r, "/gone", "gone")
 	withBlock(t, r, "/dir/sub/gone", "gone too")
@@ -139,7 +139,7 @@ func TestRoomComesBackAtOnce(t *testing.T) {
 	const reserve = 1 << 20
 	disk := &smallDisk{FS: vfs.OS()}
 	disk.free.Store(1 << 39)
-	n := testenv.Start(t, func(c *namenode.Config) { c.FS, c.Reserve, c.CollectEvery = disk, reserve, time.Hour })
+	n := env.Start(t, func(c *namenode.Config) { c.FS, c.Reserve, c.CollectEvery = disk, reserve, time.Hour })
 	r, reader := n.Raw(t, "a"), n.Client(t)
 	for _, path := range []string{"/roomy", "/short", "/kept"} {
 		withBlock(t, r, path, strings.Repeat(path, 1000))
@@ -184,8 +184,8 @@ func TestRoomComesBackAtOnce(t *testing.T) {
 // deleted meanwhile.
 func TestChurnTakesBoundedRoom(t *testing.T) {
 	const block, files = 1 << 20, 8
-	clk, fake := testenv.FakeClock()
-	n := testenv.Start(t, fake, func(c *namenode.Config) { c.BlockSize, c.CollectEvery, c.SealAfter = block, time.Hour, time.Hour })
+	clk, fake := env.FakeClock()
+	n := env.Start(t, fake, func(c *namenode.Config) { c.BlockSize, c.CollectEvery, c.SealAfter = block, time.Hour, time.Hour })
 	r := n.Raw(t, "a")
 	first := strings.Repeat("block ", 1000)
 	old := withBlock(t, r, "/merged", first)
@@ -244,7 +244,7 @@ func TestChurnTakesBoundedRoom(t *testing.T) {
 	}
 }
 
-func stateOf(t *testing.T, r *testenv.Raw) *pb.StatusResponse {
+func stateOf(t *testing.T, r *env.Raw) *pb.StatusResponse {
 	t.Helper()
 	s, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
 	if err != nil {
@@ -254,7 +254,7 @@ func stateOf(t *testing.T, r *testenv.Raw) *pb.StatusResponse {
 }
 
 // mergeTail appends to a file of one block and has the tail merged into it.
-func mergeTail(t *testing.T, n *testenv.Namenode, r *testenv.Raw, path, block, tail string) {
+func mergeTail(t *testing.T, n *env.Namenode, r *env.Raw, path, block, tail string) {
 	t.Helper()
 	out, err := r.Append(path)
 	if err != nil {
@@ -276,7 +276,7 @@ func mergeTail(t *testing.T, n *testenv.Namenode, r *testenv.Raw, path, block, t
 func TestReaderFindsMergedBlock(t *testing.T) {
 	disk := &smallDisk{FS: vfs.OS()}
 	disk.free.Store(1 << 39)
-	n := testenv.Start(t, func(c *namenode.Config) { c.FS, c.CollectEvery, c.SealAfter = disk, time.Hour, time.Hour })
+	n := env.Start(t, func(c *namenode.Config) { c.FS, c.CollectEvery, c.SealAfter = disk, time.Hour, time.Hour })
 	r := n.Raw(t, "a")
 	first := strings.Repeat("block ", 1000)
 	old := withBlock(t, r, "/f", first)

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // groupsLife is how long a user's groups are remembered, as HDFS's

@@ -18,10 +18,10 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/election"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/journal/zk"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/internal/election"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal/zk"
+	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
 // HA says how several namenodes serve one namespace, one of them at a time.

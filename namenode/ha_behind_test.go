@@ -9,11 +9,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
-	"github.com/leasefs/leasefs/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // logged makes a namenode's log call fn with the first line that says so.
@@ -30,7 +30,7 @@ func logged(message string, fn func()) func(*namenode.Config) {
 }
 
 // publish makes an active namenode publish so many.
-func publish(t *testing.T, r *testenv.Raw, name string, images int) {
+func publish(t *testing.T, r *env.Raw, name string, images int) {
 	t.Helper()
 	for i := range images {
 		r.Create(fmt.Sprint("/", name, i))
@@ -58,7 +58,7 @@ func TestElectedTooFarBehind(t *testing.T) {
 		return zkproxy.Forward
 	})
 	way.Cut() // what it is being told of
-	publish(t, testenv.RawAt(t, acfg.Listen, "writer"), "f", 3)
+	publish(t, env.RawAt(t, acfg.Listen, "writer"), "f", 3)
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestElectedTooFarBehind(t *testing.T) {
 	}
 	b = p.start(bcfg)
 	p.becomes(b, "active")
-	testenv.RawAt(t, bcfg.Listen, "reader").File("/f2")
+	env.RawAt(t, bcfg.Listen, "reader").File("/f2")
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
@@ -99,7 +99,7 @@ func TestStartWhileImagesAreRemoved(t *testing.T) {
 	acfg, _ := p.config()
 	a := p.start(acfg)
 	p.becomes(a, "active")
-	r := testenv.RawAt(t, acfg.Listen, "writer")
+	r := env.RawAt(t, acfg.Listen, "writer")
 	publish(t, r, "f", 2)
 	hold := holdOpen{vfs.OS(), make(chan struct{}), make(chan struct{}), new(sync.Once)}
 	bcfg, _ := p.config(func(c *namenode.Config) { c.FS = hold })
@@ -120,7 +120,7 @@ func TestStartWhileImagesAreRemoved(t *testing.T) {
 		t.Error(err)
 	}
 	p.becomes(b, "active")
-	testenv.RawAt(t, bcfg.Listen, "reader").File("/g1")
+	env.RawAt(t, bcfg.Listen, "reader").File("/g1")
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 var firstTxID = regexp.MustCompile(` txid=(\d+) `)
@@ -30,7 +30,7 @@ func TestZooKeeperStaysBounded(t *testing.T) {
 		files   = 500 // 30 MB in all
 		inStore = 5 * image
 	)
-	zk := testenv.StartZooKeeperWith(t, testenv.ZooKeeperConfig{Servers: 3, SnapCount: 50})
+	zk := env.StartZooKeeperWith(t, env.ZooKeeperConfig{Servers: 3, SnapCount: 50})
 	p := &pair{t: t, blocks: t.TempDir(), zk: zk}
 	small := func(c *namenode.Config) { c.CheckpointBytes = image }
 	acfg, _ := p.config(small)

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // wrongClock is the machine's clock but for its time of day.
@@ -33,10 +33,10 @@ func TestTakeOverWithAWrongTimeOfDay(t *testing.T) {
 	second, _ := p.config(func(c *namenode.Config) { c.Clock = clk })
 	a := p.active(first)
 	b := p.start(second)
-	r := testenv.RawAt(t, first.Listen, "w")
+	r := env.RawAt(t, first.Listen, "w")
 	id := r.Call()
 	who := r.Who
-	mkdir := func(r *testenv.Raw) (*pb.MutateResponse, error) {
+	mkdir := func(r *env.Raw) (*pb.MutateResponse, error) {
 		return r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Caller: who, Call: id, Path: "/dir", Mode: 0o755})
 	}
 	made, err := mkdir(r)
@@ -46,7 +46,7 @@ func TestTakeOverWithAWrongTimeOfDay(t *testing.T) {
 	check := func(s *namenode.Server, cfg namenode.Config, path string) {
 		t.Helper()
 		p.becomes(s, "active")
-		n := testenv.RawAt(t, cfg.Listen, "w")
+		n := env.RawAt(t, cfg.Listen, "w")
 		n.Create(path) // with a record time passes
 		if again, err := mkdir(n); err != nil || again.GetTxid() != made.GetTxid() {
 			t.Errorf("the same call after a take-over: %v, %v; want the first answer, %v", again, err, made)

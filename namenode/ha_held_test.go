@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/zkconn"
-	"github.com/leasefs/leasefs/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A namenode that was elected, is held up, and is out of the election by then,
@@ -61,7 +61,7 @@ func TestElectedAndHeldUp(t *testing.T) {
 	if err := b.Err(); b.Role() == "active" || !namenode.Restartable(err) {
 		t.Errorf("the one that was held up is %s, %v", b.Role(), err)
 	}
-	testenv.RawAt(t, ccfg.Listen, "writer").Create("/f")
+	env.RawAt(t, ccfg.Listen, "writer").Create("/f")
 	for _, s := range []*namenode.Server{b, c} {
 		if err := s.Close(); err != nil {
 			t.Error(err)

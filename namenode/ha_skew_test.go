@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode"
 )
 

@@ -15,15 +15,15 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/journal"
-	"github.com/leasefs/leasefs/journal/zk"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/zk"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
-	"github.com/leasefs/leasefs/zkconn"
-	"github.com/leasefs/leasefs/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // How long sessions last. ZooKeeper grants from 1 s to 10 s with a tickTime of
@@ -45,12 +45,12 @@ func session(d time.Duration) func(*namenode.Config) {
 type pair struct {
 	t      *testing.T
 	blocks string
-	zk     *testenv.ZooKeeper
+	zk     *env.ZooKeeper
 }
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	return &pair{t: t, blocks: t.TempDir(), zk: testenv.StartZooKeeper(t, 1)}
+	return &pair{t: t, blocks: t.TempDir(), zk: env.StartZooKeeper(t, 1)}
 }
 
 // config is that of one more namenode.
@@ -97,7 +97,7 @@ func (p *pair) format(cfg namenode.Config) {
 	ha := *cfg.HA
 	ha.ZooKeeper = p.zk.Addrs()
 	cfg.HA = &ha
-	testenv.Format(p.t, cfg)
+	env.Format(p.t, cfg)
 }
 
 // start starts a namenode of a namespace that is made if it is missing.
@@ -328,7 +328,7 @@ func TestStartWithoutZooKeeper(t *testing.T) {
 		}
 		ended <- err
 	}()
-	r := testenv.RawAt(t, cfg.Listen, "a")
+	r := env.RawAt(t, cfg.Listen, "a")
 	st, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
 	if err != nil || st.GetRole() != "starting" {
 		t.Errorf("status: %v, %v", st, err)
@@ -382,7 +382,7 @@ func TestIsolated(t *testing.T) {
 	if had == 0 {
 		t.Fatal("the file has no block")
 	}
-	r := testenv.RawAt(t, cfg.Listen, "a")
+	r := env.RawAt(t, cfg.Listen, "a")
 	began := time.Now()                                 // before the last write
 	if err := f.Remove(t.Context(), "/f"); err != nil { // garbage, as soon as its URLs are over
 		t.Fatal(err)
@@ -442,7 +442,7 @@ func TestDeposedWithAnImage(t *testing.T) {
 	// hears of.
 	bcfg, _ := p.config(session(lossSession), func(c *namenode.Config) { c.AgesEvery = time.Hour })
 	b := p.start(bcfg)
-	ra := testenv.RawAt(t, cfg.Listen, "a")
+	ra := env.RawAt(t, cfg.Listen, "a")
 	ra.Create("/a")
 	said := make(chan error, 1)
 	go func() {
@@ -503,7 +503,7 @@ func TestDeposedWithAnImage(t *testing.T) {
 	ccfg, _ := p.config()
 	c := p.start(ccfg)
 	p.becomes(c, "active")
-	rc := testenv.RawAt(t, ccfg.Listen, "c")
+	rc := env.RawAt(t, ccfg.Listen, "c")
 	for _, path := range []string{"/a", "/b0", "/b1", "/b2"} {
 		rc.File(path)
 	}

@@ -15,12 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/journal"
-	localjournal "github.com/leasefs/leasefs/journal/local"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	localjournal "github.com/leasefs/leasefs/internal/journal/local"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/watch"
-	"github.com/leasefs/leasefs/vfs"
 )
 
 const imageSuffix = ".img"

@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // checkpoint writes an image and returns its file.
-func checkpoint(t *testing.T, n *testenv.Namenode, r *testenv.Raw) string {
+func checkpoint(t *testing.T, n *env.Namenode, r *env.Raw) string {
 	t.Helper()
 	out, err := r.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.Who})
 	if err != nil {
@@ -50,7 +50,7 @@ func TestDamagedImageIsNotOneOfTwo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := testenv.Start(t)
+			n := env.Start(t)
 			r := n.Raw(t, "a")
 			r.Create("/1")
 			first := checkpoint(t, n, r)
@@ -82,7 +82,7 @@ func TestDamagedImageIsNotOneOfTwo(t *testing.T) {
 // of two, before what it takes the place of is removed: so a start is possible though
 // the newest one is damaged as well.
 func TestOlderImageDamagedMeanwhile(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	r.Create("/1")
 	first := checkpoint(t, n, r)
@@ -117,7 +117,7 @@ func TestOlderImageDamagedMeanwhile(t *testing.T) {
 
 // The one image of a backup stays until there are two others.
 func TestImageOfABackupIsKept(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	r.Create("/1")
 	checkpoint(t, n, r)
@@ -127,7 +127,7 @@ func TestImageOfABackupIsKept(t *testing.T) {
 	if err := backupTo(t, r, dir, nil); err != nil {
 		t.Fatal(err)
 	}
-	b := testenv.Start(t, func(c *namenode.Config) { c.Data = dir })
+	b := env.Start(t, func(c *namenode.Config) { c.Data = dir })
 	r = b.Raw(t, "b")
 	r.Create("/3")
 	damage(t, checkpoint(t, b, r))
@@ -137,7 +137,7 @@ func TestImageOfABackupIsKept(t *testing.T) {
 
 // What a crash left of an image is removed at the next start.
 func TestLeftoversOfImagesGo(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	left := filepath.Join(n.Config().Data, "image", fmt.Sprintf("%020d.img.tmp", 7))
 	if err := os.WriteFile(left, make([]byte, 1000), 0o600); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestImageLeavesRoomForDeleting(t *testing.T) {
 	const reserve = 1 << 20
 	disk := &filling{FS: vfs.OS()}
 	disk.free.Store(1 << 39)
-	n := testenv.Start(t, func(c *namenode.Config) { c.FS, c.Reserve = disk, reserve })
+	n := env.Start(t, func(c *namenode.Config) { c.FS, c.Reserve = disk, reserve })
 	r := n.Raw(t, "a")
 	for i := range 4 {
 		w := r.Create(fmt.Sprintf("/f%d", i))

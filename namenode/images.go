@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/vfs"
 )
 
 // imageObjects keeps images in the block store, where every namenode finds

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 const (

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // shared is how much there is of a thing in these tests, manyOfOne more than that.
@@ -27,7 +27,7 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		limit func(*namenode.Config)
-		take  func(t *testing.T, r *testenv.Raw, i int) error // takes one more, and keeps it
+		take  func(t *testing.T, r *env.Raw, i int) error // takes one more, and keeps it
 	}{
 		{"watches", nil, takeWatch},
 		{"waiting calls", nil, takeWait},
@@ -37,7 +37,7 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 		{"tail budget", func(c *namenode.Config) { c.TailBudget = shared << 10 }, takeTail},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			n := testenv.Start(t, func(c *namenode.Config) {
+			n := env.Start(t, func(c *namenode.Config) {
 				c.MaxStreams = 10 * manyOfOne
 				if tc.limit != nil {
 					tc.limit(c)
@@ -59,7 +59,7 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 			}
 			modest := n.RawFrom(t, "modest", "127.0.0.3")
 			var err error
-			testenv.Eventually(t, fmt.Sprintf("one user has %d, another gets one", took), func() bool {
+			env.Eventually(t, fmt.Sprintf("one user has %d, another gets one", took), func() bool {
 				err = tc.take(t, modest, 0)
 				// A call that was answered may be about to give its place back.
 				return tc.name != "waiting calls" || !errors.Is(err, fserror.Retry)
@@ -87,7 +87,7 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 // room for as many more, and what was granted before gives room when it ends.
 func TestGrantedLeasesCountAfterARestart(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	greedy := n.RawFrom(t, "greedy", "127.0.0.2")
 	const before = 10
 	ids := make([]uint64, before)
@@ -118,7 +118,7 @@ func TestGrantedLeasesCountAfterARestart(t *testing.T) {
 	}
 }
 
-func takeAll(t *testing.T, r *testenv.Raw, take func(*testing.T, *testenv.Raw, int) error) (took int) {
+func takeAll(t *testing.T, r *env.Raw, take func(*testing.T, *env.Raw, int) error) (took int) {
 	t.Helper()
 	for i := range manyOfOne {
 		switch err := take(t, r, i); {
@@ -131,7 +131,7 @@ func takeAll(t *testing.T, r *testenv.Raw, take func(*testing.T, *testenv.Raw, i
 	return took
 }
 
-func takeWatch(t *testing.T, r *testenv.Raw, _ int) error {
+func takeWatch(t *testing.T, r *env.Raw, _ int) error {
 	t.Helper()
 	st, err := r.NN.Watch(t.Context(), &pb.WatchRequest{Caller: r.Who, Path: "/", Recursive: true})
 	if err == nil {
@@ -141,7 +141,7 @@ func takeWatch(t *testing.T, r *testenv.Raw, _ int) error {
 }
 
 // takeWait makes a call that waits, and returns when it does or was refused.
-func takeWait(t *testing.T, r *testenv.Raw, _ int) error {
+func takeWait(t *testing.T, r *env.Raw, _ int) error {
 	t.Helper()
 	answered := make(chan error, 1)
 	ask := func(ctx context.Context, wait time.Duration) error {
@@ -164,7 +164,7 @@ func takeWait(t *testing.T, r *testenv.Raw, _ int) error {
 	}
 }
 
-func takeLease(t *testing.T, r *testenv.Raw, _ int) error {
+func takeLease(t *testing.T, r *env.Raw, _ int) error {
 	t.Helper()
 	_, err := r.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: r.Call(), Caller: r.Who, TtlMs: time.Hour.Milliseconds()})
 	return err
@@ -172,7 +172,7 @@ func takeLease(t *testing.T, r *testenv.Raw, _ int) error {
 
 // takeCache begins a session that caches; one that is told that it may not is
 // refused.
-func takeCache(t *testing.T, r *testenv.Raw, i int) error {
+func takeCache(t *testing.T, r *env.Raw, i int) error {
 	t.Helper()
 	who := &pb.Caller{User: r.Who.GetUser(), Client: r.Who.GetClient(), Session: fmt.Appendf(nil, "%-16.16s", fmt.Sprint(i, r.Who.GetUser())), Host: "h", Pid: 1}
 	st, err := r.NN.Session(t.Context())
@@ -190,14 +190,14 @@ func takeCache(t *testing.T, r *testenv.Raw, i int) error {
 }
 
 // takeSession makes something in a session of its own.
-func takeSession(t *testing.T, r *testenv.Raw, i int) error {
+func takeSession(t *testing.T, r *env.Raw, i int) error {
 	t.Helper()
 	call := &pb.CallId{Session: fmt.Appendf(nil, "%-16.16s", fmt.Sprint(i, r.Who.GetUser())), Seq: 1}
 	_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.Who, Path: fmt.Sprintf("/%s-%d", r.Who.GetUser(), i)})
 	return err
 }
 
-func takeTail(t *testing.T, r *testenv.Raw, i int) error {
+func takeTail(t *testing.T, r *env.Raw, i int) error {
 	t.Helper()
 	return r.Flush(r.Create(fmt.Sprintf("/%s-%d", r.Who.GetUser(), i)), 0, strings.Repeat("x", 1<<10))
 }
@@ -205,7 +205,7 @@ func takeTail(t *testing.T, r *testenv.Raw, i int) error {
 // Names of owners are kept for good, and one machine can make up as many as it
 // likes.
 func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	admin := n.Raw(t, "admin")
 	if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
 
 // A walk of the whole tree need not wait until another user's many are done.
 func TestWalksTakeTurns(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "r")
 	manyNames(t, r)
 	greedy, modest := n.RawFrom(t, "greedy", "127.0.0.2"), n.RawFrom(t, "modest", "127.0.0.3")

@@ -16,11 +16,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 func TestStartRefusals(t *testing.T) {
@@ -327,7 +327,7 @@ func page(t testing.TB, addr, path string) (code int, body string) {
 // a time to live is within its limits however it would be computed.
 func TestCallersNamesArePrintable(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	good := n.Raw(t, "good")
 	for what, mod := range map[string]func(*pb.Caller){
 		"user":            func(c *pb.Caller) { c.User = "root\x1b[2J" },

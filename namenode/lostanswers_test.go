@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/zkconn/zkproxy"
 )
 
 // overLostRequests does something over and over, while in each round the

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 func TestMain(m *testing.M) {
-	testenv.SideBySide()
+	env.SideBySide()
 	namenode.SettleAtOnce()
 	os.Exit(m.Run())
 }

@@ -16,9 +16,9 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
 // markerObject is the named object that says whose a block store is.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 var takeOver = regexp.MustCompile(`belongs to incarnation ([0-9a-f]{32}) of namespace .* this is incarnation ([0-9a-f]{32}): .* --take-over ([0-9a-f]{32})`)
@@ -40,7 +40,7 @@ type oneStore struct {
 
 func (o *oneStore) prepare(name string) *rival {
 	o.t.Helper()
-	r := &rival{clock: &testenv.LeapingClock{}}
+	r := &rival{clock: &env.LeapingClock{}}
 	r.cfg, r.zk = o.config(func(c *namenode.Config) {
 		c.HA.Name, c.Blocks, c.Clock = name, o.blocks(), r.clock
 		c.BlockSize, c.MaxTail = 128<<10, 64<<10
@@ -53,7 +53,7 @@ func (o *oneStore) run(r *rival) *rival {
 	o.t.Helper()
 	r.Server = o.start(r.cfg)
 	o.becomes(r.Server, "active")
-	r.raw = testenv.RawAt(o.t, r.cfg.Listen, "tester")
+	r.raw = env.RawAt(o.t, r.cfg.Listen, "tester")
 	return r
 }
 
@@ -276,7 +276,7 @@ func TestRestoresAtOnce(t *testing.T) {
 func TestStoreOfAnEarlierRelease(t *testing.T) {
 	t.Parallel()
 	disk := filepath.Join(t.TempDir(), "disk")
-	n := testenv.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
+	n := env.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
 	withBlock(t, n.Raw(t, "a"), "/f", "content")
 	copied := n.Config()
 	copied.Data = filepath.Join(t.TempDir(), "copy")
@@ -301,7 +301,7 @@ func TestStoreOfAnEarlierRelease(t *testing.T) {
 		t.Fatalf("%v\n%s", err, raw)
 	}
 	for range 2 { // and it knows its own again
-		n = testenv.Start(t, func(c *namenode.Config) { *c = n.Config() })
+		n = env.Start(t, func(c *namenode.Config) { *c = n.Config() })
 		if got, err := n.Client(t).ReadFile(t.Context(), "/f"); err != nil || string(got) != "content" {
 			t.Fatalf("%q, %v", got, err)
 		}
@@ -314,7 +314,7 @@ func TestStoreOfAnEarlierRelease(t *testing.T) {
 func TestDamagedIncarnation(t *testing.T) {
 	t.Parallel()
 	disk := filepath.Join(t.TempDir(), "disk")
-	n := testenv.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
+	n := env.Start(t, func(c *namenode.Config) { c.BlocksDir = disk })
 	n.Stop(t)
 	made, err := filepath.Glob(filepath.Join(disk, "*", "named", "incarnation-*"))
 	if err != nil || len(made) != 1 {

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/leasefs/leasefs/blockstore/local"
-	"github.com/leasefs/leasefs/blockstore/s3"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // metrics is all that /metrics shows. Counts of things come from the tree and

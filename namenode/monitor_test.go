@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // attached makes files that are attached to a new lease.
-func attached(t *testing.T, r *testenv.Raw, ttl time.Duration, paths ...string) (lease uint64) {
+func attached(t *testing.T, r *env.Raw, ttl time.Duration, paths ...string) (lease uint64) {
 	t.Helper()
 	g, err := r.NN.GrantLease(t.Context(), &pb.GrantLeaseRequest{Call: r.Call(), Caller: r.Who, TtlMs: ttl.Milliseconds()})
 	if err != nil {
@@ -29,7 +29,7 @@ func attached(t *testing.T, r *testenv.Raw, ttl time.Duration, paths ...string) 
 }
 
 // look is what there is at a path; nil: nothing.
-func look(t *testing.T, r *testenv.Raw, path string) *pb.Attr {
+func look(t *testing.T, r *env.Raw, path string) *pb.Attr {
 	t.Helper()
 	out, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: path})
 	if err != nil && !errors.Is(err, fserror.NotFound) {
@@ -55,8 +55,8 @@ func reapFast(c *namenode.Config) { c.ReapRate = 1_000_000 }
 // hard limit nor of the files that are left of a lease that has ended.
 func TestASilentReaderHoldsUpOnlyWhatItHolds(t *testing.T) {
 	t.Parallel()
-	clk, with := testenv.FakeClock()
-	n := testenv.Start(t, with, termOf(longTerm), reapFast)
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, termOf(longTerm), reapFast)
 	owner, writer := n.Raw(t, "owner"), n.Raw(t, "writer")
 	reader, _ := silentReader(t, n, "reader")
 	attached(t, owner, shortTTL, "/a/kept")
@@ -77,22 +77,22 @@ func TestASilentReaderHoldsUpOnlyWhatItHolds(t *testing.T) {
 	keep(t, reader, many[len(many)-1])
 
 	clk.Advance(shortTTL + 2*time.Second)
-	testenv.Eventually(t, "leases end of which nobody keeps anything", func() bool {
+	env.Eventually(t, "leases end of which nobody keeps anything", func() bool {
 		return look(t, owner, "/b/other") == nil && look(t, owner, rest[0]) == nil && look(t, owner, rest[len(rest)-1]) == nil && look(t, owner, many[0]) == nil
 	})
 	clk.Advance(namenode.DefaultHardLimit)
-	testenv.Eventually(t, "the file is closed at the hard limit", func() bool { return look(t, owner, "/c/open").GetOpen() == nil })
+	env.Eventually(t, "the file is closed at the hard limit", func() bool { return look(t, owner, "/c/open").GetOpen() == nil })
 	if look(t, owner, "/a/kept") == nil || look(t, owner, many[len(many)-1]) == nil {
 		t.Fatal("it was deleted while a session may answer from its cache that it is there")
 	}
 	clk.Advance(2 * longTerm)
-	testenv.Eventually(t, "what was kept is deleted when the term is over", func() bool {
+	env.Eventually(t, "what was kept is deleted when the term is over", func() bool {
 		return look(t, owner, "/a/kept") == nil && look(t, owner, many[len(many)-1]) == nil
 	})
 }
 
 // keepAlive names a lease once, and returns the time to live that it is answered.
-func keepAlive(t *testing.T, r *testenv.Raw, lease uint64) time.Duration {
+func keepAlive(t *testing.T, r *env.Raw, lease uint64) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -114,8 +114,8 @@ func keepAlive(t *testing.T, r *testenv.Raw, lease uint64) time.Duration {
 // nobody is told of an end that a crash could take back.
 func TestALeaseIsAliveUntilItsEndIsDurable(t *testing.T) {
 	t.Parallel()
-	clk, with := testenv.FakeClock()
-	n := testenv.Start(t, with, termOf(longTerm), reapFast)
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, termOf(longTerm), reapFast)
 	owner := n.Raw(t, "owner")
 	reader, stream := silentReader(t, n, "reader")
 	lease := attached(t, owner, shortTTL, "/f")
@@ -130,12 +130,12 @@ func TestALeaseIsAliveUntilItsEndIsDurable(t *testing.T) {
 	}
 	stream.ack(asked)
 	clk.Advance(shortTTL)
-	testenv.Eventually(t, "another lease ends", func() bool { return look(t, owner, "/fence") == nil })
+	env.Eventually(t, "another lease ends", func() bool { return look(t, owner, "/fence") == nil })
 	if look(t, owner, "/f") == nil {
 		t.Fatal("a lease was kept alive, and its file is gone")
 	}
 	clk.Advance(shortTTL)
-	testenv.Eventually(t, "the lease ends", func() bool { return look(t, owner, "/f") == nil })
+	env.Eventually(t, "the lease ends", func() bool { return look(t, owner, "/f") == nil })
 	n.Restart(t)
 	if keepAlive(t, owner, lease) != 0 {
 		t.Fatal("it lives again after a restart")
@@ -146,8 +146,8 @@ func TestALeaseIsAliveUntilItsEndIsDurable(t *testing.T) {
 // attributes that it has kept, which say that the file is open.
 func TestTheHardLimitRecallsWhatIsKept(t *testing.T) {
 	t.Parallel()
-	clk, with := testenv.FakeClock()
-	n := testenv.Start(t, with, termOf(longTerm))
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, termOf(longTerm))
 	other := n.Raw(t, "other")
 	holder, stream := silentReader(t, n, "holder")
 	out, err := holder.NN.Create(t.Context(), &pb.CreateRequest{Call: holder.Call(), Caller: holder.Who, Path: "/f", Cache: true})
@@ -155,21 +155,21 @@ func TestTheHardLimitRecallsWhatIsKept(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	clk.Advance(namenode.DefaultHardLimit + time.Second)
-	testenv.Eventually(t, "the holder is asked, or the file closed", func() bool {
+	env.Eventually(t, "the holder is asked, or the file closed", func() bool {
 		return len(stream.revoked) > 0 || look(t, other, "/f").GetOpen() == nil
 	})
 	if look(t, other, "/f").GetOpen() == nil {
 		t.Fatal("closed while its holder may answer from its cache that it is open")
 	}
 	stream.ack(<-stream.revoked)
-	testenv.Eventually(t, "the file is closed", func() bool { return look(t, other, "/f").GetOpen() == nil })
+	env.Eventually(t, "the file is closed", func() bool { return look(t, other, "/f").GetOpen() == nil })
 }
 
 // A lease that was granted under the id of one whose end waited is another lease.
 func TestTheEndOfALeaseIsNotThatOfTheNext(t *testing.T) {
 	t.Parallel()
-	clk, with := testenv.FakeClock()
-	n := testenv.Start(t, with, termOf(longTerm), reapFast)
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, termOf(longTerm), reapFast)
 	owner := n.Raw(t, "owner")
 	reader, stream := silentReader(t, n, "reader")
 	lease := attached(t, owner, shortTTL, "/f")
@@ -186,7 +186,7 @@ func TestTheEndOfALeaseIsNotThatOfTheNext(t *testing.T) {
 	}
 	stream.ack(asked)
 	clk.Advance(shortTTL)
-	testenv.Eventually(t, "another lease ends", func() bool { return look(t, owner, "/fence") == nil })
+	env.Eventually(t, "another lease ends", func() bool { return look(t, owner, "/fence") == nil })
 	if keepAlive(t, owner, lease) == 0 {
 		t.Fatal("the new lease has ended with the old one")
 	}

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/zkconn"
 )
 
 // One incarnation can run twice, unknown to itself: over copies of ZooKeeper's or

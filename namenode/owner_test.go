@@ -11,19 +11,19 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // copyNodes makes in one ensemble what is in another, as a copy of its folders
 // would, with the versions of nodes, which fence.
-func copyNodes(t *testing.T, from, to *testenv.ZooKeeper) {
+func copyNodes(t *testing.T, from, to *env.ZooKeeper) {
 	t.Helper()
 	var sess [2]*zkconn.Session
-	for i, z := range []*testenv.ZooKeeper{from, to} {
+	for i, z := range []*env.ZooKeeper{from, to} {
 		s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: z.Addrs(), SessionTimeout: calmSession})
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func fork(o *oneStore) (a, b *rival) {
 	}
 	a.checkpoint(o.t)
 	was := o.zk
-	o.zk = testenv.StartZooKeeper(o.t, 1)
+	o.zk = env.StartZooKeeper(o.t, 1)
 	copyNodes(o.t, was, o.zk)
 	b = o.prepare("pair")
 	return a, b
@@ -235,7 +235,7 @@ func TestZooKeeperFromABackup(t *testing.T) {
 func TestBlocksOfLaterReignsOverAFailover(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	clk := &testenv.LeapingClock{}
+	clk := &env.LeapingClock{}
 	often := func(c *namenode.Config) { c.Clock = clk }
 	cfg, _ := p.config(often)
 	p.format(cfg)
@@ -277,9 +277,9 @@ func TestBlocksOfLaterReignsOverAFailover(t *testing.T) {
 // object before it deletes; admin gc says what waits.
 func TestNothingIsDeletedAtFirst(t *testing.T) {
 	t.Parallel()
-	clk, fake := testenv.FakeClock()
+	clk, fake := env.FakeClock()
 	disk := filepath.Join(t.TempDir(), "disk")
-	n := testenv.Start(t, fake, func(c *namenode.Config) {
+	n := env.Start(t, fake, func(c *namenode.Config) {
 		c.BlocksDir, c.DeleteAfter, c.URLLife = disk, time.Hour, time.Minute
 		c.CollectEvery, c.SweepEvery = time.Hour, time.Hour
 	})

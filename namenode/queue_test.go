@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // Who may not write a file gets no place among those who wait for it, so that
 // nobody waits for one who will be refused: places are kept for who asks again.
 func TestOnlyWhoMayWriteQueues(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	holder, waiter := n.Raw(t, "holder"), n.Raw(t, "waiter")
 	held := holder.Create("/f")
 	waiting := func(want uint32) func() bool {
@@ -33,7 +33,7 @@ func TestOnlyWhoMayWriteQueues(t *testing.T) {
 		_, err := waiter.NN.Append(ctx, &pb.AppendRequest{Call: waiter.Call(), Caller: waiter.Who, Path: "/f", WaitMs: time.Hour.Milliseconds()})
 		ended <- err
 	}()
-	testenv.Eventually(t, "one waits", waiting(1))
+	env.Eventually(t, "one waits", waiting(1))
 	inode := holder.File("/f").GetAttr().GetInode()
 	for i := range 3 {
 		stranger := n.RawFrom(t, "stranger", "127.0.0.2")
@@ -49,7 +49,7 @@ func TestOnlyWhoMayWriteQueues(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("who waited has got the file")
 	}
-	testenv.Eventually(t, "nobody waits", waiting(0))
+	env.Eventually(t, "nobody waits", waiting(0))
 	if err := holder.Close(held, 0); err != nil {
 		t.Fatal(err)
 	}

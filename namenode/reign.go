@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/election"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/journal"
-	"github.com/leasefs/leasefs/journal/zk"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/election"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 

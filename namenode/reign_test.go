@@ -17,11 +17,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A hand-over whose reply is lost happens once: sent again, it finds that the
@@ -34,8 +34,8 @@ func TestHandOverHappensOnce(t *testing.T) {
 	a := p.start(acfg)
 	p.becomes(a, "active")
 	b := p.start(bcfg)
-	ra, rb := testenv.RawAt(t, acfg.Listen, "operator"), testenv.RawAt(t, bcfg.Listen, "operator")
-	term := func(r *testenv.Raw) uint64 {
+	ra, rb := env.RawAt(t, acfg.Listen, "operator"), env.RawAt(t, bcfg.Listen, "operator")
+	term := func(r *env.Raw) uint64 {
 		t.Helper()
 		s, err := r.Admin.Status(t.Context(), &pb.StatusRequest{})
 		if err != nil {
@@ -140,7 +140,7 @@ func TestTakeOverWithoutTheStore(t *testing.T) {
 	p.becomes(a, "active")
 	b := p.start(bcfg)
 	f := p.client(acfg.Listen, bcfg.Listen)
-	ra := testenv.RawAt(t, acfg.Listen, "writer")
+	ra := env.RawAt(t, acfg.Listen, "writer")
 	if _, err := ra.PutBlock(ra.Create("/block"), []byte("a block")); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestTakeOverWithoutTheStore(t *testing.T) {
 	if err := f.WriteFile(t.Context(), "/small", []byte("small")); err != nil {
 		t.Fatal(err)
 	}
-	rb := testenv.RawAt(t, bcfg.Listen, "operator")
+	rb := env.RawAt(t, bcfg.Listen, "operator")
 	if _, err := rb.Admin.Collect(t.Context(), &pb.CollectRequest{Caller: rb.Who}); fserror.KindOf(err) != fserror.Unavailable {
 		t.Errorf("searching for orphans: %v", err)
 	}

@@ -6,18 +6,18 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A call whose reply was lost gets its answer when it is sent again, though
 // nothing new is taken on by then.
 func TestRepetitionsPassWhereNothingNewDoes(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	req := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: "/f"}
 	create := func() *pb.WriterId {
@@ -70,7 +70,7 @@ func TestRepetitionsPassWhereNothingNewDoes(t *testing.T) {
 // may read; nobody else does, and nothing but the tail.
 func TestAWriterGetsItsTail(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	root, ann := n.Raw(t, "root"), as(n.Raw(t, "ann"), "ann")
 	w := root.Create("/f")
 	b, err := root.PutBlock(w, []byte("block"))
@@ -116,7 +116,7 @@ func TestAWriterGetsItsTail(t *testing.T) {
 // A follower that has seen more than there is does not wait for the rest.
 func TestWaitOrBelow(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
 	if err := r.Flush(w, 0, "abc"); err != nil {

@@ -18,14 +18,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/blockstore/local"
-	"github.com/leasefs/leasefs/blockstore/s3"
-	"github.com/leasefs/leasefs/fserror"
-	localjournal "github.com/leasefs/leasefs/journal/local"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/fserror"
+	localjournal "github.com/leasefs/leasefs/internal/journal/local"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/vfs"
-	"github.com/leasefs/leasefs/zkconn"
 )
 
 // restoreAtOnce is how many blocks a restore copies at a time; it holds as many

@@ -8,8 +8,8 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
 // unknown makes sure that ZooKeeper does not have the namespace.

@@ -11,10 +11,10 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/leasemanager"
-	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -50,7 +50,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	}
 	defer s.sessions.end(lh.Session, line, func() { s.leases.Disconnect(lh.Session) })
 	welcome := s.welcome(lh)
-	var cached *cachelease.Stream
+	var cached *readlease.Stream
 	if hello.GetCache() && s.cfg.CacheTerm > 0 {
 		var err error
 		cached, err = s.beginCaching(ctx, h, hello.GetStream(), line)
@@ -94,7 +94,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	}
 }
 
-func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h namespace.Holder, cached *cachelease.Stream) error {
+func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h namespace.Holder, cached *readlease.Stream) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

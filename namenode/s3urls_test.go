@@ -10,8 +10,8 @@ import (
 
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/testenv/s3env"
+	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/s3env"
 )
 
 // TestURLsEndWithTheCredentials: clients are told that URLs end when the
@@ -35,7 +35,7 @@ func TestURLsEndWithTheCredentials(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	n := testenv.Start(t, func(c *namenode.Config) { c.Blocks = server.URL("urls") })
+	n := env.Start(t, func(c *namenode.Config) { c.Blocks = server.URL("urls") })
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
 	data := bytes.Repeat([]byte("x"), 100_000)

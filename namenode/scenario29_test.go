@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // problems is what fsck finds.
@@ -55,10 +55,10 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 			t.Fatalf("fsck still finds %v", found)
 		}
 	}
-	startAt := func(t *testing.T, hard time.Duration, mods ...func(*namenode.Config)) (n *testenv.Namenode, a, b *client.FS, writers []*client.Writer) {
-		n = testenv.Start(t, append(mods, testenv.Limits(min(hard, time.Minute), hard))...)
-		a, wire := n.Wired(t, testenv.Named("A"))
-		b = n.Client(t, testenv.Named("B"))
+	startAt := func(t *testing.T, hard time.Duration, mods ...func(*namenode.Config)) (n *env.Namenode, a, b *client.FS, writers []*client.Writer) {
+		n = env.Start(t, append(mods, env.Limits(min(hard, time.Minute), hard))...)
+		a, wire := n.Wired(t, env.Named("A"))
+		b = n.Client(t, env.Named("B"))
 		wire.Lose("Renew", "RenewLease") // which would repair it
 		for _, p := range files {
 			writers = append(writers, mustCreate(t, a, p, "flushed"))
@@ -70,13 +70,13 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 		wire.Set(nil)
 		return n, a, b, writers
 	}
-	start := func(t *testing.T, hard time.Duration) (n *testenv.Namenode, a, b *client.FS, writers []*client.Writer) {
+	start := func(t *testing.T, hard time.Duration) (n *env.Namenode, a, b *client.FS, writers []*client.Writer) {
 		return startAt(t, hard)
 	}
 	// frozen is start with a short limit, by a clock that is moved.
 	const short = 400 * time.Millisecond // writers renew each half of that of the real clock, or sooner
-	frozen := func(t *testing.T) (clk *clock.Fake, n *testenv.Namenode, a, b *client.FS, writers []*client.Writer) {
-		clk, with := testenv.FakeClock()
+	frozen := func(t *testing.T) (clk *clock.Fake, n *env.Namenode, a, b *client.FS, writers []*client.Writer) {
+		clk, with := env.FakeClock()
 		n, a, b, writers = startAt(t, short, with)
 		return clk, n, a, b, writers
 	}
@@ -141,7 +141,7 @@ func TestScenario29OpenFileWithoutALease(t *testing.T) {
 		defer r.Close()
 		for range 5 {
 			before := a.Stats().Renewals // of which one may be under way
-			testenv.Eventually(t, "a renewal by this clock", func() bool { return a.Stats().Renewals >= before+2 })
+			env.Eventually(t, "a renewal by this clock", func() bool { return a.Stats().Renewals >= before+2 })
 			clk.Advance(short * 3 / 4)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			_, open, err := r.WaitBeyond(ctx, 1<<40) // waits until the file is closed

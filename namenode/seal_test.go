@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A block that cannot be read keeps neither its own file's tail nor any other
 // from being sealed.
 func TestBadBlockHoldsUpNoSealing(t *testing.T) {
-	n := testenv.Start(t, func(c *namenode.Config) { c.SealAfter = time.Hour })
+	n := env.Start(t, func(c *namenode.Config) { c.SealAfter = time.Hour })
 	r := n.Raw(t, "a")
 	short := strings.Repeat("x", 1000)
 	for _, path := range []string{"/bad", "/good"} {
@@ -57,7 +57,7 @@ func TestBadBlockHoldsUpNoSealing(t *testing.T) {
 }
 
 // closed makes a closed file with a tail.
-func closed(t *testing.T, r *testenv.Raw, path, tail string) {
+func closed(t *testing.T, r *env.Raw, path, tail string) {
 	t.Helper()
 	w := r.Create(path)
 	err := r.Flush(w, 0, tail)
@@ -88,9 +88,9 @@ func (h holdPut) Remove(name string) error {
 // A tail whose block took so long that its key was given up, and the block
 // deleted as an orphan, stays a tail.
 func TestSealingOutlivesItsKey(t *testing.T) {
-	clk, fake := testenv.FakeClock()
+	clk, fake := env.FakeClock()
 	hold := holdPut{vfs.OS(), make(chan struct{}), make(chan struct{}), new(atomic.Bool)}
-	n := testenv.Start(t, fake, func(c *namenode.Config) { c.FS = hold })
+	n := env.Start(t, fake, func(c *namenode.Config) { c.FS = hold })
 	r := n.Raw(t, "a")
 	closed(t, r, "/f", "the only copy of these bytes")
 	hold.armed.Store(true)
@@ -140,8 +140,8 @@ func (l *looks) Err() error {
 // for the little that could be sealed: that is left to the walk of each minute.
 // What is worth it is sealed at once.
 func TestOpenTailsCauseNoWalks(t *testing.T) {
-	clk, fake := testenv.FakeClock()
-	n := testenv.Start(t, fake, func(c *namenode.Config) { c.TailBudget = 40 << 10 })
+	clk, fake := env.FakeClock()
+	n := env.Start(t, fake, func(c *namenode.Config) { c.TailBudget = 40 << 10 })
 	r := n.Raw(t, "a")
 	const files = 30
 	for i := range files {

@@ -17,14 +17,14 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
-func dial(t *testing.T, n *testenv.Namenode) *grpc.ClientConn {
+func dial(t *testing.T, n *env.Namenode) *grpc.ClientConn {
 	t.Helper()
 	cc, err := grpc.NewClient(n.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -38,7 +38,7 @@ func dial(t *testing.T, n *testenv.Namenode) *grpc.ClientConn {
 // one of them ends, and other connections do not notice.
 func TestMaxStreams(t *testing.T) {
 	const most = 3
-	n := testenv.Start(t, func(c *namenode.Config) { c.MaxStreams = most })
+	n := env.Start(t, func(c *namenode.Config) { c.MaxStreams = most })
 	who := n.Raw(t, "a").Who
 	nn := pb.NewNamenodeClient(dial(t, n))
 	stat := func(ctx context.Context, nn pb.NamenodeClient) error {
@@ -115,7 +115,7 @@ func (h heldFile) Sync() error {
 func TestMaxInFlight(t *testing.T) {
 	const most = 4
 	var gate sync.RWMutex
-	n := testenv.Start(t, func(c *namenode.Config) { c.MaxInFlight, c.FS = most, heldFS{vfs.OS(), &gate} })
+	n := env.Start(t, func(c *namenode.Config) { c.MaxInFlight, c.FS = most, heldFS{vfs.OS(), &gate} })
 	r := n.Raw(t, "a")
 	r.Create("/held")
 	fs := n.Client(t)
@@ -176,7 +176,7 @@ func TestMaxInFlight(t *testing.T) {
 func TestOneAddressLeavesRoomForCalls(t *testing.T) {
 	const most = 16
 	var gate sync.RWMutex
-	n := testenv.Start(t, func(c *namenode.Config) { c.MaxInFlight, c.FS = most, heldFS{vfs.OS(), &gate} })
+	n := env.Start(t, func(c *namenode.Config) { c.MaxInFlight, c.FS = most, heldFS{vfs.OS(), &gate} })
 	greedy, modest := n.RawFrom(t, "greedy", "127.0.0.2"), n.RawFrom(t, "modest", "127.0.0.3")
 	status := func() error {
 		_, err := modest.Admin.Status(t.Context(), &pb.StatusRequest{Caller: modest.Who})
@@ -202,7 +202,7 @@ func TestOneAddressLeavesRoomForCalls(t *testing.T) {
 			t.Errorf("a call of one who makes many: %v", err)
 		}
 	}
-	testenv.Eventually(t, "all others are refused or served", func() bool { return n.Served() >= most*3/4 })
+	env.Eventually(t, "all others are refused or served", func() bool { return n.Served() >= most*3/4 })
 	if err := status(); err != nil {
 		t.Errorf("one address makes many calls, and another's is answered with %v", err)
 	}
@@ -217,7 +217,7 @@ func TestOneAddressLeavesRoomForCalls(t *testing.T) {
 // A message over the limit is refused with its size and the limit, and the
 // connection continues; one just below it is read.
 func TestMessageSize(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
 	_, err := r.NN.AppendTail(t.Context(), &pb.AppendTailRequest{Writer: w, Data: make([]byte, namenode.MaxMessage+1)})
@@ -234,7 +234,7 @@ func TestMessageSize(t *testing.T) {
 }
 
 func TestReflection(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	st, err := reflectionpb.NewServerReflectionClient(dial(t, n)).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestReflection(t *testing.T) {
 
 // gRPC's own health service says that the namenode serves, and that it ends.
 func TestHealth(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	h := healthpb.NewHealthClient(dial(t, n))
 	resp, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil || resp.GetStatus() != healthpb.HealthCheckResponse_SERVING {

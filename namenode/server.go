@@ -16,13 +16,13 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/blockstore/local"
-	"github.com/leasefs/leasefs/blockstore/s3"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/journal"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager"
-	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -59,7 +59,7 @@ type Server struct {
 	sessions  sessionTable
 	lost      lostTable
 	keepers   keeperTable // who is to be told of the end of granted leases
-	caches    *cachelease.Table
+	caches    *readlease.Table
 	removals  map[*removal]struct{} // under way; guarded by mu
 	drafts    draftTable            // files that sessions make without asking
 	events    *watch.Hub
@@ -297,8 +297,8 @@ func (s *Server) load(ctx context.Context) error {
 	return s.finishFolder()
 }
 
-func (s *Server) newCaches(term uint64) *cachelease.Table {
-	return cachelease.New(cachelease.Config{
+func (s *Server) newCaches(term uint64) *readlease.Table {
+	return readlease.New(readlease.Config{
 		Clock: s.cfg.Clock, Term: max(s.cfg.CacheTerm, 0), FirstSeq: term << 32,
 		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
 	})
@@ -364,9 +364,9 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 	}
 	// What the reign before has lent to readers is waited for.
 	caching, term := tree.CachingSessions()
-	ids := make([]cachelease.SessionID, len(caching))
+	ids := make([]readlease.SessionID, len(caching))
 	for i, id := range caching {
-		ids[i] = cachelease.SessionID(id)
+		ids[i] = readlease.SessionID(id)
 	}
 	s.caches.Recover(ids, time.Duration(term)*time.Millisecond)
 	if tree.SafeMode() {

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/leasefs/leasefs/leasemanager"
-	"github.com/leasefs/leasefs/namenode/cachelease"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -27,8 +27,8 @@ type sessionLine struct {
 	losses chan loss
 
 	revokedMu sync.Mutex
-	revoked   []cachelease.Revocation // to be sent
-	revoking  chan struct{}           // has an element when there are some
+	revoked   []readlease.Revocation // to be sent
+	revoking  chan struct{}          // has an element when there are some
 
 	sendMu sync.Mutex // gRPC wants one sender at a time
 	out    func(*pb.SessionResponse) error
@@ -51,11 +51,11 @@ func (l *sessionLine) send(m *pb.SessionResponse) error {
 const maxRevoked = 1024
 
 // revoke hands a revocation to the stream. It does not wait.
-func (l *sessionLine) revoke(r cachelease.Revocation) {
+func (l *sessionLine) revoke(r readlease.Revocation) {
 	l.revokedMu.Lock()
 	if len(l.revoked) == maxRevoked {
 		clear(l.revoked)
-		l.revoked, r = l.revoked[:0], cachelease.Revocation{Seq: r.Seq, All: true}
+		l.revoked, r = l.revoked[:0], readlease.Revocation{Seq: r.Seq, All: true}
 	}
 	l.revoked = append(l.revoked, r)
 	l.revokedMu.Unlock()

@@ -11,10 +11,10 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv/s3env"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/test/env/s3env"
 )
 
 // object sends a request for an object of the store, which must succeed.

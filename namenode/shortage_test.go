@@ -6,12 +6,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // fullDisk says that nothing is free.
@@ -23,7 +23,7 @@ func (fullDisk) Usage(string) (free, total int64, err error) { return 0, 1 << 40
 // that the reserve is there for it; and what happened before is answered.
 func TestOnAFullDiskOnlyWhatFreesSpacePasses(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "r")
 	for _, path := range []string{"/f", "/g"} {
 		w := r.Create(path)

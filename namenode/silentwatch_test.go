@@ -11,16 +11,16 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // narrowConn is a connection whose streams take 64 KiB before they are read.
 type narrowConn struct{ *grpc.ClientConn }
 
-func narrow(t *testing.T, n *testenv.Namenode) narrowConn {
+func narrow(t *testing.T, n *env.Namenode) narrowConn {
 	t.Helper()
 	cc, err := grpc.NewClient(n.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
 	if err != nil {
@@ -31,7 +31,7 @@ func narrow(t *testing.T, n *testenv.Namenode) narrowConn {
 }
 
 // watch begins to watch everything from a txid on.
-func (c narrowConn) watch(t *testing.T, r *testenv.Raw, from uint64) pb.Namenode_WatchClient {
+func (c narrowConn) watch(t *testing.T, r *env.Raw, from uint64) pb.Namenode_WatchClient {
 	t.Helper()
 	st, err := pb.NewNamenodeClient(c).Watch(t.Context(), &pb.WatchRequest{Caller: r.Who, Path: "/", Recursive: true, FromTxid: from})
 	if err == nil {
@@ -46,7 +46,7 @@ func (c narrowConn) watch(t *testing.T, r *testenv.Raw, from uint64) pb.Namenode
 // Watchers that ask for all that is kept, and read nothing of it, do not hold up
 // another that asks for as much and reads it.
 func TestSilentWatchersHoldUpNoOther(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	n.SetPatience(time.Hour)
 	r := n.Raw(t, "a")
 	from := r.TxID() + 1
@@ -91,7 +91,7 @@ func TestSilentWatchersHoldUpNoOther(t *testing.T) {
 // Streams whose clients leave count as canceled, and not as faults of the namenode.
 func TestStreamsOfWhoLeaves(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	c := narrow(t, n)
 	c.watch(t, r, 0)
@@ -109,7 +109,7 @@ func TestStreamsOfWhoLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, method := range []string{"watch", "session"} {
-		testenv.Eventually(t, "the end of the "+method+" is counted", func() bool {
+		env.Eventually(t, "the end of the "+method+" is counted", func() bool {
 			return strings.Contains(n.Metrics(t), fmt.Sprintf("leasefs_call_errors_total{kind=\"CANCELED\",method=%q} 1\n", method))
 		})
 	}
@@ -121,7 +121,7 @@ func TestStreamsOfWhoLeaves(t *testing.T) {
 // A watcher that reads nothing is cut off, and told why when it reads again; one
 // that reads gets everything.
 func TestSilentWatcherIsCutOff(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	n.SetPatience(200 * time.Millisecond)
 	r := n.Raw(t, "a")
 	silent, reading := narrow(t, n).watch(t, r, 0), narrow(t, n).watch(t, r, 0)
@@ -148,7 +148,7 @@ func TestSilentWatcherIsCutOff(t *testing.T) {
 		made++
 	}
 	name := strings.Repeat("x", 200)
-	testenv.Eventually(t, "the silent watcher is cut off", func() bool {
+	env.Eventually(t, "the silent watcher is cut off", func() bool {
 		for range 100 {
 			mkdir(fmt.Sprintf("/%s%d", name, made))
 		}

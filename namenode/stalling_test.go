@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/election"
-	"github.com/leasefs/leasefs/journal"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/election"
+	"github.com/leasefs/leasefs/internal/journal"
 )
 
 // sleeper is a clock of a machine that was suspended for a while.

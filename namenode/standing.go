@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasefs/leasefs/election"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/journal/zk"
+	"github.com/leasefs/leasefs/internal/election"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal/zk"
 )
 
 const (

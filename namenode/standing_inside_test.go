@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/election"
+	"github.com/leasefs/leasefs/internal/election"
 )
 
 // Who makes way, and for whom.

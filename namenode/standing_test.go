@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs"
-	"github.com/leasefs/leasefs/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // fillable is a disk that has no room in one folder when it is told so, or does not say
@@ -66,7 +66,7 @@ func TestFullDiskMakesWay(t *testing.T) {
 	if b.Role() == "active" {
 		t.Fatal("the namenode with a full disk has taken over")
 	}
-	testenv.RawAt(t, ccfg.Listen, "writer").Create("/grows")
+	env.RawAt(t, ccfg.Listen, "writer").Create("/grows")
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestFullDiskMakesWay(t *testing.T) {
 
 // refusesFailover asks for a hand-over that is to be refused for a reason of the standby's, and
 // to change nothing.
-func (p *pair) refusesFailover(a, b *namenode.Server, r *testenv.Raw, why, standby string) {
+func (p *pair) refusesFailover(a, b *namenode.Server, r *env.Raw, why, standby string) {
 	p.t.Helper()
 	_, err := r.Admin.Failover(p.t.Context(), &pb.FailoverRequest{Caller: r.Who})
 	if err == nil {
@@ -100,7 +100,7 @@ func TestFailoverToAFullDisk(t *testing.T) {
 	full := onFillable(&bcfg)
 	full.Store(true)
 	a := p.active(acfg)
-	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r := env.RawAt(t, acfg.Listen, "operator")
 	if _, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who}); !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "no standby to hand over to") {
 		t.Errorf("without a standby: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestHandOversPastAFullDisk(t *testing.T) {
 	a, b, c := p.active(acfg), p.start(bcfg), p.start(ccfg)
 	handOver := func(from *namenode.Server, cfg namenode.Config, to *namenode.Server) {
 		t.Helper()
-		r := testenv.RawAt(t, cfg.Listen, "operator")
+		r := env.RawAt(t, cfg.Listen, "operator")
 		p.eventually("it hands over", func() bool {
 			_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
 			return err == nil
@@ -169,12 +169,12 @@ func TestFailoverToOneThatLags(t *testing.T) {
 	acfg, _ := p.config()
 	bcfg, way := p.config()
 	a, b := p.active(acfg), p.start(bcfg)
-	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r := env.RawAt(t, acfg.Listen, "operator")
 	release := holdBatches(way)
 	defer release()
 	r.Create("/unseen")
 	p.refusesFailover(a, b, r, "behind", bcfg.Listen)
-	rb := testenv.RawAt(t, bcfg.Listen, "operator")
+	rb := env.RawAt(t, bcfg.Listen, "operator")
 	p.eventually("its status says that it lags", func() bool {
 		st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who})
 		return err == nil && st.GetRole() == "standby" && st.GetDurableTxid() > st.GetTxid()
@@ -196,7 +196,7 @@ func TestOneThatLagsMakesWay(t *testing.T) {
 	a, b, c := p.active(acfg), p.start(bcfg), p.start(ccfg)
 	release := holdBatches(way)
 	defer release()
-	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r := env.RawAt(t, acfg.Listen, "operator")
 	r.Create("/unseen")
 	var next string
 	p.eventually("it hands over", func() bool {
@@ -215,7 +215,7 @@ func TestOneThatLagsMakesWay(t *testing.T) {
 	if b.Role() == "active" {
 		t.Error("the namenode that lags has taken over")
 	}
-	testenv.RawAt(t, ccfg.Listen, "reader").File("/unseen")
+	env.RawAt(t, ccfg.Listen, "reader").File("/unseen")
 	release()
 	for _, s := range []*namenode.Server{c, b} {
 		if err := s.Close(); err != nil {
@@ -241,13 +241,13 @@ func TestActiveWithAFullDiskHandsOver(t *testing.T) {
 	bcfg, _ := p.config()
 	afull, bfull := onFillable(&acfg), onFillable(&bcfg)
 	a := p.active(acfg)
-	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r := env.RawAt(t, acfg.Listen, "operator")
 	r.Create("/old")
 	afull.Store(true)
 	bfull.Store(true)
 	clk.ahead.Store(int64(time.Hour))
 	b := p.start(bcfg)
-	short := func(r *testenv.Raw) string {
+	short := func(r *env.Raw) string {
 		st, err := r.Admin.Status(t.Context(), &pb.StatusRequest{Caller: r.Who})
 		if err != nil {
 			return err.Error()
@@ -282,12 +282,12 @@ func TestDiskThatDoesNotAnswer(t *testing.T) {
 	if !log.has("does not know whether it has room", "statfs") {
 		t.Errorf("%s", log.text.String())
 	}
-	rb := testenv.RawAt(t, bcfg.Listen, "operator")
+	rb := env.RawAt(t, bcfg.Listen, "operator")
 	st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who})
 	if err != nil || !strings.Contains(st.GetDiskError(), "statfs") || st.GetShort() != "" {
 		t.Errorf("status: %v, %v", st, err)
 	}
-	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r := env.RawAt(t, acfg.Listen, "operator")
 	p.eventually("it hands over", func() bool {
 		_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
 		return err == nil
@@ -311,7 +311,7 @@ func TestNoRoomForAnImage(t *testing.T) {
 	acfg, _ := p.config(little(&aleft), func(c *namenode.Config) { c.Clock = clk })
 	bcfg, _ := p.config(little(&bleft))
 	a := p.active(acfg)
-	r := testenv.RawAt(t, acfg.Listen, "operator")
+	r := env.RawAt(t, acfg.Listen, "operator")
 	if err := r.Flush(r.Create("/tail"), 0, strings.Repeat("x", 2*reserve)); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestGivingUp(t *testing.T) {
 		t.Fatalf("beside an image it is %s", a.Role())
 	}
 	stored()
-	r := testenv.RawAt(t, acfg.Listen, "writer")
+	r := env.RawAt(t, acfg.Listen, "writer")
 	w := r.Create("/log")
 	written := make(chan int64, 1)
 	go func() {

@@ -10,20 +10,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/testenv/s3env"
-	"github.com/leasefs/leasefs/vfs"
+	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/s3env"
 )
 
 // A connection on which a client has not asked anything yet (they connect ahead
 // of need) does not hold up the end of the namenode.
 func TestStopWithUnusedConnections(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	for range 3 {
 		c, err := net.Dial("tcp", n.HTTPAddr())
 		if err != nil {
@@ -56,7 +56,7 @@ func TestStopBreaksStreamsOff(t *testing.T) {
 	server := s3env.Start(t, s3env.Versitygw)
 	server.SetEnv(t)
 	proxy := server.Proxy(t)
-	n := testenv.Start(t, func(c *namenode.Config) { c.Blocks = proxy.URL("here") })
+	n := env.Start(t, func(c *namenode.Config) { c.Blocks = proxy.URL("here") })
 	r := n.Raw(t, "r")
 	w := r.Create("/f")
 	b, err := r.PutBlock(w, []byte("a block"))
@@ -105,7 +105,7 @@ func (o opened) Open(name string) (vfs.File, error) {
 
 // A namenode that is asked to end while it loads an image does so.
 func TestStopWhileAnImageLoads(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "r")
 	r.Create("/f")
 	if _, err := r.Admin.Checkpoint(t.Context(), &pb.CheckpointRequest{Caller: r.Who}); err != nil {

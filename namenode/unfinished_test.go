@@ -6,8 +6,8 @@ import (
 
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/testenv/frames"
+	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/frames"
 )
 
 // Messages whose last bytes do not come take no more memory than is set aside for
@@ -15,7 +15,7 @@ import (
 // notice.
 func TestUnfinishedMessages(t *testing.T) {
 	const budget = 8 << 20
-	n := testenv.Start(t, func(c *namenode.Config) { c.MaxUnfinished = budget })
+	n := env.Start(t, func(c *namenode.Config) { c.MaxUnfinished = budget })
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
 	for range 3 {
@@ -40,7 +40,7 @@ func TestUnfinishedMessages(t *testing.T) {
 	if err := r.Flush(w, 0, strings.Repeat("x", namenode.SmallFile)); err != nil {
 		t.Error(err)
 	}
-	testenv.Eventually(t, "nothing of them is kept", func() bool {
+	env.Eventually(t, "nothing of them is kept", func() bool {
 		page := n.Metrics(t)
 		return strings.Contains(page, "\nleasefs_unfinished_bytes 0\n") && strings.Contains(page, "\nleasefs_connections_overload_ended_total 3\n")
 	})

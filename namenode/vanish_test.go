@@ -18,11 +18,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // methods are the names of all calls, of both services, and their full names.
@@ -70,8 +70,8 @@ func first[Resp any](recv func() (*Resp, error), err error) error {
 // vanisher makes, for each call, a new sending that has something to do.
 type vanisher struct {
 	t *testing.T
-	n *testenv.Namenode
-	r *testenv.Raw
+	n *env.Namenode
+	r *env.Raw
 	w *pb.WriterId // of /w, which stays open all the time
 	i int
 }
@@ -206,7 +206,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			return func(ctx context.Context, l link) error { _, err := l.nn.Append(ctx, req); return err }
 		},
 		"AppendTail": func() sending {
-			req := testenv.TailRequest(r.Create(v.path()), 0, string(data))
+			req := env.TailRequest(r.Create(v.path()), 0, string(data))
 			return func(ctx context.Context, l link) error { _, err := l.nn.AppendTail(ctx, req); return err }
 		},
 		"AllocateBlock": func() sending {
@@ -220,7 +220,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			if err != nil {
 				v.t.Fatal(err)
 			}
-			req := testenv.CommitRequest(w, 0, b, "")
+			req := env.CommitRequest(w, 0, b, "")
 			return func(ctx context.Context, l link) error { _, err := l.nn.Commit(ctx, req); return err }
 		},
 		"Close": func() sending {
@@ -364,7 +364,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 // gives the call up, or its connection breaks. The namenode stays whole, and
 // the same call sent again is answered as if nothing had been, once.
 func TestVanishingClients(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	v := &vanisher{t: t, n: n, r: r, w: r.Create("/w")}
 	sendings, waits := v.sendings()
@@ -416,7 +416,7 @@ func TestVanishingClients(t *testing.T) {
 	}
 }
 
-func fsckClean(t *testing.T, r *testenv.Raw) {
+func fsckClean(t *testing.T, r *env.Raw) {
 	t.Helper()
 	st, err := r.Admin.Fsck(t.Context(), &pb.FsckRequest{Caller: r.Who, Blocks: true})
 	for err == nil {
@@ -455,7 +455,7 @@ func post(ctx context.Context, h *http.Client, url string, body io.Reader) (code
 
 // Half a request over gRPC gets a clear error, in every call, and does nothing.
 func TestHalfRequestsOverGRPC(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	before := r.TxID()
 	var protocols http.Protocols
@@ -512,7 +512,7 @@ func TestHalfRequestsOverGRPC(t *testing.T) {
 
 // A block that is cut short on its way is refused, and the client can put it again.
 func TestHalfABlock(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
 	data := make([]byte, 200_000)

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // manyNames makes more than a stream takes that nobody reads.
-func manyNames(t *testing.T, r *testenv.Raw) {
+func manyNames(t *testing.T, r *env.Raw) {
 	t.Helper()
 	for batch := range 3 {
 		req := &pb.CreateManyRequest{}
@@ -30,7 +30,7 @@ func manyNames(t *testing.T, r *testenv.Raw) {
 }
 
 // pausedFind is a find of which only the first page is read.
-func pausedFind(t *testing.T, r *testenv.Raw) (next func() error) {
+func pausedFind(t *testing.T, r *env.Raw) (next func() error) {
 	t.Helper()
 	s, err := r.NN.Find(t.Context(), &pb.FindRequest{Caller: r.Who, Path: "/"})
 	if err == nil {
@@ -47,7 +47,7 @@ func pausedFind(t *testing.T, r *testenv.Raw) (next func() error) {
 
 func TestAPausedFindHoldsUpNoOtherWalk(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	r := n.Raw(t, "r")
 	manyNames(t, r)
 	for range 4 {
@@ -64,7 +64,7 @@ func TestAPausedFindHoldsUpNoOtherWalk(t *testing.T) {
 func TestWaitingWalksLeaveRoomForCalls(t *testing.T) {
 	t.Parallel()
 	const most = 4
-	n := testenv.Start(t, func(c *namenode.Config) { c.MaxInFlight = most })
+	n := env.Start(t, func(c *namenode.Config) { c.MaxInFlight = most })
 	r := n.Raw(t, "r")
 	release, err := n.HoldWalks(t.Context())
 	if err != nil {
@@ -76,7 +76,7 @@ func TestWaitingWalksLeaveRoomForCalls(t *testing.T) {
 			_, err := r.NN.Summary(t.Context(), &pb.SummaryRequest{Caller: r.Who, Path: "/"})
 			ended <- err
 		}()
-		testenv.Eventually(t, "it waits, or is refused", func() bool { return n.Parked()+n.Served() > int64(i) || len(ended) > 0 })
+		env.Eventually(t, "it waits, or is refused", func() bool { return n.Parked()+n.Served() > int64(i) || len(ended) > 0 })
 	}
 	if _, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"}); err != nil {
 		t.Errorf("a call beside walks that wait: %v", err)
@@ -91,12 +91,12 @@ func TestWaitingWalksLeaveRoomForCalls(t *testing.T) {
 
 func TestAFindThatIsNotReadOnIsBrokenOff(t *testing.T) {
 	t.Parallel()
-	n := testenv.Start(t)
+	n := env.Start(t)
 	n.SetPatience(200 * time.Millisecond)
 	r := n.Raw(t, "r")
 	manyNames(t, r)
 	next := pausedFind(t, r)
-	testenv.Eventually(t, "the namenode breaks off", func() bool {
+	env.Eventually(t, "the namenode breaks off", func() bool {
 		return strings.Contains(n.Metrics(t), `leasefs_call_errors_total{kind="DEADLINE",method="find"}`)
 	})
 	var err error

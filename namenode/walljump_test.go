@@ -5,19 +5,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // Somebody sets the machine's clock: no result of a call is forgotten and no
 // garbage deleted before its time, and files made later have sane times.
 func TestTheTimeOfDayJumps(t *testing.T) {
 	t.Parallel()
-	clk, with := testenv.FakeClock()
-	n := testenv.Start(t, with, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
+	clk, with := env.FakeClock()
+	n := env.Start(t, with, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
 	r, other := n.Raw(t, "r"), n.Raw(t, "other")
 	create := func(id *pb.CallId) (*pb.OpenResponse, error) {
 		return r.NN.Create(t.Context(), &pb.CreateRequest{Call: id, Caller: r.Who, Path: "/f"})
@@ -80,8 +80,8 @@ func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
 	for _, by := range []time.Duration{11 * time.Minute, -11 * time.Minute, 74 * 365 * 24 * time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {
 			t.Parallel()
-			clk, with := testenv.FakeClock()
-			n := testenv.Start(t, with, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
+			clk, with := env.FakeClock()
+			n := env.Start(t, with, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
 			r, other := n.Raw(t, "r"), n.Raw(t, "other")
 			id := r.Call()
 			create := func() (*pb.OpenResponse, error) {
@@ -118,7 +118,7 @@ func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
 }
 
 // fileOfABlock makes a file that is one block.
-func fileOfABlock(t *testing.T, r *testenv.Raw, path string) {
+func fileOfABlock(t *testing.T, r *env.Raw, path string) {
 	t.Helper()
 	w := r.Create(path)
 	b, err := r.PutBlock(w, []byte("block"))

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // eventCount receives a WatchResponse and only counts its events, so that the
@@ -67,7 +67,7 @@ func cpuTime(b *testing.B) time.Duration {
 func BenchmarkStatBesideWatchers(b *testing.B) {
 	for _, watchers := range []int{0, 1000, 10_000} {
 		b.Run(fmt.Sprintf("watchers=%d", watchers), func(b *testing.B) {
-			n := testenv.Start(b)
+			n := env.Start(b)
 			r := n.Raw(b, "a")
 			ctx, cancel := context.WithCancel(b.Context())
 			var all sync.WaitGroup

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // However many sessions there are, none has a goroutine that is kept for calls:
 // their streams last, and all such goroutines would be theirs.
 func TestSessionsTakeNoWorkers(t *testing.T) {
-	n := testenv.Start(t)
+	n := env.Start(t)
 	const sessions = 80
 	for range sessions {
 		defer n.Raw(t, "s").Connect()()

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/testenv"
-	"github.com/leasefs/leasefs/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // silence is how long a writer was not heard of: the journal has its age then.
@@ -18,7 +18,7 @@ const silence = 47 * time.Second
 
 // silentWriter is a writer of /f, which has five bytes, and of /g, that was not
 // heard of for the silence.
-func silentWriter(t *testing.T, n *testenv.Namenode, clk *clock.Fake) (r *testenv.Raw, w, g *pb.WriterId) {
+func silentWriter(t *testing.T, n *env.Namenode, clk *clock.Fake) (r *env.Raw, w, g *pb.WriterId) {
 	t.Helper()
 	r = n.Raw(t, "writer")
 	w, g = r.Create("/f"), r.Create("/g")
@@ -26,7 +26,7 @@ func silentWriter(t *testing.T, n *testenv.Namenode, clk *clock.Fake) (r *testen
 		t.Fatal(err)
 	}
 	clk.Advance(silence)
-	testenv.Eventually(t, "its age is journalled", func() bool { return n.JournalledAge(w.GetSession()) >= silence })
+	env.Eventually(t, "its age is journalled", func() bool { return n.JournalledAge(w.GetSession()) >= silence })
 	return r, w, g
 }
 
@@ -35,26 +35,26 @@ func silentWriter(t *testing.T, n *testenv.Namenode, clk *clock.Fake) (r *testen
 // after it.
 func TestAnsweredWritesOutliveACrash(t *testing.T) {
 	t.Parallel()
-	for name, write := range map[string]func(r *testenv.Raw, w, g *pb.WriterId) error{
-		"flush": func(r *testenv.Raw, w, _ *pb.WriterId) error { return r.Flush(w, 5, "more") },
-		"commit": func(r *testenv.Raw, w, _ *pb.WriterId) error {
+	for name, write := range map[string]func(r *env.Raw, w, g *pb.WriterId) error{
+		"flush": func(r *env.Raw, w, _ *pb.WriterId) error { return r.Flush(w, 5, "more") },
+		"commit": func(r *env.Raw, w, _ *pb.WriterId) error {
 			b, err := r.PutBlock(w, []byte("bytes and more"))
 			if err != nil {
 				return err
 			}
 			return r.Commit(w, 0, b, "bytes")
 		},
-		"create another": func(r *testenv.Raw, _, _ *pb.WriterId) error {
+		"create another": func(r *env.Raw, _, _ *pb.WriterId) error {
 			r.Create("/h")
 			return nil
 		},
-		"close another": func(r *testenv.Raw, _, g *pb.WriterId) error { return r.Close(g, 0) },
+		"close another": func(r *env.Raw, _, g *pb.WriterId) error { return r.Close(g, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clk, frozen := testenv.FakeClock()
+			clk, frozen := env.FakeClock()
 			disk := crashfs.New()
-			n := testenv.Start(t, frozen, func(c *namenode.Config) { c.FS, c.Data = disk, "/data" })
+			n := env.Start(t, frozen, func(c *namenode.Config) { c.FS, c.Data = disk, "/data" })
 			r, w, g := silentWriter(t, n, clk)
 			if err := write(r, w, g); err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestAnsweredWritesOutliveACrash(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = s.Close() }()
-			other := testenv.RawAt(t, s.Addr(), "other")
+			other := env.RawAt(t, s.Addr(), "other")
 			clk.Advance(namenode.DefaultSoftLimit - time.Second)
 			if _, err := other.Append("/f"); !errors.Is(err, fserror.Held) {
 				t.Fatalf("%v, a second before the soft limit", err)
@@ -86,8 +86,8 @@ func TestAnsweredWritesOutliveACrash(t *testing.T) {
 // a crash would forget it: the allocation of a block, a flush sent twice, a read.
 func TestCallsWithoutARecordRenewNothing(t *testing.T) {
 	t.Parallel()
-	clk, frozen := testenv.FakeClock()
-	n := testenv.Start(t, frozen)
+	clk, frozen := env.FakeClock()
+	n := env.Start(t, frozen)
 	r, w, _ := silentWriter(t, n, clk)
 	if _, err := r.PutBlock(w, []byte("never committed")); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/zkconn"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
 // Owned is what OwnZooKeeper did.

@@ -4,7 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func (p *program) adminCommand() *cli.Command {
@@ -26,7 +26,7 @@ func (p *program) adminCommand() *cli.Command {
 				Usage:       "hand over to the next namenode",
 				UsageText:   "leasefs admin failover\n\nExample:\n  leasefs admin failover",
 				Description: "The active namenode of several makes all that it acknowledged durable, says so to its successor,\nand becomes a standby. Clients continue after a moment. Prints who is next. The successor has room on\nits disk and all changes: until --timeout is over it is waited for; then it fails, with the reason\nof each standby (exit code 6). To hand over all the same, stop the active namenode (SIGTERM).",
-				Action: p.connected(operands{}, func(e *env) error {
+				Action: p.connected(operands{}, func(e *invocation) error {
 					next, err := e.fs.Admin().Failover(e.ctx)
 					if err != nil {
 						return e.fail(err, "")
@@ -90,7 +90,7 @@ func (p *program) adminCommand() *cli.Command {
 	}
 }
 
-func checkpoint(e *env) error {
+func checkpoint(e *invocation) error {
 	bar := e.newSpinner("writing the image")
 	res, err := e.fs.Admin().Checkpoint(e.ctx)
 	bar.finish()
@@ -108,14 +108,14 @@ var safeModeActions = map[string]client.SafeModeAction{
 	"on": client.SafeModeEnter, "off": client.SafeModeLeave, "get": client.SafeModeGet,
 }
 
-func checkSafeMode(e *env) error {
+func checkSafeMode(e *invocation) error {
 	if _, ok := safeModeActions[e.args[0]]; !ok {
 		return usagef(e.op, "%q is none of on, off, get", e.args[0])
 	}
 	return nil
 }
 
-func safeMode(e *env) error {
+func safeMode(e *invocation) error {
 	state, err := e.fs.Admin().SafeMode(e.ctx, safeModeActions[e.args[0]])
 	if err != nil {
 		return e.fail(err, "")
@@ -134,7 +134,7 @@ func safeMode(e *env) error {
 	return nil
 }
 
-func fsck(e *env) error {
+func fsck(e *invocation) error {
 	path := "/"
 	if len(e.args) == 1 {
 		path = e.args[0]
@@ -163,7 +163,7 @@ func fsck(e *env) error {
 	return err
 }
 
-func collect(e *env) error {
+func collect(e *invocation) error {
 	bar := e.newSpinner("collecting")
 	res, err := e.fs.Admin().Collect(e.ctx)
 	bar.finish()
@@ -177,7 +177,7 @@ func collect(e *env) error {
 	return nil
 }
 
-func resolve(e *env) error {
+func resolve(e *invocation) error {
 	resolved, err := e.fs.Admin().ResolveStore(e.ctx)
 	if err != nil {
 		return e.fail(err, "")
@@ -193,7 +193,7 @@ func resolve(e *env) error {
 	return nil
 }
 
-func backup(e *env) error {
+func backup(e *invocation) error {
 	bar := e.newBar("copying")
 	copyTo := e.fs.Admin().Backup
 	if e.flags.Bool("tree-only") {

@@ -35,7 +35,7 @@ func (p *program) formatCommand() *cli.Command {
 	}
 }
 
-func format(e *env) error {
+func format(e *invocation) error {
 	cfg, err := e.offlineEnsemble("a namenode alone makes its namespace when it starts on a new --data folder")
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func format(e *env) error {
 
 // offlineEnsemble is the configuration of a command that speaks to ZooKeeper and
 // the block store; alone says what a namenode without ZooKeeper does instead.
-func (e *env) offlineEnsemble(alone string) (cfg namenode.Config, err error) {
+func (e *invocation) offlineEnsemble(alone string) (cfg namenode.Config, err error) {
 	cfg = namenode.Config{Blocks: e.flags.String("blocks"), Version: version}
 	if cfg.HA, err = e.ensembleAndStore(); err != nil {
 		return cfg, err

@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/vfs"
 )
 
 func (p *program) journalCommand() *cli.Command {
@@ -20,7 +20,7 @@ func (p *program) journalCommand() *cli.Command {
 				UsageText:   "leasefs admin journal dump [--from TXID] DIR\n\nExample:\n  leasefs admin journal dump /var/lib/leasefs | jq 'select(.op == \"Create\")'",
 				Description: "Prints a journal, a JSON object a record. Tokens of writers are left out, and of bytes only the\nnumber is shown.",
 				Flags:       []cli.Flag{&cli.Int64Flag{Name: "from", Usage: "only records from this `TXID` on"}},
-				Action: p.action(operands{min: 1, max: 1, names: "DIR", local: true}, func(e *env) error {
+				Action: p.action(operands{min: 1, max: 1, names: "DIR", local: true}, func(e *invocation) error {
 					from := uint64(e.flags.Int64("from")) //nolint:gosec // not negative
 					return e.fail(namenode.DumpJournal(e.ctx, vfs.OS(), e.args[0], from, e.out), e.args[0])
 				}),
@@ -36,7 +36,7 @@ func (p *program) journalCommand() *cli.Command {
 	}
 }
 
-func verifyJournal(e *env) error {
+func verifyJournal(e *invocation) error {
 	rep, err := namenode.VerifyJournal(e.ctx, vfs.OS(), e.args[0])
 	if err != nil {
 		return e.fail(err, e.args[0])
@@ -66,7 +66,7 @@ func (p *program) imageCommand() *cli.Command {
 			Usage:       "print the inodes",
 			UsageText:   "leasefs admin image dump FILE\n\nExample:\n  leasefs admin image dump $(ls -t /var/lib/leasefs/image/* | head -n 1)",
 			Description: "Prints an image: first what it is of, then a JSON object an inode, the way down from the root.",
-			Action: p.action(operands{min: 1, max: 1, names: "FILE", local: true}, func(e *env) error {
+			Action: p.action(operands{min: 1, max: 1, names: "FILE", local: true}, func(e *invocation) error {
 				return e.fail(namenode.DumpImage(vfs.OS(), e.args[0], e.out), e.args[0])
 			}),
 		}},

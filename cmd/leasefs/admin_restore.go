@@ -42,7 +42,7 @@ func (p *program) restoreCommand() *cli.Command {
 	}
 }
 
-func restore(e *env) error {
+func restore(e *invocation) error {
 	cfg, err := e.offlineEnsemble("a namenode alone is started with --data on the folder of a backup")
 	if err != nil {
 		return err

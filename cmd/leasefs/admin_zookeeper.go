@@ -30,7 +30,7 @@ func (p *program) zookeeperACLCommand() *cli.Command {
 	}
 }
 
-func zookeeperACL(e *env) error {
+func zookeeperACL(e *invocation) error {
 	ha, err := e.ensemble()
 	switch {
 	case err != nil:

@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // app is the tree of commands. It is built for each run: the parser
@@ -145,8 +145,8 @@ func commandPath(c *cli.Context) string {
 	return path
 }
 
-// env is what an action works with.
-type env struct {
+// invocation is what an action works with.
+type invocation struct {
 	*program
 	ctx   context.Context
 	flags *cli.Context
@@ -164,9 +164,9 @@ type operands struct {
 
 // action checks the operands and runs f. Unless they are local, operands are
 // cleaned paths when f gets them.
-func (p *program) action(want operands, f func(*env) error) cli.ActionFunc {
+func (p *program) action(want operands, f func(*invocation) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		e := &env{program: p, ctx: c.Context, flags: c, op: commandPath(c), args: c.Args().Slice()}
+		e := &invocation{program: p, ctx: c.Context, flags: c, op: commandPath(c), args: c.Args().Slice()}
 		if n := len(e.args); n < want.min || want.max >= 0 && n > want.max {
 			if want.max == 0 {
 				return usagef(e.op, "takes no arguments, got %q", e.args[0])
@@ -187,7 +187,7 @@ func (p *program) action(want operands, f func(*env) error) cli.ActionFunc {
 }
 
 // path checks and cleans a path of the namespace that was typed.
-func (e *env) path(s string) (string, error) {
+func (e *invocation) path(s string) (string, error) {
 	path, err := fspath.Clean(s)
 	if err != nil {
 		return "", usagef(e.op, "%s", err)
@@ -197,7 +197,7 @@ func (e *env) path(s string) (string, error) {
 
 // fail names an error after the command, and after path if it names none. Nil
 // stays nil.
-func (e *env) fail(err error, path string) error {
+func (e *invocation) fail(err error, path string) error {
 	var f *fserror.Error
 	if err == nil || !errors.As(err, &f) {
 		return fserror.With(err, e.op, path)
@@ -213,7 +213,7 @@ func (e *env) fail(err error, path string) error {
 
 // remedy names the flag of the command that prevents an error, if it has one that was
 // not given.
-func (e *env) remedy(f *fserror.Error) string {
+func (e *invocation) remedy(f *fserror.Error) string {
 	offers := func(name string) bool {
 		return !e.flags.Bool(name) && slices.Contains(flagNames(e.flags.Command.Flags), name)
 	}
@@ -232,8 +232,8 @@ func (e *env) remedy(f *fserror.Error) string {
 
 // connected is action with a connection to the namespace in e.fs. The checks,
 // of what the flags say, come before the connection.
-func (p *program) connected(want operands, f func(*env) error, checks ...func(*env) error) cli.ActionFunc {
-	return p.action(want, func(e *env) error {
+func (p *program) connected(want operands, f func(*invocation) error, checks ...func(*invocation) error) cli.ActionFunc {
+	return p.action(want, func(e *invocation) error {
 		for _, check := range checks {
 			if err := check(e); err != nil {
 				return err
@@ -253,7 +253,7 @@ func (p *program) connected(want operands, f func(*env) error, checks ...func(*e
 }
 
 // each runs f for every operand, continues after an error, and returns the first.
-func (e *env) each(f func(path string) error) error {
+func (e *invocation) each(f func(path string) error) error {
 	var first error
 	for _, path := range e.args {
 		err := f(path)

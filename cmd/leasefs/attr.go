@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func (p *program) chmodCommand() *cli.Command {
@@ -25,14 +25,14 @@ func (p *program) chmodCommand() *cli.Command {
 	}
 }
 
-func checkChmod(e *env) error {
+func checkChmod(e *invocation) error {
 	if _, err := parseMode(e.args[0]); err != nil {
 		return usagef(e.op, "%v", err)
 	}
 	return e.pathsAfterFirst()
 }
 
-func chmod(e *env) error {
+func chmod(e *invocation) error {
 	change, err := parseMode(e.args[0])
 	if err != nil {
 		return err
@@ -49,12 +49,12 @@ func (p *program) chownCommand() *cli.Command {
 		UsageText:   "leasefs chown [-R] USER[:GROUP] PATH...\n\nExample:\n  leasefs chown -R web:staff /www",
 		Description: "Sets the user, the group (:GROUP), or both. The user can be changed only by the superuser. Links\nare followed; with -R those inside the tree are left alone.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Usage: "all that is below, too"}},
-		Action: p.connected(operands{min: 2, max: -1, names: "USER[:GROUP] and at least one PATH", local: true}, func(e *env) error {
+		Action: p.connected(operands{min: 2, max: -1, names: "USER[:GROUP] and at least one PATH", local: true}, func(e *invocation) error {
 			user, group, _ := strings.Cut(e.args[0], ":")
 			return e.setAttr(func(*client.FileInfo) client.AttrChange {
 				return client.AttrChange{User: user, Group: group}
 			})
-		}, func(e *env) error {
+		}, func(e *invocation) error {
 			user, group, colon := strings.Cut(e.args[0], ":")
 			if user == "" && group == "" || colon && group == "" {
 				return usagef(e.op, "%q is not USER, USER:GROUP or :GROUP", e.args[0])
@@ -66,7 +66,7 @@ func (p *program) chownCommand() *cli.Command {
 
 // setAttr changes each path after the first operand and, with --recursive, all
 // below it but symbolic links.
-func (e *env) setAttr(change func(*client.FileInfo) client.AttrChange) error {
+func (e *invocation) setAttr(change func(*client.FileInfo) client.AttrChange) error {
 	e.args = e.args[1:]
 	return e.each(func(path string) error {
 		if e.flags.Bool("recursive") {
@@ -81,7 +81,7 @@ func (e *env) setAttr(change func(*client.FileInfo) client.AttrChange) error {
 }
 
 // pathsAfterFirst cleans all operands but the first.
-func (e *env) pathsAfterFirst() error {
+func (e *invocation) pathsAfterFirst() error {
 	for n := range e.args[1:] {
 		path, err := e.path(e.args[n+1])
 		if err != nil {
@@ -93,7 +93,7 @@ func (e *env) pathsAfterFirst() error {
 }
 
 // touch sets the time of what exists, and makes what does not.
-func (e *env) touch(path string) error {
+func (e *invocation) touch(path string) error {
 	err := e.fs.Chtimes(e.ctx, path, time.Now())
 	if fserror.KindOf(err) != fserror.NotFound || err == nil {
 		return e.fail(err, path)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/leasefs/leasefs/transfer"
+	"github.com/leasefs/leasefs/internal/transfer"
 )
 
 // bar shows progress on a terminal, and nothing elsewhere.
@@ -17,7 +17,7 @@ type bar struct {
 
 // newBar shows a bar unless standard error is no terminal, or --quiet or
 // --json was given.
-func (e *env) newBar(what string) *bar {
+func (e *invocation) newBar(what string) *bar {
 	if e.quiet() || e.json || !isTerminal(e.stderr) {
 		return &bar{}
 	}
@@ -28,7 +28,7 @@ func (e *env) newBar(what string) *bar {
 
 // newSpinner is newBar for work that does not tell how far it is: it shows that
 // it is under way, and since when.
-func (e *env) newSpinner(what string) *bar {
+func (e *invocation) newSpinner(what string) *bar {
 	b := e.newBar(what)
 	if b.bar != nil {
 		b.bar = progressbar.NewOptions64(-1, progressbar.OptionSetWriter(e.stderr), progressbar.OptionSetDescription(what),
@@ -38,7 +38,7 @@ func (e *env) newSpinner(what string) *bar {
 }
 
 // newSteps is newBar for so many steps.
-func (e *env) newSteps(total int) *bar {
+func (e *invocation) newSteps(total int) *bar {
 	b := e.newBar("")
 	if b.bar != nil {
 		b.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(e.stderr), progressbar.OptionClearOnFinish(),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/leasefs/leasefs/bench"
+	"github.com/leasefs/leasefs/internal/bench"
 )
 
 func (p *program) benchCommand() *cli.Command {
@@ -49,7 +49,7 @@ func workloadList() string {
 	return strings.Join(lines, ",\n  ")
 }
 
-func runBench(e *env) error {
+func runBench(e *invocation) error {
 	if e.flags.Bool("worker") {
 		return bench.FolderWorker(e.stdin, e.stdout)
 	}
@@ -92,7 +92,7 @@ func runBench(e *env) error {
 }
 
 // runFolderBench measures a mounted folder.
-func runFolderBench(e *env, run []string) error {
+func runFolderBench(e *invocation, run []string) error {
 	cfg := bench.FolderConfig{Folder: e.flags.String("folder"), Other: e.flags.String("other"), Run: run}
 	if e.flags.IsSet("n") {
 		cfg.N = e.flags.Int("n")
@@ -117,7 +117,7 @@ func runFolderBench(e *env, run []string) error {
 
 // benchRows runs so many workloads and prints what they hand out: what was
 // measured before an error or Ctrl-C, too.
-func (e *env) benchRows(n int, run func(step func(string, int), emit func(bench.Row) error) error) error {
+func (e *invocation) benchRows(n int, run func(step func(string, int), emit func(bench.Row) error) error) error {
 	bar := e.newSteps(n)
 	var rows []bench.Row
 	err := run(bar.step, func(r bench.Row) error {
@@ -146,7 +146,7 @@ func benchJSON(r bench.Row) map[string]any {
 	}
 }
 
-func (e *env) benchTable(rows []bench.Row) error {
+func (e *invocation) benchTable(rows []bench.Row) error {
 	w := e.table()
 	fmt.Fprintln(w, "WORKLOAD\tOPS\tSECONDS\tOPS/S\tP50\tP99\t")
 	for _, r := range rows {

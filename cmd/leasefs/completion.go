@@ -14,7 +14,7 @@ func (p *program) completionCommand() *cli.Command {
 		UsageText: "leasefs completion bash|zsh|fish\n\nExample:\n  leasefs completion bash > /etc/bash_completion.d/leasefs",
 		Description: "Prints a script for the shell to read at its start. It knows commands and flags; it asks no\n" +
 			"namenode.",
-		Action: p.action(operands{min: 1, max: 1, names: "one of bash, zsh, fish", local: true}, func(e *env) error {
+		Action: p.action(operands{min: 1, max: 1, names: "one of bash, zsh, fish", local: true}, func(e *invocation) error {
 			script, ok := map[string]func([]completion) string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[e.args[0]]
 			if !ok {
 				return usagef(e.op, "%q is none of bash, zsh, fish", e.args[0])

@@ -10,8 +10,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/transfer"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/transfer"
 )
 
 // fileConfig is the TOML file: the global flags by name. A pointer tells what

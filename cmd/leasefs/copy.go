@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/transfer"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/transfer"
 )
 
 // copyFlags are those that put and get share.
@@ -53,7 +53,7 @@ func (p *program) getCommand() *cli.Command {
 	}
 }
 
-func put(e *env) error {
+func put(e *invocation) error {
 	remote, err := e.path(e.args[1])
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func put(e *env) error {
 	})
 }
 
-func get(e *env) error {
+func get(e *invocation) error {
 	remote, err := e.path(e.args[0])
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func get(e *env) error {
 }
 
 // transfer connects, copies with a progress bar, and prints the summary.
-func (e *env) transfer(run func(context.Context, transfer.Options) (transfer.Result, error)) error {
+func (e *invocation) transfer(run func(context.Context, transfer.Options) (transfer.Result, error)) error {
 	workers := e.flags.Int("workers")
 	if workers < 1 || workers > 256 {
 		return usagef(e.op, "--workers: %d is not within 1 and 256", workers)
@@ -113,7 +113,7 @@ func (e *env) transfer(run func(context.Context, transfer.Options) (transfer.Res
 	return e.copied(res, time.Since(start))
 }
 
-func (e *env) copied(res transfer.Result, took time.Duration) error {
+func (e *invocation) copied(res transfer.Result, took time.Duration) error {
 	if e.json {
 		return e.printJSON(map[string]any{
 			"files": res.Files, "directories": res.Directories, "symlinks": res.Symlinks, "skipped": res.Skipped,
@@ -139,7 +139,7 @@ func (p *program) cpCommand() *cli.Command {
 		Description: "Copies FROM to TO, or each FROM into the directory TO, through this machine. Each copy is there\n" +
 			"whole or not at all. Files of this machine are copied by put and get, trees too.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "overwrite", Usage: "replace files that exist"}},
-		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, func(e *env) error {
+		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, func(e *invocation) error {
 			to := e.args[len(e.args)-1]
 			e.args = e.args[:len(e.args)-1]
 			if len(e.args) > 1 {

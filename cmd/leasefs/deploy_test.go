@@ -14,9 +14,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/leasefs/leasefs/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/namenode"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 const deploy = "../../deploy/"
@@ -47,7 +47,7 @@ func namenodeOf(t *testing.T, environment map[string]string, argv ...string) (cf
 	parsed := false
 	for _, c := range append(app.Commands, app.Command("admin").Subcommands...) {
 		if c.Name == "namenode" || c.Name == "format" {
-			c.Action = p.action(operands{}, func(e *env) (err error) {
+			c.Action = p.action(operands{}, func(e *invocation) (err error) {
 				if cfg, err = e.namenodeConfig(); c.Name == "format" {
 					cfg, err = e.offlineEnsemble("")
 				}
@@ -235,7 +235,7 @@ func TestAppendUnit(t *testing.T) {
 	_, argv, _ := strings.Cut(unit, "ExecStart=/usr/bin/leasefs ")
 	argv, _, _ = strings.Cut(argv, "\n")
 	argv = strings.NewReplacer("%i", "host-1", "${FILE}", "/lines").Replace(argv)
-	n := testenv.Start(t)
+	n := env.Start(t)
 	fifo := filepath.Join(dir, "host-1")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestAppendUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	fsys := n.Client(t)
-	testenv.Eventually(t, "the line is in the file", func() bool {
+	env.Eventually(t, "the line is in the file", func() bool {
 		info, err := fsys.Stat(t.Context(), "/lines")
 		return err == nil && info.Length == int64(len(line))
 	})

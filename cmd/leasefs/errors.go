@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // usagef is a wrong command line: exit code 2. The help command named in hint

@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 func (p *program) findCommand() *cli.Command {
@@ -28,7 +28,7 @@ func (p *program) findCommand() *cli.Command {
 	}
 }
 
-func find(e *env) error {
+func find(e *invocation) error {
 	fits, err := e.findFilter()
 	if err != nil {
 		return err
@@ -52,13 +52,13 @@ func find(e *env) error {
 	return nil
 }
 
-func checkFind(e *env) error {
+func checkFind(e *invocation) error {
 	_, err := e.findFilter()
 	return err
 }
 
 // findFilter reads --name and --type.
-func (e *env) findFilter() (func(*client.FileInfo) bool, error) {
+func (e *invocation) findFilter() (func(*client.FileInfo) bool, error) {
 	glob := e.flags.String("name")
 	if _, err := path.Match(glob, ""); err != nil {
 		return nil, usagef(e.op, "--name: %q is not a valid pattern: %v", glob, err)
@@ -93,7 +93,7 @@ func (p *program) duCommand() *cli.Command {
 			&cli.BoolFlag{Name: "summarize", Aliases: []string{"s"}, Usage: "only the sum for each argument"},
 			&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "bytes as 1.5K, 2.0M"},
 		},
-		Action: p.connected(operands{max: -1, names: "paths"}, func(e *env) error {
+		Action: p.connected(operands{max: -1, names: "paths"}, func(e *invocation) error {
 			if len(e.args) == 0 {
 				e.args = []string{"/"}
 			}
@@ -105,7 +105,7 @@ func (p *program) duCommand() *cli.Command {
 	}
 }
 
-func (e *env) duSum(path string) error {
+func (e *invocation) duSum(path string) error {
 	s, err := e.fs.Summary(e.ctx, path)
 	if err != nil {
 		return e.fail(err, path)
@@ -119,7 +119,7 @@ type duCount struct {
 	files, dirs uint64
 }
 
-func (e *env) duLine(path string, c duCount) error {
+func (e *invocation) duLine(path string, c duCount) error {
 	if e.json {
 		return e.printJSON(map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs})
 	}
@@ -129,7 +129,7 @@ func (e *env) duLine(path string, c duCount) error {
 
 // duTree counts below each directory: by its parent, so that one pass from the
 // last directory to the first sums all up.
-func (e *env) duTree(root string) error {
+func (e *invocation) duTree(root string) error {
 	counts := map[string]*duCount{root: {}}
 	order := []string{root}
 	for i, err := range e.fs.Find(e.ctx, root, client.FindOptions{}) {

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // globalFlags are accepted by every command, before and after it. Flags beat
@@ -75,7 +75,7 @@ func secondsInEnvironment(flags []cli.Flag) {
 }
 
 // clientConfig is what the global flags say to the library.
-func (e *env) clientConfig() (client.Config, error) {
+func (e *invocation) clientConfig() (client.Config, error) {
 	cfg := client.Config{
 		User:    e.flags.String("user"),
 		Client:  e.flags.String("client"),
@@ -99,7 +99,7 @@ func (e *env) clientConfig() (client.Config, error) {
 }
 
 // connect fills e.fs; change, if not nil, adapts the configuration first.
-func (e *env) connect(change func(*client.Config)) error {
+func (e *invocation) connect(change func(*client.Config)) error {
 	cfg, err := e.clientConfig()
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (e *env) connect(change func(*client.Config)) error {
 
 // waits tells a person what the command waits for, if notes are wanted. It is
 // called by several goroutines, by one at a time.
-func (e *env) waits(w client.Waiting) {
+func (e *invocation) waits(w client.Waiting) {
 	if e.quiet() || e.silent.Load() {
 		return
 	}
@@ -135,7 +135,7 @@ func (e *env) waits(w client.Waiting) {
 }
 
 // quiet is --quiet.
-func (e *env) quiet() bool { return e.flags.Bool("quiet") }
+func (e *invocation) quiet() bool { return e.flags.Bool("quiet") }
 
 // copyTimeout is how long put and get try again by default: long enough for a
 // namenode to be restarted.

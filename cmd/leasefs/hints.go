@@ -6,7 +6,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // hints are the next steps that end an error line whose message names none.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func TestEveryKindHasAHint(t *testing.T) {

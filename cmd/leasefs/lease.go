@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func (p *program) leaseCommand() *cli.Command {
@@ -28,7 +28,7 @@ func (p *program) leaseCommand() *cli.Command {
 					&cli.BoolFlag{Name: "expired", Usage: "only those past the soft limit"},
 					&cli.StringFlag{Name: "holder", Usage: "only those of the client `NAME` or session"},
 				},
-				Action: p.connected(operands{}, func(e *env) error {
+				Action: p.connected(operands{}, func(e *invocation) error {
 					return e.listLeases(client.LeaseFilter{Holder: e.flags.String("holder"), Expired: e.flags.Bool("expired")})
 				}),
 			},
@@ -74,7 +74,7 @@ type leaseFileJSON struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-func (e *env) printLeaseJSON(l *client.Lease) error {
+func (e *invocation) printLeaseJSON(l *client.Lease) error {
 	j := leaseJSON{
 		Lease: l.ID, Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: orNull(l.Session), IdleMS: l.Holder.Idle.Milliseconds(),
 		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
@@ -94,7 +94,7 @@ func (e *env) printLeaseJSON(l *client.Lease) error {
 	return e.printJSON(j)
 }
 
-func (e *env) listLeases(filter client.LeaseFilter) error {
+func (e *invocation) listLeases(filter client.LeaseFilter) error {
 	w := e.table()
 	none := true
 	for l, err := range e.fs.Leases(e.ctx, filter) {
@@ -137,7 +137,7 @@ func leaseState(l *client.Lease) string {
 	return "live"
 }
 
-func showLease(e *env) error {
+func showLease(e *invocation) error {
 	what := e.args[0]
 	filters := []client.LeaseFilter{{Lease: what}, {Holder: what}}
 	if strings.HasPrefix(what, "/") {
@@ -168,7 +168,7 @@ func showLease(e *env) error {
 	return fserror.New(fserror.NotFound, e.op, what, "there is no such lease (leasefs lease ls lists all)")
 }
 
-func (e *env) printLease(l *client.Lease) error {
+func (e *invocation) printLease(l *client.Lease) error {
 	if e.json {
 		return e.printLeaseJSON(l)
 	}
@@ -222,7 +222,7 @@ func (p *program) recoverCommand() *cli.Command {
 			&cli.BoolFlag{Name: "force", Usage: "even if the holder is alive"},
 			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` until the holder lapses or closes", DefaultText: "not at all"},
 		},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 			deadline := time.Now().Add(e.flags.Duration("wait"))
 			return e.each(func(path string) error { return e.recover(path, deadline) })
 		}),
@@ -232,7 +232,7 @@ func (p *program) recoverCommand() *cli.Command {
 // recoverPause is how often a live holder's file is tried again.
 const recoverPause = 500 * time.Millisecond
 
-func (e *env) recover(path string, deadline time.Time) error {
+func (e *invocation) recover(path string, deadline time.Time) error {
 	for {
 		res, err := e.fs.Recover(e.ctx, path, e.flags.Bool("force"))
 		if err == nil {
@@ -248,7 +248,7 @@ func (e *env) recover(path string, deadline time.Time) error {
 	}
 }
 
-func (e *env) recovered(path string, res client.RecoverResult) error {
+func (e *invocation) recovered(path string, res client.RecoverResult) error {
 	if e.json {
 		return e.printJSON(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": orNull(res.Epoch)})
 	}

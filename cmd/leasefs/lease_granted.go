@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // grantedCommands are those for leases that are granted by hand.
@@ -23,7 +23,7 @@ func (p *program) grantedCommands() []*cli.Command {
 				&cli.DurationFlag{Name: "ttl", Usage: "it lives so `LONG` without a keep-alive; raised to the namenode's minimum", DefaultText: "it must be given"},
 				&cli.StringFlag{Name: "id", Usage: "its `ID`, hexadecimal", DefaultText: "one that is free"},
 			},
-			Action: p.connected(operands{}, grantLease, func(e *env) error {
+			Action: p.connected(operands{}, grantLease, func(e *invocation) error {
 				switch ttl := e.flags.Duration("ttl"); {
 				case !e.flags.IsSet("ttl"):
 					return usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
@@ -69,7 +69,7 @@ func (p *program) grantedCommands() []*cli.Command {
 			Usage:       "keep a file when its lease ends",
 			UsageText:   "leasefs lease detach PATH\n\nExample:\n  leasefs lease detach /run/worker-7",
 			Description: "Takes a file from the lease that it is attached to. One that is attached to none is no error.",
-			Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+			Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
 				return e.fail(e.fs.Detach(e.ctx, e.args[0]), e.args[0])
 			}),
 		},
@@ -83,7 +83,7 @@ const (
 )
 
 // leaseID reads an id from the command line; "" is 0.
-func (e *env) leaseID(s string) (client.LeaseID, error) {
+func (e *invocation) leaseID(s string) (client.LeaseID, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -99,7 +99,7 @@ func (e *env) leaseID(s string) (client.LeaseID, error) {
 
 // leaseIDs checks the operands before anything is connected; only the first is
 // an id where a path follows.
-func leaseIDs(e *env) error {
+func leaseIDs(e *invocation) error {
 	ids := e.args
 	if e.flags.Command.Name == "attach" {
 		ids = ids[:1]
@@ -115,7 +115,7 @@ func leaseIDs(e *env) error {
 	return nil
 }
 
-func grantLease(e *env) error {
+func grantLease(e *invocation) error {
 	id, err := e.leaseID(e.flags.String("id"))
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func grantLease(e *env) error {
 	return nil
 }
 
-func keepAlive(e *env) error {
+func keepAlive(e *invocation) error {
 	kept := make([]*client.KeptLease, 0, len(e.args))
 	for _, s := range e.args {
 		id, err := e.leaseID(s)
@@ -163,7 +163,7 @@ func keepAlive(e *env) error {
 	}
 }
 
-func leaseTTL(e *env) error {
+func leaseTTL(e *invocation) error {
 	id, err := e.leaseID(e.args[0])
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func leaseTTL(e *env) error {
 	return nil
 }
 
-func revokeLease(e *env) error {
+func revokeLease(e *invocation) error {
 	id, err := e.leaseID(e.args[0])
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func revokeLease(e *env) error {
 	return nil
 }
 
-func attachLease(e *env) error {
+func attachLease(e *invocation) error {
 	id, err := e.leaseID(e.args[0])
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 func (p *program) lsCommand() *cli.Command {
@@ -28,11 +28,11 @@ func (p *program) lsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "human", Aliases: []string{"h"}, Usage: "lengths as 1.5K, 2.0M"},
 			&cli.BoolFlag{Name: "txid", Usage: "print first up to which change all are in the listing"},
 		},
-		Action: p.connected(operands{max: -1, names: "paths"}, func(e *env) error {
+		Action: p.connected(operands{max: -1, names: "paths"}, func(e *invocation) error {
 			if len(e.args) == 0 {
 				e.args = []string{"/"}
 			}
-			l := lister{env: e, headings: len(e.args) > 1 || e.flags.Bool("recursive")}
+			l := lister{invocation: e, headings: len(e.args) > 1 || e.flags.Bool("recursive")}
 			return e.each(l.operand)
 		}),
 	}
@@ -40,7 +40,7 @@ func (p *program) lsCommand() *cli.Command {
 
 // lister prints listings.
 type lister struct {
-	*env
+	*invocation
 	headings bool // name the directory above its listing
 	printed  bool // something was; the next heading needs an empty line
 	dated    bool // the txid was printed
@@ -156,7 +156,7 @@ func (p *program) treeCommand() *cli.Command {
 		UsageText:   "leasefs tree [-L N] [PATH]\n\nExample:\n  leasefs tree -L 2 /",
 		Description: "Draws what is below a directory (/ if none is named), and counts it.",
 		Flags:       []cli.Flag{&cli.IntFlag{Name: "level", Aliases: []string{"L"}, Usage: "at most `N` levels deep", DefaultText: "all"}},
-		Action: p.connected(operands{max: 1, names: "at most one path"}, func(e *env) error {
+		Action: p.connected(operands{max: 1, names: "at most one path"}, func(e *invocation) error {
 			root := "/"
 			if len(e.args) == 1 {
 				root = e.args[0]
@@ -165,7 +165,7 @@ func (p *program) treeCommand() *cli.Command {
 			if err != nil {
 				return e.fail(err, root)
 			}
-			d := drawer{env: e, levels: e.flags.Int("level")}
+			d := drawer{invocation: e, levels: e.flags.Int("level")}
 			if e.json {
 				return d.json(info, root)
 			}
@@ -183,7 +183,7 @@ func (p *program) treeCommand() *cli.Command {
 
 // drawer draws trees and counts.
 type drawer struct {
-	*env
+	*invocation
 	levels      int
 	dirs, files uint64
 }

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func (p *program) lockCommand() *cli.Command {
@@ -71,7 +71,7 @@ func (c cannotRun) Error() string { return c.err.Error() }
 func (c cannotRun) Unwrap() error { return c.err }
 
 // cannotRun names the command: it is what was not found.
-func (e *env) cannotRun(command string, err error) error {
+func (e *invocation) cannotRun(command string, err error) error {
 	var of *exec.Error
 	var at *fs.PathError
 	if errors.As(err, &of) { // the command is said already
@@ -115,7 +115,7 @@ func lockUsage(err error) error {
 // leastLock is the shortest time to live that a session can have of its own.
 const leastLock = 100 * time.Millisecond
 
-func lock(e *env) error {
+func lock(e *invocation) error {
 	path, err := e.path(e.args[0])
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ const unlockGrace = 2 * time.Second
 
 // unlock gives the lock back. Where it may be another's already, or a person
 // waits for the end, it does not wait for long for a namenode that is gone.
-func (e *env) unlock(l *client.Lock, lost bool) error {
+func (e *invocation) unlock(l *client.Lock, lost bool) error {
 	ctx := context.WithoutCancel(e.ctx)
 	if lost || e.ctx.Err() != nil {
 		e.silent.Store(true) // what counts has happened
@@ -179,7 +179,7 @@ func (e *env) unlock(l *client.Lock, lost bool) error {
 }
 
 // runLocked runs the command and ends it before the lock can be another's.
-func (e *env) runLocked(l *client.Lock, path, command string) error {
+func (e *invocation) runLocked(l *client.Lock, path, command string) error {
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -255,7 +255,7 @@ const killMargin = 100 * time.Millisecond
 func killIn(l *client.Lock) time.Duration { return l.Remaining() - killMargin }
 
 // retakeTerminal makes lock's own process group the terminal's again.
-func (e *env) retakeTerminal() {
+func (e *invocation) retakeTerminal() {
 	signal.Ignore(syscall.SIGTTOU)
 	// A terminal that is gone needs no owner.
 	_ = unix.IoctlSetPointerInt(int(e.stdin.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
@@ -277,7 +277,7 @@ func exitOf(err error) error {
 }
 
 // signalOf is the signal that ended the command's context.
-func signalOf(e *env) syscall.Signal {
+func signalOf(e *invocation) syscall.Signal {
 	var i interrupted
 	if errors.As(context.Cause(e.ctx), &i) {
 		return i.sig

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // patience is how long a script waits for anything before it fails.
 const patience = 2 * time.Minute
 
-// TestScripts runs testdata/*.txtar: the program as its user types it, against
+// TestScripts runs testdata/cli/*.txtar: the program as its user types it, against
 // a namenode of the script's own. Beside testscript's commands there are
 //
 //	code N COMMAND...       runs it; its exit code must be N
@@ -50,7 +50,7 @@ const patience = 2 * time.Minute
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Deadline:            time.Now().Add(4 * patience), // the end of a command that hangs, with the log of its script
-		Dir:                 "testdata",
+		Dir:                 "../../testdata/cli",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {

@@ -11,9 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 func (p *program) mountCommand() *cli.Command {
@@ -44,7 +44,7 @@ func (p *program) mountCommand() *cli.Command {
 // the mount.
 const unmountGrace = 10 * time.Second
 
-func mount(e *env) error {
+func mount(e *invocation) error {
 	o, err := e.mountOptions()
 	if err != nil {
 		return err
@@ -81,14 +81,14 @@ func mount(e *env) error {
 	}
 }
 
-func (e *env) unmount(m *fuse.Mounted) error {
+func (e *invocation) unmount(m *fuse.Mounted) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), unmountGrace)
 	defer cancel()
 	return m.Unmount(ctx)
 }
 
 // mounted tells that the mount can be used.
-func (e *env) mounted(dir string) error {
+func (e *invocation) mounted(dir string) error {
 	if isDaemon() {
 		return becomeDaemon()
 	}
@@ -102,7 +102,7 @@ func (e *env) mounted(dir string) error {
 	return e.flush()
 }
 
-func (e *env) mountOptions() (fuse.Options, error) {
+func (e *invocation) mountOptions() (fuse.Options, error) {
 	o := fuse.Options{AllowOther: e.flags.Bool("allow-other"), Source: mountSource(e.flags.String("namenode"), e.flags.String("subdir"))}
 	switch e.flags.String("busy") {
 	case "error":
@@ -142,7 +142,7 @@ func idOption(value string) (*uint32, error) {
 }
 
 // mountLogger logs on standard error, or to the system's log as a daemon.
-func (e *env) mountLogger() (*slog.Logger, error) {
+func (e *invocation) mountLogger() (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: slog.LevelWarn}
 	if isDaemon() {
 		return daemonLogger(options), nil

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // daemonFD is the descriptor by which a daemon tells that it is mounted; the
@@ -23,7 +23,7 @@ func isDaemon() bool { return os.Getenv(daemonFD) != "" }
 
 // daemonize starts this command line again in a session of its own, and waits
 // until it has mounted or has failed, of which it tells itself.
-func (e *env) daemonize() error {
+func (e *invocation) daemonize() error {
 	exe, err := os.Executable()
 	if err != nil {
 		return fserror.Wrap(fserror.Internal, e.op, e.args[0], err)

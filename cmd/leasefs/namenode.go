@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 )
 
@@ -66,7 +66,7 @@ func zookeeperFlags(hosts, name string) []cli.Flag {
 	}
 }
 
-func serve(e *env) error {
+func serve(e *invocation) error {
 	cfg, err := e.namenodeConfig()
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ const restartPause = 200 * time.Millisecond
 const failedPause = 2 * time.Second
 
 // ready tells that the namenode answers, and where.
-func (e *env) ready(s *namenode.Server) error {
+func (e *invocation) ready(s *namenode.Server) error {
 	if e.json {
 		if err := e.printJSON(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (e *env) ready(s *namenode.Server) error {
 	return e.flush()
 }
 
-func (e *env) namenodeConfig() (namenode.Config, error) {
+func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	cfg := namenode.Config{
 		Data: e.flags.String("data"), Listen: e.flags.String("listen"), HTTP: e.flags.String("http"),
 		AdvertiseHTTP: e.flags.String("advertise-http"), Pprof: e.flags.Bool("pprof"), Version: version,
@@ -178,7 +178,7 @@ func (e *env) namenodeConfig() (namenode.Config, error) {
 }
 
 // ensembleAndStore is ensemble for those who need --blocks with it.
-func (e *env) ensembleAndStore() (*namenode.HA, error) {
+func (e *invocation) ensembleAndStore() (*namenode.HA, error) {
 	ha, err := e.ensemble()
 	if ha != nil && e.flags.String("blocks") == "" {
 		return nil, usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
@@ -187,7 +187,7 @@ func (e *env) ensembleAndStore() (*namenode.HA, error) {
 }
 
 // ensemble reads the flags of several namenodes; nil without --zookeeper.
-func (e *env) ensemble() (*namenode.HA, error) {
+func (e *invocation) ensemble() (*namenode.HA, error) {
 	if e.flags.String("zookeeper") == "" {
 		for _, name := range []string{"namespace", "zookeeper-auth", "zookeeper-auth-also", "session-timeout", "zookeeper-tls", "zookeeper-tls-ca", "zookeeper-tls-cert", "zookeeper-tls-key"} {
 			if e.flags.IsSet(name) {
@@ -221,7 +221,7 @@ func (e *env) ensemble() (*namenode.HA, error) {
 }
 
 // login reads a flag of a user and a password; both are empty without it.
-func (e *env) login(flag string) (user, password string, err error) {
+func (e *invocation) login(flag string) (user, password string, err error) {
 	text := e.flags.String(flag)
 	if text == "" {
 		return "", "", nil
@@ -233,7 +233,7 @@ func (e *env) login(flag string) (user, password string, err error) {
 	return user, password, nil
 }
 
-func (e *env) logger() (*slog.Logger, error) {
+func (e *invocation) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(e.flags.String("log-level"))); err != nil {
 		return nil, usagef(e.op, "--log-level: %q is none of debug, info, warn, error", e.flags.String("log-level"))

@@ -46,8 +46,8 @@ const readerPause = 500 * time.Millisecond
 // whileRead makes f end within readerPause of the last reader of standard output,
 // without a word and with the exit code of SIGPIPE. That signal itself comes only
 // with the next line, for which f may wait for hours.
-func whileRead(f func(*env) error) func(*env) error {
-	return func(e *env) error {
+func whileRead(f func(*invocation) error) func(*invocation) error {
+	return func(e *invocation) error {
 		outer := e.ctx
 		ctx, cancel := context.WithCancelCause(outer)
 		defer cancel(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/transfer"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/transfer"
 )
 
 func (p *program) catCommand() *cli.Command {
@@ -23,7 +23,7 @@ func (p *program) catCommand() *cli.Command {
 		Usage:       "print files",
 		UsageText:   "leasefs cat PATH...\n\nExample:\n  leasefs cat /logs/a /logs/b | sort",
 		Description: "Prints files one after another, checksums verified. A file open for write is printed as far\nas it was flushed.",
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 			return e.each(func(path string) error {
 				return e.open(path, func(r *client.Reader) error { return e.copyOut(r) })
 			})
@@ -38,7 +38,7 @@ func (p *program) headCommand() *cli.Command {
 		UsageText:   "leasefs head [-n N | -c N] PATH\n\nExample:\n  leasefs head -n 3 /logs/a",
 		Description: "Prints the first N lines (10), or the first N bytes with -c.",
 		Flags:       countFlags("first"),
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
 			n, inBytes, err := e.count()
 			if err != nil {
 				return err
@@ -66,15 +66,15 @@ func (p *program) tailCommand() *cli.Command {
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue with what is flushed"},
 			&cli.BoolFlag{Name: "follow-name", Aliases: []string{"F"}, Usage: "-f of the path: wait for the file, and continue with one that takes its place"},
 			&cli.BoolFlag{Name: "until-closed", Usage: "with -f: end when the file is closed"}),
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
 			n, inBytes, err := e.count()
 			if err != nil {
 				return err
 			}
 			if e.flags.Bool("follow-name") {
-				return whileRead(func(e *env) error { return e.followName(e.args[0], n, inBytes) })(e)
+				return whileRead(func(e *invocation) error { return e.followName(e.args[0], n, inBytes) })(e)
 			}
-			tail := func(e *env) error {
+			tail := func(e *invocation) error {
 				return e.open(e.args[0], func(r *client.Reader) error { return e.tail(r, n, inBytes) })
 			}
 			if e.flags.Bool("follow") {
@@ -93,7 +93,7 @@ func countFlags(which string) []cli.Flag {
 }
 
 // count reads -n and -c.
-func (e *env) count() (n int64, inBytes bool, err error) {
+func (e *invocation) count() (n int64, inBytes bool, err error) {
 	if s := e.flags.String("bytes"); s != "" {
 		if e.flags.IsSet("lines") {
 			return 0, false, usagef(e.op, "-n and -c exclude each other")
@@ -107,13 +107,13 @@ func (e *env) count() (n int64, inBytes bool, err error) {
 	return 10, false, nil
 }
 
-func checkCount(e *env) error {
+func checkCount(e *invocation) error {
 	_, _, err := e.count()
 	return err
 }
 
 // parseSize reads a number of bytes such as 4096, 64K or 1G.
-func (e *env) parseSize(flag, s string) (int64, error) {
+func (e *invocation) parseSize(flag, s string) (int64, error) {
 	digits, shift := s, 0
 	if i := strings.IndexByte("KMGT", s[len(s)-1]&^0x20); i >= 0 {
 		digits, shift = s[:len(s)-1], 10*(i+1)
@@ -126,7 +126,7 @@ func (e *env) parseSize(flag, s string) (int64, error) {
 }
 
 // open runs f with a reader of path.
-func (e *env) open(path string, f func(*client.Reader) error) error {
+func (e *invocation) open(path string, f func(*client.Reader) error) error {
 	r, err := e.fs.Open(e.ctx, path)
 	if err != nil {
 		return e.fail(err, path)
@@ -137,7 +137,7 @@ func (e *env) open(path string, f func(*client.Reader) error) error {
 }
 
 // copyOut prints r, and tells a failed read from a failed write.
-func (e *env) copyOut(r io.Reader) error {
+func (e *invocation) copyOut(r io.Reader) error {
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := r.Read(buf)
@@ -156,7 +156,7 @@ func (e *env) copyOut(r io.Reader) error {
 	}
 }
 
-func (e *env) tail(r *client.Reader, n int64, inBytes bool) error {
+func (e *invocation) tail(r *client.Reader, n int64, inBytes bool) error {
 	length := r.Length()
 	pos := max(0, length-min(n, length))
 	if !inBytes {
@@ -177,7 +177,7 @@ var errMoved = errors.New("another file took its place")
 
 // followName is tail of one file after the other that the path leads to, of those
 // after the first from the beginning.
-func (e *env) followName(path string, n int64, inBytes bool) error {
+func (e *invocation) followName(path string, n int64, inBytes bool) error {
 	for {
 		err := e.open(path, func(r *client.Reader) error { return e.tail(r, n, inBytes) })
 		switch {
@@ -195,7 +195,7 @@ func (e *env) followName(path string, n int64, inBytes bool) error {
 }
 
 // moved returns errMoved if the path of r leads to another file now.
-func (e *env) moved(r *client.Reader) error {
+func (e *invocation) moved(r *client.Reader) error {
 	if !e.flags.Bool("follow-name") {
 		return nil
 	}
@@ -214,7 +214,7 @@ func (e *env) moved(r *client.Reader) error {
 }
 
 // printRange prints the bytes from pos to end and returns where it came to.
-func (e *env) printRange(r *client.Reader, pos, end int64) (int64, error) {
+func (e *invocation) printRange(r *client.Reader, pos, end int64) (int64, error) {
 	if err := e.copyOut(io.NewSectionReader(r, pos, end-pos)); err != nil {
 		return pos, err
 	}
@@ -225,7 +225,7 @@ func (e *env) printRange(r *client.Reader, pos, end int64) (int64, error) {
 const closedPause = time.Second
 
 // follow prints what is flushed beyond pos.
-func (e *env) follow(r *client.Reader, pos int64) error {
+func (e *invocation) follow(r *client.Reader, pos int64) error {
 	cut := r.Cut()
 	for {
 		length, open, err := r.WaitBeyond(e.ctx, pos)
@@ -262,7 +262,7 @@ func (e *env) follow(r *client.Reader, pos int64) error {
 }
 
 // pause waits, or returns why the command ended.
-func (e *env) pause(d time.Duration) error {
+func (e *invocation) pause(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func (p *program) statCommand() *cli.Command {
@@ -19,7 +19,7 @@ func (p *program) statCommand() *cli.Command {
 			"a file is attached to. A watch from txid + 1 tells all that changed since. Symbolic links are shown\n" +
 			"as such; -L follows them.",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "dereference", Aliases: []string{"L"}, Usage: "follow symbolic links"}},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 			return e.each(func(path string) error {
 				stat := e.fs.Lstat
 				if e.flags.Bool("dereference") {
@@ -39,7 +39,7 @@ func (p *program) statCommand() *cli.Command {
 	}
 }
 
-func (e *env) printStat(i *client.FileInfo) {
+func (e *invocation) printStat(i *client.FileInfo) {
 	row := func(key, format string, args ...any) { e.printf("%8s: %s\n", key, fmt.Sprintf(format, args...)) }
 	row("path", "%s", e.name(i.Path))
 	row("type", "%s", typeName(i.Mode()))
@@ -88,7 +88,7 @@ func (p *program) dfCommand() *cli.Command {
 	}
 }
 
-func df(e *env) error {
+func df(e *invocation) error {
 	list, err := e.statuses()
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func df(e *env) error {
 }
 
 // active is the namenode that serves, among those that answered.
-func (e *env) active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
+func (e *invocation) active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
 	var failed error
 	for i := range list {
 		if list[i].Err == nil && list[i].Role == "active" {

@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func (p *program) statusCommand() *cli.Command {
@@ -77,7 +77,7 @@ type statusJSON struct {
 const statusTimeout = 3 * time.Second
 
 // statuses asks the namenodes how they are, whether or not one is active.
-func (e *env) statuses() ([]client.NamenodeStatus, error) {
+func (e *invocation) statuses() ([]client.NamenodeStatus, error) {
 	cfg, err := e.clientConfig()
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (e *env) statuses() ([]client.NamenodeStatus, error) {
 	return list, e.fail(err, "")
 }
 
-func status(e *env) error {
+func status(e *invocation) error {
 	list, err := e.statuses()
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func skewText(s *clock.Skew, than string) string {
 	return fmt.Sprintf(" (clock %s %s %s)", ahead.Round(100*time.Millisecond), way, than)
 }
 
-func (e *env) statusTable(list []client.NamenodeStatus) error {
+func (e *invocation) statusTable(list []client.NamenodeStatus) error {
 	w := e.table()
 	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tGARBAGE\tLEASES\tOPEN\tUPTIME\tVERSION")
 	for i := range list {

@@ -7,23 +7,23 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/transfer"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/transfer"
 )
 
 // clientTLS is nil for plain text.
-func (e *env) clientTLS() (*tls.Config, error) {
+func (e *invocation) clientTLS() (*tls.Config, error) {
 	ca, cert, key, server := e.flags.String("tls-ca"), e.flags.String("tls-cert"), e.flags.String("tls-key"), e.flags.String("tls-server-name")
 	return e.dialTLS(e.flags.Bool("tls"), ca, cert, key, server)
 }
 
 // zookeeperTLS is nil for plain text.
-func (e *env) zookeeperTLS() (*tls.Config, error) {
+func (e *invocation) zookeeperTLS() (*tls.Config, error) {
 	return e.dialTLS(e.flags.Bool("zookeeper-tls"), e.flags.String("zookeeper-tls-ca"), e.flags.String("zookeeper-tls-cert"), e.flags.String("zookeeper-tls-key"), "")
 }
 
 // dialTLS is what a client of a server needs; nil for plain text.
-func (e *env) dialTLS(on bool, ca, cert, key, server string) (*tls.Config, error) {
+func (e *invocation) dialTLS(on bool, ca, cert, key, server string) (*tls.Config, error) {
 	if !on && ca == "" && cert == "" && key == "" && server == "" {
 		return nil, nil
 	}
@@ -39,7 +39,7 @@ func (e *env) dialTLS(on bool, ca, cert, key, server string) (*tls.Config, error
 }
 
 // serverTLS is nil for plain text. clientCA demands certificates of clients.
-func (e *env) serverTLS(clientCA string) (*tls.Config, error) {
+func (e *invocation) serverTLS(clientCA string) (*tls.Config, error) {
 	cert, key := e.flags.String("tls-cert"), e.flags.String("tls-key")
 	if cert == "" && key == "" {
 		if clientCA != "" || e.flags.Bool("tls") {
@@ -58,7 +58,7 @@ func (e *env) serverTLS(clientCA string) (*tls.Config, error) {
 	return cfg, e.addCertificate(cfg, cert, key)
 }
 
-func (e *env) addCertificate(cfg *tls.Config, cert, key string) error {
+func (e *invocation) addCertificate(cfg *tls.Config, cert, key string) error {
 	switch {
 	case cert == "" && key == "":
 		return nil

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/testenv"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // TestTLS serves with certificates on both sides: bytes over gRPC and HTTP,
@@ -22,12 +22,12 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cert, key := testenv.Certificate(t, dir, "server")
+	cert, key := env.Certificate(t, dir, "server")
 	me, err := user.Current() // the superuser of a new namespace
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, mineKey := testenv.Certificate(t, dir, me.Username)
+	mine, mineKey := env.Certificate(t, dir, me.Username)
 	cmd := exec.CommandContext(t.Context(), path, "namenode", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", //nolint:gosec // the test binary
 		"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", mine, "--log-level", "error")
 	out, err := cmd.StdoutPipe()

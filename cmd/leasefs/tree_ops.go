@@ -5,8 +5,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 func (p *program) mkdirCommand() *cli.Command {
@@ -19,7 +19,7 @@ func (p *program) mkdirCommand() *cli.Command {
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make parents; no error if it exists"},
 			&cli.StringFlag{Name: "mode", Aliases: []string{"m"}, Usage: "octal permission `MODE`", DefaultText: "0777 less the umask"},
 		},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 			mode, err := e.mkdirMode()
 			if err != nil {
 				return err
@@ -31,7 +31,7 @@ func (p *program) mkdirCommand() *cli.Command {
 				}
 				return e.fail(mkdir(e.ctx, path, mode), path)
 			})
-		}, func(e *env) error {
+		}, func(e *invocation) error {
 			_, err := e.mkdirMode()
 			return err
 		}),
@@ -39,7 +39,7 @@ func (p *program) mkdirCommand() *cli.Command {
 }
 
 // mkdirMode reads -m.
-func (e *env) mkdirMode() (fs.FileMode, error) {
+func (e *invocation) mkdirMode() (fs.FileMode, error) {
 	if !e.flags.IsSet("mode") {
 		mode := fs.FileMode(0o777)
 		if mask := umask(); mask != nil {
@@ -65,7 +65,7 @@ func (p *program) mvCommand() *cli.Command {
 			&cli.BoolFlag{Name: "overwrite", Usage: "replace a file, or an empty directory, at TO"},
 			&cli.BoolFlag{Name: "no-target-directory", Aliases: []string{"T"}, Usage: "TO is the new name, even if it is a directory"},
 		},
-		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, mv, func(e *env) error {
+		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, mv, func(e *invocation) error {
 			if len(e.args) > 2 && e.flags.Bool("no-target-directory") {
 				return usagef(e.op, "-T takes FROM and TO only")
 			}
@@ -74,7 +74,7 @@ func (p *program) mvCommand() *cli.Command {
 	}
 }
 
-func mv(e *env) error {
+func mv(e *invocation) error {
 	to := e.args[len(e.args)-1]
 	e.args = e.args[:len(e.args)-1]
 	var into uint64
@@ -110,11 +110,11 @@ func (p *program) rmCommand() *cli.Command {
 			&cli.BoolFlag{Name: "recursive", Aliases: []string{"r", "R"}, Usage: "directories too, with all that is in them"},
 			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "what does not exist is no error"},
 		},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error { return e.each(e.rm) }),
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error { return e.each(e.rm) }),
 	}
 }
 
-func (e *env) rm(path string) error {
+func (e *invocation) rm(path string) error {
 	if path == "/" {
 		return fserror.New(fserror.InvalidArgument, e.op, path, "the root is never removed; name what is in it")
 	}
@@ -139,7 +139,7 @@ func (p *program) touchCommand() *cli.Command {
 		UsageText:   "leasefs touch [-c] PATH...\n\nExample:\n  leasefs touch /out/_SUCCESS",
 		Description: "Makes an empty file; of what exists, sets the modification time to now.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "no-create", Aliases: []string{"c"}, Usage: "make nothing"}},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 			return e.each(e.touch)
 		}),
 	}
@@ -152,13 +152,13 @@ func (p *program) truncateCommand() *cli.Command {
 		UsageText:   "leasefs truncate -s N PATH...\n\nExample:\n  leasefs truncate -s 1M /logs/a",
 		Description: "Cuts files to N bytes. A file never grows by it, and none that is open for write is cut.",
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "size", Aliases: []string{"s"}, Usage: "the new length, `N` bytes; K, M, G: times 1,024 each"}},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 			n, err := e.newSize()
 			if err != nil {
 				return err
 			}
 			return e.each(func(path string) error { return e.fail(e.fs.Truncate(e.ctx, path, n), path) })
-		}, func(e *env) error {
+		}, func(e *invocation) error {
 			_, err := e.newSize()
 			return err
 		}),
@@ -166,7 +166,7 @@ func (p *program) truncateCommand() *cli.Command {
 }
 
 // newSize reads -s.
-func (e *env) newSize() (int64, error) {
+func (e *invocation) newSize() (int64, error) {
 	s := e.flags.String("size")
 	if s == "" {
 		return 0, usagef(e.op, "needs -s N, the new length")
@@ -180,7 +180,7 @@ func (p *program) concatCommand() *cli.Command {
 		Usage:       "join files without copying them",
 		UsageText:   "leasefs concat TARGET SOURCE...\n\nExample:\n  leasefs concat /out/all /out/part-1 /out/part-2",
 		Description: "Moves the contents of the sources, in this order, to the end of TARGET, and removes the\nsources: in one step, or not at all. None of the files may be open for write.",
-		Action: p.connected(operands{min: 2, max: -1, names: "TARGET and at least one SOURCE"}, func(e *env) error {
+		Action: p.connected(operands{min: 2, max: -1, names: "TARGET and at least one SOURCE"}, func(e *invocation) error {
 			return e.fail(e.fs.Concat(e.ctx, e.args[0], e.args[1:]...), e.args[0])
 		}),
 	}
@@ -193,14 +193,14 @@ func (p *program) lnCommand() *cli.Command {
 		UsageText:   "leasefs ln -s TARGET PATH\n\nExample:\n  leasefs ln -s /releases/7 /current",
 		Description: "Makes PATH a symbolic link to TARGET, or a link of TARGET's name in it if PATH is a directory.\nTARGET may be relative to the link and need not exist. There are no hard links: -s is needed.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link"}},
-		Action: p.connected(operands{min: 2, max: 2, names: "TARGET and PATH", local: true}, func(e *env) error {
+		Action: p.connected(operands{min: 2, max: 2, names: "TARGET and PATH", local: true}, func(e *invocation) error {
 			path, target := e.args[1], e.args[0]
 			if info, serr := e.fs.Lstat(e.ctx, path); serr == nil && info.IsDir() {
 				_, name := fspath.Split(target)
 				path = fspath.Join(path, name)
 			}
 			return e.fail(e.fs.Symlink(e.ctx, target, path), path)
-		}, func(e *env) (err error) {
+		}, func(e *invocation) (err error) {
 			if !e.flags.Bool("symbolic") {
 				return usagef(e.op, "there are no hard links; -s makes a symbolic one")
 			}

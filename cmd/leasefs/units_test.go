@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/clock"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func TestParseMode(t *testing.T) {

@@ -8,7 +8,7 @@ func (p *program) versionCommand() *cli.Command {
 		Usage:       "print the version",
 		UsageText:   "leasefs version\n\nExample:\n  leasefs version",
 		Description: "Prints the version of this program, as --version does. That of each namenode is in leasefs status.",
-		Action: p.action(operands{}, func(e *env) error {
+		Action: p.action(operands{}, func(e *invocation) error {
 			if e.json {
 				return e.printJSON(map[string]any{"version": version})
 			}

@@ -37,7 +37,7 @@ type eventJSON struct {
 	Holder  *string `json:"holder"`
 }
 
-func watch(e *env) error {
+func watch(e *invocation) error {
 	w, err := e.fs.Watch(e.ctx, e.args[0], client.WatchOptions{Recursive: e.flags.Bool("recursive"), From: e.flags.Uint64("from")})
 	if err != nil {
 		return e.fail(err, e.args[0])
@@ -59,7 +59,7 @@ func watch(e *env) error {
 	}
 }
 
-func (e *env) printEvent(ev *client.Event) error {
+func (e *invocation) printEvent(ev *client.Event) error {
 	if e.json {
 		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(timeJSON), Dir: ev.IsDir}
 		if !ev.IsDir {

@@ -12,8 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/transfer"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/transfer"
 )
 
 // streamFlags are those that create and append share.
@@ -73,7 +73,7 @@ func (p *program) closeCommand() *cli.Command {
 		Usage:       "complete a file that this --client name holds",
 		UsageText:   "leasefs close PATH\n\nExample:\n  leasefs --client job-7 close /out/part-7",
 		Description: "Closes, at its flushed length, a file that an earlier command with the same --user and\n--client left open (--keep-open, or it died). Prints the length.",
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *env) error {
+		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
 			n, err := e.fs.CloseFile(e.ctx, e.args[0])
 			if err != nil {
 				return e.fail(err, e.args[0])
@@ -90,12 +90,12 @@ func (p *program) closeCommand() *cli.Command {
 }
 
 // checkStream checks the flags that create and append share.
-func checkStream(e *env) error {
+func checkStream(e *invocation) error {
 	_, err := e.pumpOptions()
 	return err
 }
 
-func checkCreate(e *env) error {
+func checkCreate(e *invocation) error {
 	if e.flags.Bool("steal") && !e.flags.Bool("overwrite") {
 		return usagef(e.op, "--steal needs --overwrite")
 	}
@@ -105,7 +105,7 @@ func checkCreate(e *env) error {
 	return checkStream(e)
 }
 
-func checkAppend(e *env) error {
+func checkAppend(e *invocation) error {
 	switch resume := e.flags.Bool("resume"); {
 	case resume && e.flags.IsSet("at"):
 		return usagef(e.op, "--resume and --at exclude each other")
@@ -115,7 +115,7 @@ func checkAppend(e *env) error {
 	return checkStream(e)
 }
 
-func create(e *env) error {
+func create(e *invocation) error {
 	opts, err := e.pumpOptions()
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func create(e *env) error {
 	return e.stream(w, e.stdin, opts)
 }
 
-func appendTo(e *env) error {
+func appendTo(e *invocation) error {
 	opts, err := e.pumpOptions()
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func appendTo(e *env) error {
 }
 
 // input is standard input until a signal comes, which its error tells then.
-func (e *env) input() io.Reader {
+func (e *invocation) input() io.Reader {
 	r, w := io.Pipe()
 	context.AfterFunc(e.ctx, func() { _ = w.CloseWithError(context.Cause(e.ctx)) })
 	go func() {
@@ -191,7 +191,7 @@ func (e *env) input() io.Reader {
 }
 
 // pumpOptions reads --flush.
-func (e *env) pumpOptions() (transfer.PumpOptions, error) {
+func (e *invocation) pumpOptions() (transfer.PumpOptions, error) {
 	var opts transfer.PumpOptions
 	switch when := e.flags.String("flush"); when {
 	case "":
@@ -213,13 +213,13 @@ func (e *env) pumpOptions() (transfer.PumpOptions, error) {
 }
 
 // ack prints a durable length. Somebody waits for it: it is flushed at once.
-func (e *env) ack(length int64) error {
+func (e *invocation) ack(length int64) error {
 	e.printf("%d\n", length)
 	return e.flush()
 }
 
 // stream writes what is left of standard input to w and ends it as the flags say.
-func (e *env) stream(w *client.Writer, in io.Reader, opts transfer.PumpOptions) error {
+func (e *invocation) stream(w *client.Writer, in io.Reader, opts transfer.PumpOptions) error {
 	// With SIGPIPE asked for, a reader of --ack that went away is an error of
 	// the write, and the file is closed as after any other.
 	pipe := make(chan os.Signal, 1)
@@ -251,7 +251,7 @@ func (e *env) stream(w *client.Writer, in io.Reader, opts transfer.PumpOptions) 
 }
 
 // broken gives the file up at its flushed length, and says so after a signal.
-func (e *env) broken(w *client.Writer, err error) error {
+func (e *invocation) broken(w *client.Writer, err error) error {
 	err = e.fail(err, w.Path())
 	if errors.Is(err, fserror.LeaseLost) {
 		_ = w.AbortContext(e.ctx) // there is nothing left to close

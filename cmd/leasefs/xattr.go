@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func (p *program) xattrCommand() *cli.Command {
@@ -63,13 +63,13 @@ func (p *program) xattrCommand() *cli.Command {
 }
 
 // firstIsPath cleans the first operand.
-func firstIsPath(e *env) (err error) {
+func firstIsPath(e *invocation) (err error) {
 	e.args[0], err = e.path(e.args[0])
 	return err
 }
 
 // failXattr is fail for an attribute.
-func (e *env) failXattr(err error) error {
+func (e *invocation) failXattr(err error) error {
 	path := e.args[0]
 	var f *fserror.Error
 	if client.IsNoXattr(err) && errors.As(err, &f) {
@@ -87,7 +87,7 @@ type xattrJSON struct {
 	Base64 *string `json:"value_base64"` // if it is not
 }
 
-func (e *env) printXattrJSON(name string, value []byte) error {
+func (e *invocation) printXattrJSON(name string, value []byte) error {
 	j := xattrJSON{Path: e.args[0], Name: name, Length: len(value)}
 	if utf8.Valid(value) {
 		text := string(value)
@@ -99,7 +99,7 @@ func (e *env) printXattrJSON(name string, value []byte) error {
 	return e.printJSON(j)
 }
 
-func listXattrs(e *env) error {
+func listXattrs(e *invocation) error {
 	all, err := e.fs.Xattrs(e.ctx, e.args[0])
 	if err != nil {
 		return e.failXattr(err)
@@ -128,7 +128,7 @@ func xattrText(value []byte) string {
 	return strconv.Quote(text)
 }
 
-func getXattr(e *env) error {
+func getXattr(e *invocation) error {
 	value, err := e.fs.GetXattr(e.ctx, e.args[0], e.args[1])
 	if err != nil {
 		return e.failXattr(err)
@@ -143,14 +143,14 @@ func getXattr(e *env) error {
 	return nil
 }
 
-func checkSetXattr(e *env) error {
+func checkSetXattr(e *invocation) error {
 	if e.flags.Bool("create") && e.flags.Bool("replace") {
 		return usagef(e.op, "--create and --replace exclude each other")
 	}
 	return nil
 }
 
-func setXattr(e *env) error {
+func setXattr(e *invocation) error {
 	value := []byte(e.args[2])
 	if e.args[2] == "-" {
 		var err error
@@ -171,7 +171,7 @@ func setXattr(e *env) error {
 	return e.failXattr(e.fs.SetXattr(e.ctx, e.args[0], e.args[1], value, mode))
 }
 
-func removeXattrs(e *env) error {
+func removeXattrs(e *invocation) error {
 	for _, name := range e.args[1:] {
 		if err := e.fs.RemoveXattr(e.ctx, e.args[0], name); err != nil {
 			return e.failXattr(err)

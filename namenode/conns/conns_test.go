@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/leasefs/leasefs/testenv/frames"
+	"github.com/leasefs/leasefs/test/env/frames"
 )
 
 // socket is a connection from an address, without a network.

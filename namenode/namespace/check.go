@@ -3,8 +3,8 @@ package namespace
 import (
 	"fmt"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // maxProblems is how many problems Check lists.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // The numbers of the kinds of records. They are in journals: never reused.

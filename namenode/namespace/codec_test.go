@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // samples is one record of each kind with every field set.

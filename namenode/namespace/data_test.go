@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // script runs the text tests in testdata: one command a test, the rest of its
@@ -25,7 +25,7 @@ type script struct {
 }
 
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
+	datadriven.Walk(t, "../../testdata/namespace", func(t *testing.T, path string) {
 		s := &script{rig: newRig(t), t: t, writers: make(map[string]Writer), keys: make(map[string]Block)}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.t, s.d = t, d

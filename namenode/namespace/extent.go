@@ -1,8 +1,8 @@
 package namespace
 
 import (
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // maxDeepLook is how many inodes below a directory a rename looks at for paths

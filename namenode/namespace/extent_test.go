@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // chain makes directories, each in the one before, whose names are all the

@@ -3,7 +3,7 @@ package namespace
 import (
 	"cmp"
 
-	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore"
 )
 
 // garbageItem is a block that no file has any more, what it takes in the store,

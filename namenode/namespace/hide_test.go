@@ -3,7 +3,7 @@ package namespace
 import (
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // planned applies what a plan returned; op must not be nil.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore"
 )
 
 // rich makes a tree that has something of everything.

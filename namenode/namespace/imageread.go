@@ -9,8 +9,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // ImageError says that an image is not what was written, and where. An image

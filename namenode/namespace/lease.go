@@ -3,7 +3,7 @@ package namespace
 import (
 	"cmp"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // LeaseID names a lease that somebody was granted: from 1 to MaxLeaseID. It

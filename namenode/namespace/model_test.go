@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // node is an inode of the model; the model is a plain map of paths.

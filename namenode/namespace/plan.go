@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // CreateRequest asks for a new file.

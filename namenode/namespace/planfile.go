@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 	"math"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Writer is what a writer shows with each call.

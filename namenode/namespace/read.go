@@ -3,7 +3,7 @@ package namespace
 import (
 	"fmt"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Attr is what stat shows of an inode.

@@ -1,6 +1,6 @@
 package namespace
 
-import "github.com/leasefs/leasefs/blockstore"
+import "github.com/leasefs/leasefs/internal/blockstore"
 
 // InodeID names an inode for ever: ids are never reused. The root is RootID.
 type InodeID uint64

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/leasefs/leasefs/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore"
 )
 
 // Time that goes by between two reigns, which nobody can measure, forgets no

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // What a caller may want of an inode, as permission bits.

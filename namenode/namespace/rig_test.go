@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leasefs/leasefs/blockstore"
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // tb is what testing.TB and rapid.T have in common.

@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Limits of the results kept so that a repeated call gets the answer of the

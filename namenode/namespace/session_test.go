@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/leasefs/leasefs/fserror"
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 func TestCallResults(t *testing.T) {

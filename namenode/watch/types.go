@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/leasefs/leasefs/fserror"
-	"github.com/leasefs/leasefs/fspath"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // Defaults of Config.

@@ -1,0 +1,235 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/blockstore/blocktest"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+)
+
+func TestObjects(t *testing.T) {
+	for name, on := range map[string]func(t *testing.T) (vfs.FS, string){
+		"Disk":   func(t *testing.T) (vfs.FS, string) { return vfs.OS(), t.TempDir() },
+		"Memory": func(*testing.T) (vfs.FS, string) { return crashfs.New(), "/blocks" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			blocktest.RunObjects(t, func(t *testing.T) (one, another blockstore.Objects) {
+				disk, dir := on(t)
+				a, _, _ := harness(t, Config{FS: disk, Dir: dir})
+				b, _, _ := harness(t, Config{FS: disk, Dir: dir})
+				return a, b
+			})
+		})
+	}
+}
+
+func putNamed(s *Store, name string, body []byte) error {
+	return s.PutNamed(context.Background(), name, bytes.NewReader(body), int64(len(body)), blockstore.CRC(body)) //nolint:usetesting // no test at hand
+}
+
+func namedBody(name string, i int) []byte {
+	return bytes.Repeat([]byte(fmt.Sprintf("%s %d ", name, i)), 5_000)
+}
+
+// named is what callers were told of named objects; each value is the number of
+// the body.
+type named struct {
+	acked, tried map[string]int
+	deleted      map[string]bool
+}
+
+// namedWorkload puts and deletes, as the namenode does with its images, until
+// the first error.
+func namedWorkload(disk vfs.FS) (h named, err error) {
+	h = named{map[string]int{}, map[string]int{}, map[string]bool{}}
+	s, err := openOn(disk)
+	if err != nil {
+		return h, err
+	}
+	ctx := context.Background() //nolint:usetesting // no test at hand
+	for i, name := range []string{"namespace", "image-1", "image-2", "a.b", "image-3"} {
+		h.tried[name] = i
+		if err := putNamed(s, name, namedBody(name, i)); err != nil {
+			return h, err
+		}
+		h.acked[name] = i
+		if err := putNamed(s, name, namedBody(name, 99)); !errors.Is(err, fserror.Exists) {
+			return h, fmt.Errorf("second put: %w", err)
+		}
+		if name == "image-3" {
+			delete(h.acked, "image-1") // from here on either is right
+			if err := s.DeleteNamed(ctx, "image-1"); err != nil {
+				return h, err
+			}
+			h.deleted["image-1"] = true
+		}
+	}
+	return h, s.Close()
+}
+
+// checkNamed opens the disk as a crash left it. It returns what the store says
+// is there, which from then on has to stay.
+func checkNamed(t *testing.T, disk vfs.FS, h named) named {
+	t.Helper()
+	s, err := openOn(disk)
+	if err != nil {
+		t.Fatalf("open after the crash: %v", err)
+	}
+	requireNoTemporaries(t, s)
+	infos, err := s.ListNamed(t.Context(), "", "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, info := range infos {
+		found[info.Name] = true
+		i, ok := h.tried[info.Name]
+		if !ok || h.deleted[info.Name] {
+			t.Fatalf("object %s should not be there", info.Name)
+		}
+		want := namedBody(info.Name, i)
+		if _, crc, err := s.StatNamed(t.Context(), info.Name); err != nil || crc != blockstore.CRC(want) || info.Length != int64(len(want)) {
+			t.Fatalf("object %s: %d bytes, %v", info.Name, info.Length, err)
+		}
+	}
+	for name := range h.acked {
+		if !found[name] {
+			t.Fatalf("object %s was acknowledged and is gone", name)
+		}
+	}
+	// It still works. Exists is an acknowledgement of the first put.
+	acked := map[string]int{}
+	for name, i := range h.tried {
+		if h.deleted[name] {
+			continue
+		}
+		if err := putNamed(s, name, namedBody(name, i)); err != nil && !errors.Is(err, fserror.Exists) {
+			t.Fatalf("put %s again: %v", name, err)
+		}
+		acked[name] = i
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return named{acked, h.tried, h.deleted}
+}
+
+// TestObjectsCrashAtEveryPoint: an image is there whole or not at all, an
+// acknowledged one stays, and nothing is left of one that was cut short.
+func TestObjectsCrashAtEveryPoint(t *testing.T) {
+	base := crashfs.New()
+	if _, err := namedWorkload(base); err != nil {
+		t.Fatal(err)
+	}
+	points := base.Ops()
+	if points < 40 {
+		t.Fatalf("only %d points", points)
+	}
+	t.Logf("%d points", points)
+	for name, mode := range map[string]crashfs.Mode{"strict": crashfs.Strict, "torn": crashfs.Torn, "kill": crashfs.Kill} {
+		t.Run(name, func(t *testing.T) {
+			for n := 1; n <= points; n++ {
+				seeds := uint64(1)
+				if mode == crashfs.Torn {
+					seeds = 3
+				}
+				for seed := range seeds {
+					disk := crashfs.New(seed)
+					disk.CrashAt(n)
+					h, err := namedWorkload(disk)
+					if err == nil {
+						t.Fatalf("no error at point %d", n)
+					}
+					after := disk.Crash(mode)
+					h = checkNamed(t, after, h)
+					checkNamed(t, after.Crash(crashfs.Strict), h)
+				}
+			}
+		})
+	}
+}
+
+// TestObjectsFailedSync: what could not be made durable is not there, and
+// may be put again.
+func TestObjectsFailedSync(t *testing.T) {
+	for _, what := range []string{"*" + tmpSuffix, namedFolder} {
+		disk := crashfs.New()
+		s, err := openOn(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := putNamed(s, "first", []byte("x")); err != nil { // makes the folder
+			t.Fatal(err)
+		}
+		disk.FailSync(what, nil)
+		if err := putNamed(s, "image", []byte("one")); !errors.Is(err, fserror.Unavailable) {
+			t.Fatalf("%s: %v, want Unavailable", what, err)
+		}
+		disk.Heal()
+		requireNoTemporaries(t, s)
+		if _, _, err := s.StatNamed(t.Context(), "image"); !errors.Is(err, fserror.NotFound) {
+			t.Fatalf("%s: %v, want NotFound", what, err)
+		}
+		if err := putNamed(s, "image", []byte("two")); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		after, err := openOn(disk.Crash())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := after.GetNamed(t.Context(), "image", 0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		if err := errors.Join(err, r.Close()); err != nil || string(got) != "two" {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+}
+
+// TestObjectsLeftovers: an upload that a crash cut short does not stay for ever.
+func TestObjectsLeftovers(t *testing.T) {
+	disk := crashfs.New()
+	s, err := openOn(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmp := filepath.Join(s.tmp, s.id+"-named-1"+tmpSuffix)
+	if err := s.writeNamed(t.Context(), "image", tmp, bytes.NewReader([]byte("half")), 4, blockstore.CRC([]byte("half"))); err != nil {
+		t.Fatal(err)
+	}
+	after := disk.Crash(crashfs.Kill)
+	if _, err := openOn(after); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := after.Stat(tmp); err == nil {
+		t.Error("it is still there")
+	}
+}
+
+func TestObjectsClosed(t *testing.T) {
+	s, err := openOn(crashfs.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, gerr := s.GetNamed(t.Context(), "x", 0, -1)
+	_, lerr := s.ListNamed(t.Context(), "", "", 1)
+	for what, err := range map[string]error{"put": putNamed(s, "x", []byte("x")), "get": gerr, "list": lerr, "delete": s.DeleteNamed(t.Context(), "x")} {
+		if !errors.Is(err, fserror.Closed) {
+			t.Errorf("%s: %v, want Closed", what, err)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+)
+
+// pieceSize is how much of a PUT is read, summed and written at a time.
+const pieceSize = 512 << 10
+
+var pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
+
+// source is an object on its way in.
+type source struct {
+	body    io.Reader
+	length  int64
+	crc     uint32
+	expires time.Time // after it nothing is published; zero: never
+	// waiting is called before each piece is read.
+	waiting func()
+}
+
+// Put stores an object, durable when it returns.
+//
+// Exists if the key is taken (by a block that is durable), Damaged if the
+// object has not the checksum, InvalidArgument if it is empty, TooLarge, NoSpace
+// (disk or reserve), Closed, Unavailable (any other error of the disk).
+func (s *Store) Put(ctx context.Context, key blockstore.Key, object []byte, crc32c uint32) error {
+	return s.put(ctx, key, source{body: bytes.NewReader(object), length: int64(len(object)), crc: crc32c})
+}
+
+func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
+	if s.closed.Load() {
+		return fserror.New(fserror.Closed, "put", "", "block %s: the store is closed", key)
+	}
+	if err := s.checkLength(key, src.length); err != nil {
+		return err
+	}
+	release, err := s.reserve(key, src.length)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	p := placeOf(key)
+	d := s.folders.get(p, s.folderPath(p))
+	defer s.folders.put(d)
+	if err := d.make(); err != nil {
+		return s.diskError("put", key, err)
+	}
+	// Not needed for correctness (link decides), but spares a retry its bytes.
+	if _, err := s.cfg.FS.Stat(s.blockPath(key)); err == nil {
+		if err := s.confirm(d, key); err != nil {
+			return s.diskError("put", key, err)
+		}
+		return taken(key)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return s.diskError("put", key, err)
+	}
+
+	tmp := s.tmpName()
+	defer func() { _ = s.cfg.FS.Remove(tmp) }() // after the link too; what stays is swept at Open
+	if err := s.write(ctx, key, tmp, src); err != nil {
+		return err
+	}
+	if !src.expires.IsZero() && s.cfg.Clock.Wall().After(src.expires) {
+		// The collector may have swept the key already, relying on this.
+		return expired(key, src.expires)
+	}
+	switch err := d.link(tmp, key); {
+	case errors.Is(err, fs.ErrExist):
+		return taken(key)
+	case err != nil:
+		return s.diskError("put", key, err)
+	}
+	s.stats.puts.Add(1)
+	s.stats.putBytes.Add(uint64(src.length))
+	return nil
+}
+
+func (s *Store) tmpName() string {
+	return filepath.Join(s.tmp, s.id+"-"+strconv.FormatUint(s.nextTmp.Add(1), 10)+tmpSuffix)
+}
+
+// confirm returns nil when the block that has the key is durable. Of one from
+// before this store was opened that is not known, whatever an fsync says now:
+// the fsync of its link may have failed, and only the process have ended. Its
+// name is made again then, for a copy of it, and that is synced.
+func (s *Store) confirm(d *folder, key blockstore.Key) error {
+	if !d.isOld(key) {
+		return d.settle(key)
+	}
+	tmp := s.tmpName()
+	defer func() { _ = s.cfg.FS.Remove(tmp) }()
+	if err := s.copyFile(s.blockPath(key), tmp); err != nil {
+		return err
+	}
+	return d.replace(tmp, key)
+}
+
+// copyFile makes a durable copy under a new name, which itself is not durable.
+func (s *Store) copyFile(from, to string) (err error) {
+	src, err := s.cfg.FS.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := s.cfg.FS.CreateExclusive(to)
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(dst, src); err == nil {
+		err = dst.Sync()
+	}
+	if cerr := dst.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// reserve books length bytes of the disk until release is called.
+func (s *Store) reserve(key blockstore.Key, length int64) (release func(), err error) {
+	// The bytes of PUTs under way count in full though part of them is on the
+	// disk by now: too much by at most MaxPuts objects, on the safe side.
+	pending := s.pending.Add(length)
+	release = func() { s.pending.Add(-length) }
+	free, _, err := s.cfg.FS.Usage(s.root)
+	if err != nil {
+		release()
+		return nil, s.diskError("put", key, err)
+	}
+	if free-pending < s.cfg.Reserve {
+		release()
+		return nil, fserror.New(fserror.NoSpace, "put", "", "block %s: %d bytes, and %d are free above the reserve of %d: delete files or add disk",
+			key, length, max(free-s.cfg.Reserve-(pending-length), 0), s.cfg.Reserve)
+	}
+	return release, nil
+}
+
+// write makes the file tmp of the object's bytes and syncs it.
+func (s *Store) write(ctx context.Context, key blockstore.Key, tmp string, src source) error {
+	f, err := s.cfg.FS.CreateExclusive(tmp)
+	if err != nil {
+		return s.diskError("put", key, err)
+	}
+	err = s.fill(ctx, key, f, src)
+	if err == nil {
+		if serr := f.Sync(); serr != nil {
+			err = s.diskError("put", key, serr)
+		}
+	}
+	if cerr := f.Close(); cerr != nil && err == nil {
+		err = s.diskError("put", key, cerr)
+	}
+	return err
+}
+
+// fill copies the object into f and compares length and checksum.
+func (s *Store) fill(ctx context.Context, key blockstore.Key, f vfs.File, src source) error {
+	piece := pieces.Get().(*[pieceSize]byte)
+	defer pieces.Put(piece)
+	var crc uint32
+	flusher := newWriteback(f)
+	for left := src.length; left > 0; {
+		if err := ctx.Err(); err != nil {
+			return brokenOff(key, src.length-left, src.length, err)
+		}
+		if src.waiting != nil {
+			src.waiting()
+		}
+		part := piece[:min(left, pieceSize)]
+		if n, err := io.ReadFull(src.body, part); err != nil {
+			return brokenOff(key, src.length-left+int64(n), src.length, err)
+		}
+		crc = blockstore.UpdateCRC(crc, part)
+		if _, err := f.Write(part); err != nil {
+			return s.diskError("put", key, err)
+		}
+		flusher.wrote(int64(len(part)))
+		left -= int64(len(part))
+	}
+	if crc != src.crc {
+		return fserror.New(fserror.Damaged, "put", "", "block %s: the bytes received have checksum %08x, %08x was announced", key, crc, src.crc)
+	}
+	return nil
+}
+
+func taken(key blockstore.Key) error {
+	return fserror.New(fserror.Exists, "put", "", "block %s is there already, from the first PUT", key)
+}
+
+func expired(key blockstore.Key, at time.Time) error {
+	return fserror.New(fserror.Permission, "", "", "block %s: the signed URL expired at %s", key, at.UTC().Format(time.RFC3339Nano))
+}
+
+func brokenOff(key blockstore.Key, got, want int64, err error) error {
+	return &fserror.Error{Op: "put", Kind: fserror.Canceled, Err: err,
+		Message: fmt.Sprintf("block %s: broken off after %d of %d bytes", key, got, want)}
+}
+
+// diskKind tells a full disk from a broken one.
+func diskKind(err error) fserror.Kind {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fserror.NoSpace
+	case errors.Is(err, fs.ErrNotExist):
+		return fserror.NotFound
+	}
+	return fserror.Unavailable
+}
+
+// diskError wraps an error of the file system. In a PUT a missing file is
+// trouble (somebody removed a folder), not NotFound.
+func (s *Store) diskError(op string, key blockstore.Key, err error) error {
+	kind := diskKind(err)
+	if kind == fserror.NotFound && op == "put" {
+		kind = fserror.Unavailable
+	}
+	e := &fserror.Error{Op: op, Kind: kind, Err: err}
+	if key != (blockstore.Key{}) {
+		e.Message = "block " + key.String()
+	}
+	return e
+}

@@ -1,0 +1,195 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+)
+
+// open opens a block for reading. NotFound if there is none.
+func (s *Store) open(key blockstore.Key) (vfs.File, int64, error) {
+	f, err := s.cfg.FS.Open(s.blockPath(key))
+	if err != nil {
+		return nil, 0, s.readError("get", key, err)
+	}
+	size, err := f.Size()
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, s.readError("get", key, err)
+	}
+	return f, size, nil
+}
+
+// readError is diskError with NotFound in words for people.
+func (s *Store) readError(op string, key blockstore.Key, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fserror.New(fserror.NotFound, op, "", "no block %s", key)
+	}
+	return s.diskError(op, key, err)
+}
+
+// Get reads length bytes from offset on; length -1 reads to the end. A range
+// that goes beyond the end is cut off; one that begins there or beyond is
+// InvalidArgument. The bytes are not verified.
+func (s *Store) Get(_ context.Context, key blockstore.Key, offset, length int64) (io.ReadCloser, error) {
+	f, size, err := s.open(key)
+	if err != nil {
+		return nil, err
+	}
+	if offset < 0 || offset >= size || length < -1 {
+		_ = f.Close()
+		return nil, fserror.New(fserror.InvalidArgument, "get", "", "block %s has %d bytes: no range of %d bytes from %d on", key, size, length, offset)
+	}
+	if length < 0 || length > size-offset {
+		length = size - offset
+	}
+	s.stats.gets.Add(1)
+	s.stats.getBytes.Add(uint64(length))
+	return &blockReader{io.NewSectionReader(f, offset, length), f}, nil
+}
+
+// blockReader reads a range of a file. It has ReadAt and Seek too.
+type blockReader struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// Stat returns NotFound if there is no complete object of the key. Stored is
+// the file's modification time.
+func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, error) {
+	st, err := s.cfg.FS.Stat(s.blockPath(key))
+	if err != nil {
+		return blockstore.Info{}, s.readError("stat", key, err)
+	}
+	return blockstore.Info{Key: key, Length: st.Size(), Stored: st.ModTime()}, nil
+}
+
+// Delete removes objects, durable when it returns; one that is missing already
+// is no error. It continues after an error and returns the first. Fan-out folders
+// stay.
+func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
+	var first error
+	note := func(key blockstore.Key, err error) {
+		if first == nil {
+			first = s.diskError("delete", key, err)
+		}
+	}
+	touched := map[place]blockstore.Key{} // one key each, to name in an error
+	for _, key := range keys {
+		if err := ctx.Err(); err != nil {
+			first = cmp.Or(first, error(fserror.Wrap(fserror.Canceled, "delete", "", err)))
+			break
+		}
+		switch err := s.cfg.FS.Remove(s.blockPath(key)); {
+		case err == nil:
+			s.stats.deletes.Add(1)
+			touched[placeOf(key)] = key
+		case errors.Is(err, fs.ErrNotExist):
+		default:
+			note(key, err)
+		}
+	}
+	for p, key := range touched {
+		d := s.folders.get(p, s.folderPath(p))
+		if err := d.sync(); err != nil {
+			note(key, err)
+		}
+		s.folders.put(d)
+	}
+	return first
+}
+
+// List returns up to limit complete objects with keys greater than after, in
+// the order of keys. It looks into no folder before after's, and stops at the
+// limit; a page costs one listing of each folder that it touches.
+func (s *Store) List(ctx context.Context, after blockstore.Key, limit int) ([]blockstore.Info, error) {
+	var out []blockstore.Info
+	terms, err := s.subfolders(s.root, termDigits, after.Term)
+	if err != nil {
+		return nil, err
+	}
+	for _, term := range terms {
+		var from uint64
+		if term == after.Term {
+			from = after.Seq >> folderBits
+		}
+		termPath := filepath.Dir(s.folderPath(place{term, 0}))
+		highs, err := s.subfolders(termPath, folderDigits, from)
+		if err != nil {
+			return nil, err
+		}
+		for _, high := range highs {
+			if len(out) >= limit {
+				return out, nil
+			}
+			if err := ctx.Err(); err != nil {
+				return nil, fserror.Wrap(fserror.Canceled, "list", "", err)
+			}
+			if out, err = s.listFolder(out, place{term, high}, after, limit); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// subfolders returns the numbers of dir's folders of so many digits, from the
+// given one on, in order.
+func (s *Store) subfolders(dir string, digits int, from uint64) ([]uint64, error) {
+	names, err := s.cfg.FS.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.diskError("list", blockstore.Key{}, err)
+	}
+	var out []uint64
+	for _, name := range names {
+		if n, ok := parseDigits(name, digits); ok && n >= from {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, cmp.Compare)
+	return out, nil
+}
+
+// listFolder appends the blocks of one folder, up to limit in all.
+func (s *Store) listFolder(out []blockstore.Info, p place, after blockstore.Key, limit int) ([]blockstore.Info, error) {
+	path := s.folderPath(p)
+	names, err := s.cfg.FS.List(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return out, nil
+		}
+		return nil, s.diskError("list", blockstore.Key{}, err)
+	}
+	for _, name := range names {
+		key, ok := parseBlockName(p, name)
+		if !ok || !after.Less(key) {
+			continue
+		}
+		if len(out) >= limit {
+			break
+		}
+		st, err := s.cfg.FS.Stat(filepath.Join(path, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, s.diskError("list", key, err)
+		}
+		if !st.Mode().IsRegular() {
+			continue
+		}
+		out = append(out, blockstore.Info{Key: key, Length: st.Size(), Stored: st.ModTime()})
+	}
+	return out, nil
+}

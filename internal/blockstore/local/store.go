@@ -1,0 +1,352 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
+)
+
+// MinSecret is the least length of Config.Secret in bytes.
+const MinSecret = 32
+
+// DefaultMaxPuts is how many PUTs a store takes at a time unless told otherwise.
+const DefaultMaxPuts = 64
+
+// Config says where and how a Store keeps its blocks.
+type Config struct {
+	FS          vfs.FS   // nil is vfs.OS()
+	Dir         string   // of all namespaces; made if missing
+	NamespaceID [16]byte // the folder in Dir that is used
+	// Secret signs URLs: at least MinSecret bytes, the same in all processes
+	// that share Dir. Whoever has it can read and write every block.
+	Secret []byte
+	// BaseURL is what clients reach Handler under, such as
+	// "http://host:8020", without the path. It is asked at each signature, for
+	// a port that is known late. Nil gives URLs without scheme and host.
+	BaseURL func() string
+	Clock   clock.Clock // nil is clock.System; its Wall ends signatures
+	// Reserve is how many bytes of the disk stay free: a PUT that would go
+	// below gets NoSpace, so that the rest of the namenode keeps running.
+	Reserve int64
+	Logger  *slog.Logger // nil is slog.Default()
+	// MaxObject is the most stored bytes of one object; 0 is
+	// blockstore.MaxObjectSize.
+	MaxObject int64
+	// MaxPuts is how many HTTP PUTs are taken at a time; 0 is DefaultMaxPuts.
+	// More get 503. Each takes 512 KiB of memory.
+	MaxPuts int
+	// Exclusive opens the namespace's folder only if Format made it, and no
+	// other exclusive store has it: for those who delete blocks.
+	Exclusive bool
+	// Shared is Exclusive without the second half: several namenodes of one
+	// namespace share the folder, and an election lets one of them delete.
+	Shared bool
+}
+
+// Store is a blockstore.Store over a folder. It is safe for concurrent use, and
+// several processes may share the folder.
+type Store struct {
+	cfg   Config
+	root  string // the namespace's folder
+	tmp   string // its folder of temporary files
+	id    string // of this store, in names of its temporary files
+	lock  io.Closer
+	owner io.Closer // of an exclusive store, else nil
+	mac   *signer
+	slots *slots // the HTTP PUTs under way
+
+	nextTmp atomic.Uint64
+	pending atomic.Int64 // bytes that PUTs under way may still write
+	closed  atomic.Bool
+	folders folders
+	stats   counters
+}
+
+var _ blockstore.Store = (*Store)(nil)
+
+// Open makes the folder ready and removes what crashed stores left in tmp.
+// InvalidArgument for a bad Config; Unavailable if the disk does not play along;
+// of an exclusive store also NotFound (no folder that Format made) and
+// Unavailable (another has it).
+func Open(cfg Config) (*Store, error) {
+	if cfg.Dir == "" {
+		return nil, fserror.New(fserror.InvalidArgument, "open blocks", "", "no folder given")
+	}
+	if len(cfg.Secret) < MinSecret {
+		return nil, fserror.New(fserror.InvalidArgument, "open blocks", cfg.Dir, "the secret has %d bytes, must have %d or more", len(cfg.Secret), MinSecret)
+	}
+	if cfg.FS == nil {
+		cfg.FS = vfs.OS()
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.BaseURL == nil {
+		cfg.BaseURL = func() string { return "" }
+	}
+	if cfg.MaxObject <= 0 || cfg.MaxObject > blockstore.MaxObjectSize {
+		cfg.MaxObject = blockstore.MaxObjectSize
+	}
+	if cfg.MaxPuts <= 0 {
+		cfg.MaxPuts = DefaultMaxPuts
+	}
+	cfg.Dir = filepath.Clean(cfg.Dir)
+	s := &Store{
+		cfg:   cfg,
+		root:  filepath.Join(cfg.Dir, hex.EncodeToString(cfg.NamespaceID[:])),
+		mac:   newSigner(cfg.Secret),
+		slots: newSlots(cfg.MaxPuts, cfg.Clock.Mono),
+	}
+	s.tmp = filepath.Join(s.root, tmpFolder)
+	s.folders.fs = cfg.FS
+	if cfg.Exclusive || cfg.Shared {
+		if err := s.own(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.prepare(); err != nil {
+		if s.owner != nil {
+			_ = s.owner.Close() // the first error says more
+		}
+		return nil, &fserror.Error{Op: "open blocks", Path: cfg.Dir, Kind: diskKind(err), Err: err}
+	}
+	return s, nil
+}
+
+// prepare makes the folders, takes this store's lock and removes leftovers.
+func (s *Store) prepare() error {
+	for _, dir := range []string{s.cfg.Dir, s.root, s.tmp} {
+		if err := makeDurable(s.cfg.FS, dir); err != nil {
+			return err
+		}
+	}
+	for s.lock == nil {
+		if err := s.takeID(); err != nil {
+			return err
+		}
+	}
+	if err := s.sweep(); err != nil {
+		_ = s.lock.Close()
+		return err
+	}
+	return nil
+}
+
+// takeID gives the store an id, and the lock that says that it lives. The lock
+// stays nil if a sweep of another store took the file for a leftover.
+func (s *Store) takeID() error {
+	var raw [8]byte
+	if _, err := rand.Read(raw[:]); err != nil {
+		return err
+	}
+	s.id = hex.EncodeToString(raw[:])
+	name := filepath.Join(s.tmp, s.id+lockSuffix)
+	f, err := s.cfg.FS.CreateExclusive(name)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	lock, err := s.cfg.FS.Lock(name)
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := s.cfg.FS.Stat(name); err != nil { // removed before we had the lock
+		_ = lock.Close()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	s.lock = lock
+	return nil
+}
+
+// sweep removes the temporary files of stores that are gone. Files of unknown
+// names stay. One store sweeps at a time; another continues without.
+func (s *Store) sweep() error {
+	turn, err := s.cfg.FS.Lock(filepath.Join(s.tmp, sweepLock))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = turn.Close() }()
+	names, err := s.cfg.FS.List(s.tmp)
+	if err != nil {
+		return err
+	}
+	left := map[string][]string{} // by the id of the store that made them
+	for _, name := range names {
+		if id, ok := ownerOf(name); ok && id != s.id {
+			left[id] = append(left[id], name)
+		}
+	}
+	for id, names := range left {
+		if err := s.sweepOne(id, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweepOne removes the files of one store if it is gone, its lock's file last.
+func (s *Store) sweepOne(id string, names []string) error {
+	lockName := id + lockSuffix
+	lock, err := s.cfg.FS.Lock(filepath.Join(s.tmp, lockName))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil // it lives
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	names = append(slices.DeleteFunc(names, func(n string) bool { return n == lockName }), lockName)
+	for _, name := range names {
+		if err := s.cfg.FS.Remove(filepath.Join(s.tmp, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Usage returns the bytes free on the disk of the folder, the reserve already
+// taken off, and all that it has.
+func (s *Store) Usage(context.Context) (free, total int64, err error) {
+	free, total, err = s.cfg.FS.Usage(s.root)
+	if err != nil {
+		return 0, 0, s.diskError("usage", blockstore.Key{}, err)
+	}
+	return max(free-s.cfg.Reserve, 0), total, nil
+}
+
+// Probe checks this store as clients use it, signatures and handler included,
+// without a network. See blockstore.Probe.
+func (s *Store) Probe(ctx context.Context) error {
+	return blockstore.Probe(ctx, s, s.cfg.Clock.Wall(), roundTripper{s.Handler()}.RoundTrip)
+}
+
+// Close ends the store; PUTs that begin afterwards fail with Closed. Those under
+// way go on: shut the HTTP server down first.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	// The lock's file goes before the lock, so that nobody takes a lock that is
+	// already nobody's for a leftover.
+	err := s.cfg.FS.Remove(filepath.Join(s.tmp, s.id+lockSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	err = errors.Join(err, s.lock.Close())
+	if s.owner != nil {
+		err = errors.Join(err, s.owner.Close())
+	}
+	if err != nil {
+		return s.diskError("close", blockstore.Key{}, err)
+	}
+	return nil
+}
+
+// Stats is what the store did since it was opened. All but Stored numbers only grow.
+type Stats struct {
+	Puts     uint64 // objects stored and acknowledged
+	PutBytes uint64 // their stored bytes
+	Gets     uint64 // reads answered, whole or a range
+	GetBytes uint64 // bytes sent for them
+	Heads    uint64
+	Deletes  uint64 // files removed
+
+	PutsInFlight int // HTTP PUTs under way now
+	MaxPuts      int // how many may be
+
+	// Requests that were refused or failed, by reason.
+	Rejected map[Reason]uint64
+}
+
+// Reason is why a request was refused or failed.
+type Reason string
+
+// The reasons. They are labels of a metric: few, and fixed.
+const (
+	ReasonSignature Reason = "signature" // 403: missing, altered, or of another block
+	ReasonExpired   Reason = "expired"   // 403: the signed time is over
+	ReasonHeaders   Reason = "headers"   // 403, 411: signed headers missing or different
+	ReasonChecksum  Reason = "checksum"  // 400: not the bytes that were signed
+	ReasonExists    Reason = "exists"    // 412: not the first PUT
+	ReasonTooLarge  Reason = "too_large" // 413
+	ReasonRange     Reason = "range"     // 416
+	ReasonNotFound  Reason = "not_found" // 404
+	ReasonBusy      Reason = "busy"      // 503: too many PUTs at a time
+	ReasonNoSpace   Reason = "no_space"  // 507
+	ReasonBrokenOff Reason = "broken"    // the client went away in mid-PUT
+	ReasonDisk      Reason = "disk"      // 500: an error of the disk
+	ReasonOther     Reason = "other"     // 405 and such
+)
+
+var reasons = [...]Reason{
+	ReasonSignature, ReasonExpired, ReasonHeaders, ReasonChecksum, ReasonExists, ReasonTooLarge,
+	ReasonRange, ReasonNotFound, ReasonBusy, ReasonNoSpace, ReasonBrokenOff, ReasonDisk, ReasonOther,
+}
+
+// counters are the numbers behind Stats.
+type counters struct {
+	puts, putBytes, gets, getBytes, heads, deletes atomic.Uint64
+
+	mu       sync.Mutex
+	rejected map[Reason]uint64
+}
+
+func (c *counters) reject(r Reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rejected == nil {
+		c.rejected = make(map[Reason]uint64, len(reasons))
+	}
+	c.rejected[r]++
+}
+
+// Stats returns the counters. Rejected has every reason, also at 0.
+func (s *Store) Stats() Stats {
+	st := Stats{
+		Puts: s.stats.puts.Load(), PutBytes: s.stats.putBytes.Load(),
+		Gets: s.stats.gets.Load(), GetBytes: s.stats.getBytes.Load(),
+		Heads: s.stats.heads.Load(), Deletes: s.stats.deletes.Load(),
+		PutsInFlight: s.slots.len(), MaxPuts: s.slots.most,
+		Rejected: make(map[Reason]uint64, len(reasons)),
+	}
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
+	for _, r := range reasons {
+		st.Rejected[r] = s.stats.rejected[r]
+	}
+	return st
+}
+
+// Handler serves PUT, GET and HEAD of blocks under blockstore.PathPrefix. It is
+// meant for an http.Server with the settings named in package blockstore
+// (ServerHeaderTimeout and its neighbours), and must see the request's path as
+// it was signed: no StripPrefix.
+func (s *Store) Handler() http.Handler { return http.HandlerFunc(s.serve) }

@@ -1,0 +1,186 @@
+package s3
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+const (
+	blocksFolder = "blocks/"
+	keyDigits    = 16
+	// pageSize is the most that S3 lists, or deletes, at a time.
+	pageSize = 1000
+	// sparePages is how many pages List reads, beyond those it needs, in which
+	// it finds nothing of ours, before it says so.
+	sparePages = 1000
+)
+
+// blockName is the name of a block in the bucket.
+func (s *Store) blockName(key blockstore.Key) string {
+	return fmt.Sprintf("%s%s%0*x/%0*x", s.root, blocksFolder, keyDigits, key.Term, keyDigits, key.Seq)
+}
+
+func (s *Store) block(key blockstore.Key) object {
+	return object{s.blockName(key), "block " + key.String()}
+}
+
+// parseBlockName is the inverse of blockName, for names after the folder.
+func parseBlockName(name string) (blockstore.Key, bool) {
+	if len(name) != 2*keyDigits+1 || name[keyDigits] != '/' || strings.ToLower(name) != name {
+		return blockstore.Key{}, false
+	}
+	term, errT := strconv.ParseUint(name[:keyDigits], 16, 64)
+	seq, errS := strconv.ParseUint(name[keyDigits+1:], 16, 64)
+	return blockstore.Key{Term: term, Seq: seq}, errT == nil && errS == nil
+}
+
+// List returns up to limit blocks with keys greater than after, in the order of
+// keys. Names that no block has are left out. Unsupported if the store does not
+// list in the order of names.
+func (s *Store) List(ctx context.Context, after blockstore.Key, limit int) ([]blockstore.Info, error) {
+	var out []blockstore.Info
+	folder := s.root + blocksFolder
+	err := s.list(ctx, folder, s.blockName(after), limit, func(name string, o types.Object) bool {
+		if key, ok := parseBlockName(name[len(folder):]); ok {
+			out = append(out, blockstore.Info{Key: key, Length: aws.ToInt64(o.Size), Stored: aws.ToTime(o.LastModified)})
+		}
+		return len(out) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// list calls each for names that begin with prefix and come after after (empty:
+// all), in order, until it returns false. It holds one page.
+func (s *Store) list(ctx context.Context, prefix, after string, limit int, each func(name string, o types.Object) bool) error {
+	if err := s.open("list"); err != nil || limit <= 0 {
+		return err
+	}
+	what := "bucket " + s.cfg.Bucket
+	for range limit/pageSize + 1 + sparePages {
+		in := &s3.ListObjectsV2Input{
+			Bucket: aws.String(s.cfg.Bucket), Prefix: aws.String(prefix),
+			MaxKeys: aws.Int32(int32(min(limit, pageSize))), EncodingType: types.EncodingTypeUrl,
+		}
+		if after != "" {
+			in.StartAfter = aws.String(after)
+		}
+		page, err := s.api.ListObjectsV2(ctx, in)
+		if err != nil {
+			return s.explain(ctx, "list", what, err)
+		}
+		for _, o := range page.Contents {
+			name := aws.ToString(o.Key)
+			if page.EncodingType == types.EncodingTypeUrl {
+				if name, err = url.QueryUnescape(name); err != nil {
+					return fserror.Wrap(fserror.Unsupported, "list", "", fmt.Errorf("%s: %w", what, err))
+				}
+			}
+			if name <= after || !strings.HasPrefix(name, prefix) {
+				return fserror.New(fserror.Unsupported, "list", "", "%s: the block store lists %.128q after %.128q, which is not the order of names: use another", what, name, after)
+			}
+			after = name
+			if !each(name, o) {
+				return nil
+			}
+		}
+		if !aws.ToBool(page.IsTruncated) {
+			return nil
+		}
+		if len(page.Contents) == 0 {
+			return fserror.New(fserror.Unsupported, "list", "", "%s: the block store says that there is more, and lists nothing: use another", what)
+		}
+	}
+	return fserror.New(fserror.Unavailable, "list", "", "%s: over %d foreign names below %s: remove them", what, sparePages*pageSize, prefix)
+}
+
+// Delete removes blocks, up to 1,000 by one call of the store; one that is
+// missing already is no error. It continues after a refusal, and returns the
+// first with how many there were. An error of a whole call ends it.
+func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
+	objects := make([]object, len(keys))
+	for i, key := range keys {
+		objects[i] = s.block(key)
+	}
+	return s.remove(ctx, objects)
+}
+
+func (s *Store) remove(ctx context.Context, objects []object) error {
+	if err := s.open("delete"); err != nil {
+		return err
+	}
+	var first *types.Error
+	refused := 0
+	for len(objects) > 0 {
+		page := objects[:min(len(objects), pageSize)]
+		objects = objects[len(page):]
+		ids := make([]types.ObjectIdentifier, len(page))
+		for i, o := range page {
+			ids[i].Key = aws.String(o.name)
+		}
+		out, err := s.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+			Bucket: aws.String(s.cfg.Bucket), Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
+		})
+		if err != nil {
+			return s.explain(ctx, "delete", fmt.Sprintf("%s and %d more", page[0].what, len(page)-1), err)
+		}
+		for i := range out.Errors {
+			if code := aws.ToString(out.Errors[i].Code); code == "NoSuchKey" {
+				continue
+			}
+			if refused++; first == nil {
+				first = &out.Errors[i]
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	kind := fserror.Unavailable
+	if aws.ToString(first.Code) == "AccessDenied" {
+		kind = fserror.Permission
+	}
+	return fserror.New(kind, "delete", "", "the block store refuses to delete %s: %s %s (and %d more)",
+		strings.TrimPrefix(aws.ToString(first.Key), s.root), aws.ToString(first.Code), aws.ToString(first.Message), refused-1)
+}
+
+// Namespaces lists what is directly below the prefix of a location, up to 1,000
+// names: the ids of the namespaces whose stores are there. Config.NamespaceID is
+// not looked at.
+func Namespaces(ctx context.Context, cfg Config) ([]string, error) {
+	s, err := Open(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Check(ctx); err != nil {
+		return nil, err
+	}
+	prefix := ""
+	if cfg.Prefix != "" {
+		prefix = cfg.Prefix + "/"
+	}
+	page, err := s.api.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
+		Bucket: aws.String(cfg.Bucket), Prefix: aws.String(prefix), Delimiter: aws.String("/"), MaxKeys: aws.Int32(pageSize),
+	})
+	if err != nil {
+		return nil, s.explain(ctx, "list", "bucket "+cfg.Bucket, err)
+	}
+	names := make([]string, len(page.CommonPrefixes))
+	for i, p := range page.CommonPrefixes {
+		names[i] = strings.TrimSuffix(strings.TrimPrefix(aws.ToString(p.Prefix), prefix), "/")
+	}
+	return names, nil
+}

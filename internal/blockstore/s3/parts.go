@@ -1,0 +1,209 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+const (
+	// DefaultPartSize is from how many bytes on a named object is put in parts,
+	// of so many bytes each: what breaks off is one part.
+	DefaultPartSize = 256 << 20
+	// maxParts is how many S3 takes.
+	maxParts = 10_000
+	// abortTimeout bounds the clearing up after a put in parts that failed.
+	abortTimeout = 10 * time.Second
+	// unfinishedAfter is how old a put in parts is that nobody finishes any more.
+	unfinishedAfter = 24 * time.Hour
+)
+
+// putParts stores an object in parts, each with its checksum. It appears at the
+// end, whole, if the name is free by then. What was put is given up on failure;
+// what a crash leaves, removeUnfinished finds.
+func (s *Store) putParts(ctx context.Context, o object, body io.ReadSeeker, c content) error {
+	if err := s.open("put"); err != nil {
+		return err
+	}
+	begin, err := body.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	up, err := s.api.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+		Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c,
+	})
+	if err != nil {
+		return s.explain(ctx, "put", o.what, err)
+	}
+	id := aws.ToString(up.UploadId)
+	parts, err := s.uploadParts(ctx, o, id, body, begin, c)
+	if err == nil {
+		err = s.complete(ctx, o, id, parts, c)
+	}
+	if err != nil {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+		defer cancel()
+		if aerr := s.abort(after, o.name, id); aerr != nil {
+			s.cfg.Logger.Warn("the parts of an object that was not finished could not be removed; it will be tried again", "object", o.what, "cause", aerr)
+		}
+	}
+	return err
+}
+
+func (s *Store) uploadParts(ctx context.Context, o object, id string, body io.ReadSeeker, begin int64, c content) ([]types.CompletedPart, error) {
+	var parts []types.CompletedPart
+	whole := uint32(0)
+	for at := int64(0); at < c.size; at += s.cfg.PartSize {
+		p := &part{body: body, begin: begin + at, size: min(s.cfg.PartSize, c.size-at)}
+		crc, err := p.sum(whole)
+		if err != nil {
+			return nil, err
+		}
+		whole = crc.whole
+		number := aws.Int32(int32(len(parts) + 1)) //nolint:gosec // at most maxParts
+		sum := aws.String(blockstore.EncodeChecksum(crc.part))
+		out, err := s.api.UploadPart(ctx, &s3.UploadPartInput{
+			Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id), PartNumber: number,
+			Body: p, ContentLength: aws.Int64(p.size), ChecksumCRC32C: sum,
+		}, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
+		if err != nil {
+			return nil, s.explain(ctx, "put", o.what, err)
+		}
+		parts = append(parts, types.CompletedPart{PartNumber: number, ETag: out.ETag, ChecksumCRC32C: sum})
+	}
+	if whole != c.crc {
+		return nil, fserror.New(fserror.Damaged, "put", "", "%s: the bytes have checksum %08x, %08x was announced", o.what, whole, c.crc)
+	}
+	return parts, nil
+}
+
+// complete makes the object of its parts. A lost answer leaves it to be found
+// out whether it is there.
+func (s *Store) complete(ctx context.Context, o object, id string, parts []types.CompletedPart, c content) error {
+	var t tries
+	out, err := s.api.CompleteMultipartUpload(t.watch(ctx), &s3.CompleteMultipartUploadInput{
+		Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id),
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts}, IfNoneMatch: aws.String(blockstore.IfNoneMatchAny),
+	})
+	if err == nil {
+		if aws.ToString(out.VersionId) != "" {
+			s.warnVersions()
+		}
+		return nil
+	}
+	e := s.explain(ctx, "put", o.what, err)
+	if t.unsure && (e.Kind == fserror.Exists || e.Kind == fserror.Unavailable) || answerOf(err).code == "NoSuchUpload" {
+		return s.settle(ctx, o, c, e)
+	}
+	return e
+}
+
+func (s *Store) abort(ctx context.Context, name, id string) error {
+	_, err := s.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+		Bucket: aws.String(s.cfg.Bucket), Key: aws.String(name), UploadId: aws.String(id),
+	})
+	if err != nil && answerOf(err).code != "NoSuchUpload" {
+		return s.explain(ctx, "delete", "an unfinished object", err)
+	}
+	return nil
+}
+
+// RemoveUnfinished gives up what was put in parts, and not finished, a day ago
+// and earlier: whoever did it is gone. It returns how many there were.
+func (s *Store) RemoveUnfinished(ctx context.Context) (removed int, err error) {
+	if err := s.open("delete"); err != nil {
+		return 0, err
+	}
+	in := &s3.ListMultipartUploadsInput{Bucket: aws.String(s.cfg.Bucket), Prefix: aws.String(s.root + namedFolder)}
+	for range sparePages {
+		page, err := s.api.ListMultipartUploads(ctx, in)
+		if err != nil {
+			return removed, s.explain(ctx, "list", "bucket "+s.cfg.Bucket, err)
+		}
+		for _, up := range page.Uploads {
+			if s.cfg.Clock.Wall().Sub(aws.ToTime(up.Initiated)) < unfinishedAfter {
+				continue
+			}
+			if err := s.abort(ctx, aws.ToString(up.Key), aws.ToString(up.UploadId)); err != nil {
+				return removed, err
+			}
+			removed++
+		}
+		if !aws.ToBool(page.IsTruncated) {
+			break
+		}
+		in.KeyMarker, in.UploadIdMarker = page.NextKeyMarker, page.NextUploadIdMarker
+	}
+	return removed, nil
+}
+
+// part is some bytes of a body, which nobody else uses meanwhile.
+type part struct {
+	body        io.ReadSeeker
+	begin, size int64
+	at          int64
+}
+
+type sums struct{ part, whole uint32 }
+
+// sum reads the part for its checksum, and for that of all up to its end; whole
+// is that up to its begin.
+func (p *part) sum(whole uint32) (sums, error) {
+	got := sums{whole: whole}
+	if _, err := p.Seek(0, io.SeekStart); err != nil {
+		return got, err
+	}
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := p.Read(buf)
+		got.part = blockstore.UpdateCRC(got.part, buf[:n])
+		got.whole = blockstore.UpdateCRC(got.whole, buf[:n])
+		if errors.Is(err, io.EOF) {
+			if p.at < p.size {
+				return got, io.ErrUnexpectedEOF
+			}
+			_, err = p.Seek(0, io.SeekStart)
+			return got, err
+		}
+		if err != nil {
+			return got, err
+		}
+	}
+}
+
+// Read implements io.Reader.
+func (p *part) Read(b []byte) (int, error) {
+	if p.at >= p.size {
+		return 0, io.EOF
+	}
+	n, err := p.body.Read(b[:min(int64(len(b)), p.size-p.at)])
+	p.at += int64(n)
+	return n, err
+}
+
+// Seek implements io.Seeker.
+func (p *part) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += p.at
+	case io.SeekEnd:
+		offset += p.size
+	}
+	if offset < 0 || offset > p.size {
+		return p.at, fserror.New(fserror.InvalidArgument, "put", "", "no offset %d in %d bytes", offset, p.size)
+	}
+	if _, err := p.body.Seek(p.begin+offset, io.SeekStart); err != nil {
+		return p.at, err
+	}
+	p.at = offset
+	return offset, nil
+}

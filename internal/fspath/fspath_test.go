@@ -1,0 +1,83 @@
+package fspath
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+func TestClean(t *testing.T) {
+	for _, tc := range []struct {
+		in, want string
+		kind     fserror.Kind
+	}{
+		{"/", "/", 0},
+		{"//", "/", 0},
+		{"/a", "/a", 0},
+		{"/a/", "/a", 0},
+		{"//a///b//", "/a/b", 0},
+		{"/ä b/…", "/ä b/…", 0},
+		{"/" + strings.Repeat("n", MaxName), "/" + strings.Repeat("n", MaxName), 0},
+		{"", "", fserror.InvalidPath},
+		{"a", "", fserror.InvalidPath},
+		{"./a", "", fserror.InvalidPath},
+		{"/.", "", fserror.InvalidPath},
+		{"/a/..", "", fserror.InvalidPath},
+		{"/a\x00", "", fserror.InvalidPath},
+		{"/\xff", "", fserror.InvalidPath},
+		{"/" + strings.Repeat("n", MaxName+1), "", fserror.NameTooLong},
+		{strings.Repeat("/d", MaxDepth+1), "", fserror.NameTooLong},
+		{strings.Repeat("/dddddddd", MaxPath), "", fserror.NameTooLong},
+	} {
+		got, err := Clean(tc.in)
+		if tc.want != "" {
+			if err != nil || got != tc.want {
+				t.Errorf("Clean(%.40q) = %q, %v; want %q", tc.in, got, err, tc.want)
+			}
+			continue
+		}
+		if !errors.Is(err, tc.kind) {
+			t.Errorf("Clean(%.40q): %v, want kind %s", tc.in, err, tc.kind)
+		}
+		if len(err.Error()) > 600 {
+			t.Errorf("Clean(%.40q): an error of %d bytes", tc.in, len(err.Error()))
+		}
+	}
+}
+
+func TestSplitJoin(t *testing.T) {
+	for _, tc := range []struct{ path, dir, name string }{
+		{"/", "/", ""}, {"/a", "/", "a"}, {"/a/b", "/a", "b"}, {"/a/b/c", "/a/b", "c"},
+	} {
+		dir, name := Split(tc.path)
+		if dir != tc.dir || name != tc.name {
+			t.Errorf("Split(%s) = %s, %s", tc.path, dir, name)
+		}
+		if tc.name != "" && Join(dir, name) != tc.path {
+			t.Errorf("Join(%s, %s) = %s", dir, name, Join(dir, name))
+		}
+	}
+}
+
+// FuzzClean: whatever comes is refused or becomes a path that is valid and
+// stays as it is when cleaned again.
+func FuzzClean(f *testing.F) {
+	for _, s := range []string{"/", "/a/b", "a", "//x/", "/..", "/\x00", "/\xc3("} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		out, err := Clean(in)
+		if err != nil {
+			return
+		}
+		if err := Check(out); err != nil {
+			t.Fatalf("Clean(%q) = %q, which is not valid: %v", in, out, err)
+		}
+		again, err := Clean(out)
+		if err != nil || again != out {
+			t.Fatalf("Clean(%q) = %q, again %q, %v", in, out, again, err)
+		}
+	})
+}

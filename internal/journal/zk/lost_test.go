@@ -1,0 +1,102 @@
+package zk_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/leasefs/leasefs/internal/journal/journaltest"
+	"github.com/leasefs/leasefs/internal/journal/zk"
+	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
+)
+
+// losing is a journal that reads by a server which, once lose is called, has lost
+// some batches, until it asks for one of them: then there is another server.
+type losing struct {
+	*zk.Journal
+	bad, good *zkproxy.Proxy
+	asked     chan struct{}
+}
+
+func openLosing(t *testing.T, path string) *losing {
+	t.Helper()
+	l := &losing{asked: make(chan struct{})}
+	l.good, l.bad = proxy(t, ensemble.Server(1).Addr()), proxy(t, ensemble.Server(2).Addr())
+	l.good.Down()
+	l.Journal = open(t, []string{l.good.Addr(), l.bad.Addr()}, path)
+	return l
+}
+
+func (l *losing) lose(from, n int) {
+	var once sync.Once
+	lost := map[string]bool{}
+	for number := from; number < from+n; number++ {
+		lost[l.BatchPath(uint64(number))] = true //nolint:gosec // small
+	}
+	l.bad.Decide(func(op int32, body []byte) zkproxy.Action {
+		if op != zkproxy.OpGetData && op != zkproxy.OpExists {
+			return zkproxy.Forward
+		}
+		if !lost[zkproxy.PathOf(body)] {
+			return zkproxy.Forward
+		}
+		once.Do(func() { l.good.Up(); close(l.asked) })
+		return zkproxy.NoNode
+	})
+}
+
+// check fails the test if the server was asked for nothing that it has lost.
+func (l *losing) check(t *testing.T) {
+	t.Helper()
+	select {
+	case <-l.asked:
+	default:
+		t.Fatal("nothing was asked of the server that has lost it")
+	}
+}
+
+// A server that does not have what the others have is left: neither the end of
+// what it has nor a hole in it is taken for the journal's.
+func TestServerThatLostBatches(t *testing.T) {
+	const last, kept = 200, 50
+	path := root()
+	a := open(t, ensemble.Addrs(), path)
+	begin(t, a, 1, 0)
+	write := func(from, to uint64) { // a batch each
+		for n := from; n <= to; n++ {
+			add(t, a, n, n)
+			durable(t, a, n)
+		}
+	}
+	write(1, last)
+	for n, what := range map[int]string{last: "the last", 1: "one", 5: "some"} {
+		t.Run(what, func(t *testing.T) {
+			b := openLosing(t, path)
+			b.lose(kept, n)
+			journaltest.Check(t, b, 1, last)
+			b.check(t)
+		})
+	}
+	t.Run("while it follows", func(t *testing.T) {
+		b := openLosing(t, path)
+		journaltest.Check(t, b, 1, last)
+		b.lose(last+2, 1)
+		tail := follow(t, b.Journal)
+		write(last+1, last+5)
+		if err := a.Beat(t.Context()); err != nil { // as an idle writer does
+			t.Fatal(err)
+		}
+		tail.reach(last + 5)
+		tail.stop()
+		b.check(t)
+	})
+	t.Run("at a take-over", func(t *testing.T) {
+		b := openLosing(t, path)
+		journaltest.Check(t, b, 1, last+5)
+		b.lose(last+6, last)
+		write(last+6, last+9)
+		if h, late := takeOver(t, b.Journal, 2); h.Last != last+9 || len(late) != 4 {
+			t.Fatalf("hand-over %+v with %d records", h, len(late))
+		}
+		b.check(t)
+	})
+}

@@ -1,0 +1,321 @@
+package zk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	zookeeper "github.com/go-zookeeper/zk"
+
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/zkconn"
+)
+
+// Defaults of Config.
+const (
+	DefaultSegmentBytes = 16 << 20
+	DefaultMaxBacklog   = 64 << 20
+	DefaultInFlight     = 4
+	DefaultCloseTimeout = 10 * time.Second
+
+	firstPause = 5 * time.Millisecond
+	longPause  = 500 * time.Millisecond
+)
+
+// Config says where a journal is and how it is written.
+type Config struct {
+	ZooKeeper zkconn.Config
+	Path      string // absolute, for example /leasefs/NAME/journal; made if missing
+
+	// SegmentBytes is the size at which a new segment, the unit of Purge, is
+	// begun; 0 means DefaultSegmentBytes.
+	SegmentBytes int64
+	// MaxBacklog is how many bytes may wait to become durable before Append
+	// fails with journal.ErrFull; 0 means DefaultMaxBacklog. A single record is
+	// taken whatever its size.
+	MaxBacklog int64
+	// MaxNode is the size in bytes of the largest batch node; 0 means
+	// DefaultMaxNode. It must stay below jute.maxbuffer of all servers by some
+	// kilobytes. A larger record is kept in several nodes.
+	MaxNode int
+	// InFlight is how many batches may be under way; 0 means DefaultInFlight.
+	// While some are, another is sent when it has as many records as all of
+	// them together, or 64 KiB: each costs the servers much more than a record.
+	InFlight int
+	// First is the txid of the first record if the journal is made by this
+	// Open; 0 means 1. For a journal that continues from a restored image.
+	First uint64
+
+	// Holder says in the term node who writes, for people.
+	Holder string
+	// Lease is how long after sending a write its writer may answer reads
+	// (election.Window); a successor waits for it. 0: it answers none.
+	Lease time.Duration
+	// Written, if set, is called before each transaction that checks the term
+	// is sent; what it returns is called if that transaction succeeded, from a
+	// goroutine of the journal. election.Window.Write is one.
+	Written func() (confirm func())
+	// StallAfter makes the journal fail when something waits to become durable
+	// and nothing has for so long; 0: it tries for ever.
+	StallAfter time.Duration
+	// CloseTimeout bounds Close; 0 means DefaultCloseTimeout.
+	CloseTimeout time.Duration
+
+	Clock  clock.Clock  // nil: the machine's
+	Logger *slog.Logger // nil: slog.Default()
+}
+
+// Journal implements journal.Journal in nodes of ZooKeeper. See the package
+// comment.
+type Journal struct {
+	cfg   Config
+	log   *slog.Logger
+	clock clock.Clock
+	fresh bool
+
+	life    context.Context // ends with the journal; its cause is why
+	endLife context.CancelCauseFunc
+	workers sync.WaitGroup
+
+	durable    atomic.Uint64
+	size       atomic.Int64 // bytes ever written, those purged included
+	kept       atomic.Int64 // of these, how many were purged
+	batches    atomic.Int64 // batches ever written, those purged included
+	keptBefore atomic.Int64 // of these, how many were purged
+
+	taken   atomic.Uint64 // batches read
+	reading chan struct{} // holds one token: Replay, Tail, TakeOver and Purge take it
+
+	beating chan struct{} // holds one token: a Beat is under way
+	dialing chan struct{} // holds one token: who has it may open a session
+	sessMu  sync.Mutex
+	sess    *zkconn.Session
+
+	mu         sync.Mutex
+	positioned bool // Replay has read to the end
+	begun      bool // a term has begun and the writer runs
+	closing    bool
+	released   bool
+	err        error // final
+	failed     chan struct{}
+	notify     func(uint64)
+	cur        cursor // behind what was read; the writer's start
+	sight      sighting
+	term       uint64
+	epoch      uint32 // version of the term node, once begun
+	token      string // in the term node
+	lease      uint64 // milliseconds, in the term node: ours, or one of before that may still run
+	awaited    bool   // no predecessor answers any more
+
+	appended      uint64   // last txid appended
+	durableNumber uint64   // last batch that is durable
+	durableOffset uint64   // bytes up to its end
+	queue         []*group // full ones, oldest first
+	open          *group   // takes the next record
+	worth         uint32   // with so many records it is sent though others are under way
+	under         []*group // under way, oldest first
+	backlog       int64
+	sinceRoll     int64
+	spare         [][]byte // buffers of written groups
+
+	work     chan struct{} // one token: there is something for the writer
+	progress atomic.Int64  // by clock.Mono: when something became durable, or began to wait
+	writer   writer        // the writer's goroutine alone uses it
+
+	done      chan struct{} // closed when the writer has ended
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ journal.Journal = (*Journal)(nil)
+
+// Open connects, and makes the journal's nodes if they are missing. It reads no
+// record: that is Replay, which comes next. It tries until ctx ends.
+func Open(ctx context.Context, cfg Config) (*Journal, error) {
+	if !strings.HasPrefix(cfg.Path, "/") || strings.HasSuffix(cfg.Path, "/") {
+		return nil, fmt.Errorf("journal: ZooKeeper path %q must begin with / and not end with it", cfg.Path)
+	}
+	defaults(&cfg)
+	if cfg.MaxNode < minMaxNode || cfg.MaxNode > DefaultMaxNode {
+		return nil, fmt.Errorf("journal: batch nodes of %d bytes: the limit must be between %d and %d, and below jute.maxbuffer of the ZooKeeper servers", cfg.MaxNode, minMaxNode, DefaultMaxNode)
+	}
+	j := &Journal{
+		cfg: cfg, log: cfg.Logger, clock: cfg.Clock,
+		reading: make(chan struct{}, 1), dialing: make(chan struct{}, 1), beating: make(chan struct{}, 1), work: make(chan struct{}, 1),
+		failed: make(chan struct{}), done: make(chan struct{}),
+	}
+	j.writer.j = j
+	j.open = j.newGroup(false)
+	j.life, j.endLife = context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, cancel := j.bounded(ctx)
+	defer cancel()
+	if err := j.retry(ctx, func(s *zkconn.Session) error { return j.format(ctx, s) }); err != nil {
+		j.endLife(journal.ErrClosed)
+		j.endSession()
+		return nil, fmt.Errorf("open journal %s: %w", cfg.Path, err)
+	}
+	return j, nil
+}
+
+func defaults(cfg *Config) {
+	if cfg.SegmentBytes <= 0 {
+		cfg.SegmentBytes = DefaultSegmentBytes
+	}
+	if cfg.MaxBacklog <= 0 {
+		cfg.MaxBacklog = DefaultMaxBacklog
+	}
+	if cfg.MaxNode == 0 {
+		cfg.MaxNode = DefaultMaxNode
+	}
+	if cfg.InFlight <= 0 {
+		cfg.InFlight = DefaultInFlight
+	}
+	if cfg.CloseTimeout <= 0 {
+		cfg.CloseTimeout = DefaultCloseTimeout
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	cfg.First = max(cfg.First, 1)
+}
+
+// format makes the journal's nodes, all or none: batch 0 has no record, so that
+// batch 1 has one to continue.
+func (j *Journal) format(ctx context.Context, s *zkconn.Session) error {
+	there, err := s.Exists(ctx, j.path(termNode))
+	if err != nil || there {
+		return err
+	}
+	if err := s.EnsurePath(ctx, j.cfg.Path); err != nil {
+		return err
+	}
+	node := make([]byte, headerSize)
+	(&header{parts: 1, first: j.cfg.First}).seal(node)
+	create := func(path string, data []byte) any {
+		return &zookeeper.CreateRequest{Path: path, Data: data, Acl: s.ACL()}
+	}
+	first := firstInfo{txid: j.cfg.First}
+	_, err = s.Multi(ctx,
+		create(j.path(termNode), termInfo{released: true}.encode()),
+		create(j.path(firstNode), first.encode()),
+		create(j.path(beatNode), encodeBeat(0, 0)),
+		create(j.path(batchesNode), nil),
+		create(j.folderPath(0), nil),
+		create(j.batchPath(0), node))
+	if errors.Is(err, zookeeper.ErrNodeExists) {
+		return nil // another namenode was faster, or this one before it lost the connection
+	}
+	j.fresh = err == nil
+	return err
+}
+
+// Fresh reports whether Open made the journal.
+func (j *Journal) Fresh() bool { return j.fresh }
+
+// session returns a session that lives, a new one if the last is over.
+func (j *Journal) session(ctx context.Context) (*zkconn.Session, error) {
+	if s := j.current(); s != nil {
+		return s, nil
+	}
+	select {
+	case j.dialing <- struct{}{}:
+		defer func() { <-j.dialing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if s := j.current(); s != nil {
+		return s, nil
+	}
+	s, err := zkconn.Dial(ctx, j.cfg.ZooKeeper)
+	if err != nil {
+		return nil, err
+	}
+	j.sessMu.Lock()
+	old := j.sess
+	j.sess = s
+	j.sessMu.Unlock()
+	if old != nil {
+		old.Abandon()
+		j.log.Info("journal: new ZooKeeper session", "path", j.cfg.Path)
+	}
+	return s, nil
+}
+
+func (j *Journal) current() *zkconn.Session {
+	j.sessMu.Lock()
+	defer j.sessMu.Unlock()
+	if j.sess != nil && j.sess.Err() == nil {
+		return j.sess
+	}
+	return nil
+}
+
+func (j *Journal) endSession() {
+	j.dialing <- struct{}{}
+	defer func() { <-j.dialing }()
+	j.sessMu.Lock()
+	s := j.sess
+	j.sess = nil
+	j.sessMu.Unlock()
+	if s != nil {
+		_ = s.Close()
+	}
+}
+
+// bounded is ctx that ends with the journal too.
+func (j *Journal) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(j.life, func() { cancel(context.Cause(j.life)) })
+	return ctx, func() { stop(); cancel(context.Canceled) }
+}
+
+// lockReading takes the token that Replay, Tail, TakeOver and Purge share.
+func (j *Journal) lockReading(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case j.reading <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closing {
+		<-j.reading
+		return journal.ErrClosed
+	}
+	return nil
+}
+
+func (j *Journal) unlockReading() { <-j.reading }
+
+// moveTo makes c the place where the journal continues. The lock is held.
+func (j *Journal) moveTo(c *cursor) {
+	j.cur = *c
+	j.appended = c.txid - 1
+	j.durableNumber, j.durableOffset = c.number-1, c.offset
+	j.durable.Store(j.appended)
+	j.size.Store(int64(c.offset))    //nolint:gosec // bytes
+	j.batches.Store(int64(c.number)) //nolint:gosec // batches
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,46 @@
+package transfer
+
+import (
+	"context"
+	"io/fs"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+)
+
+// Copy copies a file within the namespace, with its permission bits: into to, if
+// that is a directory, else to that path. It is there whole or not at all. One
+// that is open for write is copied as far as it was flushed. IsDirectory, and
+// errors as of client.FS.WriteFrom.
+func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool) error {
+	const op = "cp"
+	info, err := fsys.Stat(ctx, from)
+	if err != nil {
+		return fserror.With(err, op, from)
+	}
+	if info.IsDir() {
+		return fserror.New(fserror.IsDirectory, op, from, "is a directory; leasefs get -r and put -r copy trees")
+	}
+	dir, err := fsys.Locate(ctx, to)
+	switch {
+	case err == nil && dir.IsDir():
+		_, name := fspath.Split(from)
+		to, ctx = fspath.Join(dir.Path, name), client.WithoutLinks(ctx)
+	case err == nil && dir.Inode == info.Inode:
+		return fserror.New(fserror.InvalidArgument, op, from, "%s is the same file; name another path", to)
+	case err != nil && fserror.KindOf(err) != fserror.NotFound:
+		return fserror.With(err, op, to)
+	}
+	r, _, err := fsys.OpenInode(ctx, info.Inode, from)
+	if err != nil {
+		return fserror.With(err, op, from)
+	}
+	defer func() { _ = r.Close() }() // only read
+	opts := []client.OpenOption{client.WithMode(info.Mode() & (fs.ModePerm | fs.ModeSticky))}
+	if overwrite {
+		opts = append(opts, client.WithOverwrite())
+	}
+	_, err = fsys.WriteFrom(ctx, to, r, opts...)
+	return err
+}

@@ -1,0 +1,15 @@
+// The programs that `make generate` uses, pinned apart from the module's own
+// dependencies. scripts/setup builds them into .cache/bin.
+module github.com/leasefs/leasefs/scripts/tools
+
+go 1.26.0
+
+tool (
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc
+	google.golang.org/protobuf/cmd/protoc-gen-go
+)
+
+require (
+	google.golang.org/grpc/cmd/protoc-gen-go-grpc v1.6.2 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)

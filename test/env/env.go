@@ -1,0 +1,189 @@
+// Package env starts real namenodes and clients for tests: over real
+// sockets, on a folder of the test's own, with the time and the network in the
+// test's hand.
+//
+//   - Start, Restart, Stop: a namenode in this process.
+//   - Client: the library. With a Wire under it, its calls can be counted, lost
+//     and held back, and its connection cut.
+//   - Raw: the wire contract without the library, to send what the library
+//     never would.
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode"
+)
+
+// Namenode is a namenode in this process.
+type Namenode struct {
+	*namenode.Server
+	cfg namenode.Config
+}
+
+var addresses atomic.Uint32
+
+// address is a loopback address that no other namenode of any test has (all of
+// 127.0.0.0/8 is this machine): a namenode that is started again must find its
+// port free, which a shared address cannot promise.
+func address() string {
+	n, pid := addresses.Add(1), os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+pid%250, 1+(pid/250+int(n/250))%250, 1+n%250)
+}
+
+// Start starts a namenode on an address of its own and a new folder, as
+// superuser "root". It ends with the test.
+func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
+	t.Helper()
+	addr := address()
+	cfg := namenode.Config{
+		Data: t.TempDir(), Listen: addr, HTTP: addr, Superuser: "root", Supergroup: "supergroup",
+		Groups: func(string) []string { return nil }, Reserve: 1 << 20, DeleteAfter: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+	}
+	for _, mod := range mods {
+		mod(&cfg)
+	}
+	if cfg.HA != nil {
+		Format(t, cfg)
+	}
+	n := &Namenode{cfg: cfg}
+	n.Start(t)
+	t.Cleanup(func() {
+		if n.Server != nil {
+			_ = n.Close()
+		}
+	})
+	return n
+}
+
+// Format makes the namespace of several namenodes, unless ZooKeeper has it.
+func Format(t testing.TB, cfg namenode.Config) {
+	t.Helper()
+	if _, err := namenode.Format(t.Context(), cfg); err != nil && !errors.Is(err, fserror.Exists) {
+		t.Fatalf("format: %v", err)
+	}
+}
+
+// Start starts it again after Stop.
+func (n *Namenode) Start(t testing.TB) {
+	t.Helper()
+	s, err := namenode.Start(t.Context(), n.cfg)
+	if err != nil {
+		t.Fatalf("start namenode: %v", err)
+	}
+	n.Server = s
+	// A restart serves at the same addresses, so that clients find it again.
+	n.cfg.Listen, n.cfg.HTTP = s.Addr(), s.HTTPAddr()
+}
+
+// Stop ends the namenode cleanly.
+func (n *Namenode) Stop(t testing.TB) {
+	t.Helper()
+	s := n.Server
+	n.Server = nil
+	if err := s.Close(); err != nil {
+		t.Fatalf("stop namenode: %v", err)
+	}
+}
+
+// Restart ends the namenode cleanly and starts it again on the same folder and
+// addresses.
+func (n *Namenode) Restart(t testing.TB, mods ...func(*namenode.Config)) {
+	t.Helper()
+	n.Stop(t)
+	for _, mod := range mods {
+		mod(&n.cfg)
+	}
+	n.Start(t)
+}
+
+// Config is the configuration the namenode runs with.
+func (n *Namenode) Config() namenode.Config { return n.cfg }
+
+// BlockFile is where the namenode's disk has a block. The test fails if it
+// does not.
+func (n *Namenode) BlockFile(t testing.TB, term, seq uint64) string {
+	t.Helper()
+	found := n.BlockFiles(t, term, seq)
+	if len(found) != 1 {
+		t.Fatalf("block %x/%x: %d files, want 1", term, seq, len(found))
+	}
+	return found[0]
+}
+
+// BlockFiles is BlockFile for a block that may be missing.
+func (n *Namenode) BlockFiles(t testing.TB, term, seq uint64) (found []string) {
+	t.Helper()
+	name := fmt.Sprintf("%016x.blk", seq)
+	err := filepath.WalkDir(filepath.Join(n.cfg.Data, "blocks"), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Base(path) == name && filepath.Base(filepath.Dir(filepath.Dir(path))) == fmt.Sprintf("%016x", term) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// Client connects a client of its own session to the namenode. It is closed
+// with the test.
+func (n *Namenode) Client(t testing.TB, mods ...func(*client.Config)) *client.FS {
+	t.Helper()
+	cfg := client.Config{Namenodes: []string{n.cfg.Listen}, User: "root", Timeout: 20 * time.Second}
+	if n.cfg.Clock != nil {
+		cfg.Clock = n.cfg.Clock
+	}
+	for _, mod := range mods {
+		mod(&cfg)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	fs, err := client.New(ctx, cfg)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(func() { _ = fs.Close() })
+	return fs
+}
+
+// Named gives a client its name.
+func Named(name string) func(*client.Config) {
+	return func(c *client.Config) { c.Client = name }
+}
+
+// Limits sets a namenode's lease limits.
+func Limits(soft, hard time.Duration) func(*namenode.Config) {
+	return func(c *namenode.Config) { c.SoftLimit, c.HardLimit = soft, hard }
+}
+
+// FakeClock makes a clock that moves only when told, and what gives it to a
+// namenode and to the clients that Client connects to it.
+func FakeClock() (*clock.Fake, func(*namenode.Config)) {
+	clk := &clock.Fake{}
+	clk.Advance(time.Hour)                   // a stamp of 0 could hide that it was never set
+	clk.ShiftWall(56 * 365 * 24 * time.Hour) // to the twenties
+	return clk, func(c *namenode.Config) { c.Clock = clk }
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	if testing.Verbose() {
+		w.t.Log(string(p))
+	}
+	return len(p), nil
+}

@@ -1,0 +1,500 @@
+package scenarios_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env"
+)
+
+// What is attached goes with its lease, however that ends; what was detached,
+// moved to another lease or published stays.
+func TestScenario08AttachedFiles(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, a *client.FS, id client.LeaseID, advance func(time.Duration)){
+		"expired": func(t *testing.T, a *client.FS, id client.LeaseID, advance func(time.Duration)) {
+			advance(time.Minute + time.Second)
+			waitEnded(t, a, id)
+		},
+		"revoked": func(t *testing.T, a *client.FS, id client.LeaseID, _ func(time.Duration)) {
+			left, err := a.Revoke(t.Context(), id)
+			must(t, err)
+			if left != 0 {
+				t.Fatalf("%d files are left", left)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, clk := frozen(t)
+			ctx := t.Context()
+			a, b := n.Client(t, env.Named("A")), n.Client(t, env.Named("B"))
+			l, other := grant(t, a, time.Minute), grant(t, a, time.Hour)
+			must(t, a.Mkdir(ctx, "/d", 0o755))
+			mine := client.WithLease(l)
+			must(t, a.WriteFile(ctx, "/d/small", []byte("x"), mine))
+			must(t, a.WriteFile(ctx, "/d/later", []byte("x")))
+			must(t, a.Attach(ctx, l, "/d/later"))
+			must(t, a.Attach(ctx, l, "/d/later")) // again: nothing to do
+			must(t, a.WriteFile(ctx, "/d/renamed", []byte("x"), mine))
+			must(t, a.Rename(ctx, "/d/renamed", "/d/renamed2", false))
+			must(t, a.WriteFile(ctx, "/d/replaced", []byte("old"), mine))
+			must(t, a.WriteFile(ctx, "/d/replaced", []byte("new"), client.WithOverwrite()))
+			must(t, a.WriteFile(ctx, "/d/detached", []byte("x"), mine))
+			must(t, a.Detach(ctx, "/d/detached"))
+			must(t, a.WriteFile(ctx, "/d/moved", []byte("x"), mine))
+			must(t, a.Attach(ctx, other, "/d/moved"))
+			must(t, a.WriteFile(ctx, "/d/.tmp", []byte("whole"), mine))
+			must(t, a.WriteFile(ctx, "/d/published", []byte("old")))
+			must(t, a.Publish(ctx, "/d/.tmp", "/d/published", true))
+			w := create(t, a, "/d/open", mine)
+			flush(t, w, "x")
+			done := create(t, a, "/d/done", mine)
+			flush(t, done, "x")
+			must(t, done.Close())
+			for path, want := range map[string]client.LeaseID{
+				"small": l, "later": l, "renamed2": l, "open": l, "done": l,
+				"replaced": 0, "detached": 0, "moved": other, "published": 0,
+			} {
+				wantAttached(t, b, "/d/"+path, want)
+			}
+			ttl, err := a.LeaseTimeToLive(ctx, l, true)
+			must(t, err)
+			slices.Sort(ttl.Files)
+			if want := []string{"/d/done", "/d/later", "/d/open", "/d/renamed2", "/d/small"}; !slices.Equal(ttl.Files, want) || ttl.FileCount != 5 {
+				t.Fatalf("attached are %v (%d), want %v", ttl.Files, ttl.FileCount, want)
+			}
+			wantSound(t, b)
+
+			end(t, a, l, clk.Advance)
+			wantLost(t, waitLost(t, w), "", "deleted")
+			wantLost(t, late(t, w), "", "")
+			wantLost(t, w.Close(), "", "")
+			for round := range 2 {
+				for _, path := range []string{"small", "later", "renamed2", "open", "done"} {
+					gone(t, b, "/d/"+path)
+				}
+				wantContent(t, b, "/d/detached", "x")
+				wantContent(t, b, "/d/moved", "x")
+				wantContent(t, b, "/d/published", "whole")
+				wantContent(t, b, "/d/replaced", "new")
+				if !ended(t, b, l) || ended(t, b, other) {
+					t.Fatal("the wrong lease ended")
+				}
+				for _, l := range leases(t, b, "A") {
+					if !l.Granted {
+						t.Fatalf("the writer's session still has %+v", l)
+					}
+				}
+				if round == 0 {
+					n.Restart(t)
+				}
+			}
+			wantSound(t, b)
+			_, err = a.Revoke(ctx, other)
+			must(t, err)
+			gone(t, b, "/d/moved")
+		})
+	}
+}
+
+// The end of a lease outlives restarts, in the middle of its files too: they are
+// deleted then, and its id is free only after the last of them.
+func TestScenario08Restart(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t, func(c *namenode.Config) { c.ReapRate = 100 })
+	ctx := t.Context()
+	a := n.Client(t, env.Named("A"))
+	must(t, a.Mkdir(ctx, "/d", 0o755))
+	g, err := a.Grant(ctx, time.Minute, 0x77)
+	must(t, err)
+	attachMany(t, a, "/d", "f", 100, g.ID)
+	n.Restart(t)
+	wantTTL(t, a, g.ID, time.Minute, time.Minute)
+	if l := leases(t, a, "A"); len(l) != 1 || l[0].AttachedCount != 100 || l[0].Holder.Host == "" {
+		t.Fatalf("after a restart: %+v", l)
+	}
+	_, err = a.Admin().Checkpoint(ctx)
+	must(t, err)
+	clk.Advance(time.Minute + time.Second)
+	waitEnded(t, a, g.ID)
+	for left := entries(t, a, "/d"); left > 0; left = entries(t, a, "/d") {
+		_, err = a.Grant(ctx, time.Minute, 0x77)
+		wantKind(t, err, fserror.Exists)
+		wantKind(t, a.Detach(ctx, "/d/f099"), fserror.NotFound) // it is being deleted
+		n.Restart(t)                                            // the rate begins again: with a tenth of a second's worth
+		env.Eventually(t, "files go after a restart", func() bool { return entries(t, a, "/d") < left })
+		if !ended(t, a, g.ID) {
+			t.Fatal("an ended lease lives after a restart")
+		}
+		_, err = a.Admin().Checkpoint(ctx)
+		must(t, err)
+		clk.Advance(time.Second)
+	}
+	env.Eventually(t, "the id is free", func() bool {
+		_, err = a.Grant(ctx, time.Minute, 0x77)
+		if err != nil {
+			wantKind(t, err, fserror.Exists)
+		}
+		return err == nil
+	})
+	wantSound(t, a)
+}
+
+// attachMany makes files that are attached to a lease.
+func attachMany(t *testing.T, a *client.FS, dir, prefix string, count int, id client.LeaseID) {
+	t.Helper()
+	files := make([]client.FileData, count)
+	for i := range files {
+		files[i] = client.FileData{Path: fmt.Sprintf("%s/%s%03d", dir, prefix, i), Options: []client.OpenOption{client.WithLease(id)}}
+	}
+	_, err := a.WriteFiles(t.Context(), files)
+	must(t, err)
+}
+
+func entries(t *testing.T, fs *client.FS, dir string) int {
+	t.Helper()
+	return int(stat(t, fs, dir).Entries) //nolint:gosec // small
+}
+
+// In safe mode nothing ends, by itself or by a call, and nothing is deleted; the
+// time to live counts from its end.
+func TestScenario08SafeMode(t *testing.T) {
+	t.Parallel()
+	n, clk := frozen(t, func(c *namenode.Config) { c.ReapRate = 100 })
+	ctx := t.Context()
+	a := n.Client(t, env.Named("A"))
+	must(t, a.Mkdir(ctx, "/d", 0o755))
+	l, revoked := grant(t, a, time.Minute), grant(t, a, time.Minute)
+	must(t, a.WriteFile(ctx, "/f", nil, client.WithLease(l)))
+	attachMany(t, a, "/d", "f", 200, revoked)
+	left, err := a.Revoke(ctx, revoked)
+	must(t, err)
+	if left == 0 {
+		t.Fatal("200 files went with one record")
+	}
+	env.Eventually(t, "the rate is used up", func() bool { return entries(t, a, "/d") <= 200-64-10 })
+	before := entries(t, a, "/d")
+
+	_, err = a.Admin().SafeMode(ctx, client.SafeModeEnter)
+	must(t, err)
+	clk.Advance(time.Hour)
+	raw := n.Raw(t, "A")
+	safe := raw.TxID()
+	wantTTL(t, a, l, time.Minute, time.Minute)
+	if got := keepAlive(t, raw, l); got[0] != time.Minute {
+		t.Fatalf("kept alive for %s in safe mode", got[0])
+	}
+	_, err = raw.NN.RevokeLease(ctx, &pb.RevokeLeaseRequest{Call: raw.Call(), Caller: raw.Who, Id: uint64(l)})
+	wantKind(t, err, fserror.Retry)
+	_, err = raw.NN.GrantLease(ctx, &pb.GrantLeaseRequest{Call: raw.Call(), Caller: raw.Who, TtlMs: 60_000})
+	wantKind(t, err, fserror.Retry)
+	n.Restart(t)
+	wantTTL(t, a, l, time.Minute, time.Minute)
+	if now := entries(t, a, "/d"); now != before {
+		t.Fatalf("%d of %d files were deleted in safe mode", before-now, before)
+	}
+	if now := raw.TxID(); now != safe+1 { // the activation
+		t.Fatalf("%d records were written in safe mode", now-safe)
+	}
+
+	clk.Advance(time.Hour)
+	_, err = a.Admin().SafeMode(ctx, client.SafeModeLeave)
+	must(t, err)
+	wantTTL(t, a, l, time.Minute, time.Minute)
+	clk.Advance(time.Minute)
+	wantTTL(t, a, l, 0, time.Minute)
+	stat(t, a, "/f")
+	clk.Advance(time.Millisecond)
+	waitEnded(t, a, l)
+	gone(t, a, "/f")
+	env.Eventually(t, "the rest is deleted", func() bool {
+		clk.Advance(10 * time.Millisecond)
+		return entries(t, a, "/d") == 0
+	})
+}
+
+// No more is deleted than the rate allows, whatever ends at once; the lease that
+// ended first loses its files first, and other calls go on.
+func TestScenario08ReapRate(t *testing.T) {
+	t.Parallel()
+	const rate, burst, one = 100, 10, 64 // one: what may go with the record that ends a lease
+	for name, sizes := range map[string][]int{
+		"two large leases":   {600, 400},
+		"many middling ones": slices.Repeat([]int{50}, 20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, clk := frozen(t, func(c *namenode.Config) { c.ReapRate = rate })
+			ctx := t.Context()
+			a, b := n.Client(t, env.Named("A")), n.Client(t, env.Named("B"))
+			must(t, a.Mkdir(ctx, "/d", 0o755))
+			total := 0
+			for i, size := range sizes {
+				l := grant(t, a, time.Minute+time.Duration(i)*time.Millisecond)
+				attachMany(t, a, "/d", fmt.Sprintf("%02d-", i), size, l)
+				total += size
+			}
+			w, err := b.Watch(ctx, "/d", client.WatchOptions{})
+			must(t, err)
+			defer w.Close()
+
+			clk.Advance(2 * time.Minute)
+			env.Eventually(t, "the first files go", func() bool { return entries(t, b, "/d") <= total-burst })
+			const step = 100 * time.Millisecond
+			over := time.After(3 * time.Minute)
+			for steps, left := 0, total; left > 0; {
+				// Time passes when the rate is used up, as far as can be seen.
+				before := left
+				for look := 0; look < 50 && left == before; look++ {
+					left = entries(t, b, "/d")
+				}
+				if most := burst + steps*rate/10 + one; total-left > most {
+					t.Fatalf("%d files are gone after %s, at most %d should be", total-left, time.Duration(steps)*step, most)
+				}
+				select {
+				case <-over:
+					t.Fatalf("%d files are left after %s", left, time.Duration(steps)*step)
+				default:
+				}
+				steps++
+				clk.Advance(step)
+				must(t, b.MkdirAll(ctx, fmt.Sprint("/other/", steps), 0o755))
+			}
+
+			// The order of the deletions.
+			var order []string
+			for len(order) < total {
+				events, err := w.Next()
+				must(t, err)
+				for _, e := range events {
+					if e.Type == client.EventDelete {
+						order = append(order, strings.TrimPrefix(e.Path, "/d/"))
+					}
+				}
+			}
+			seen := map[string]int{}
+			last := ""
+			for i, name := range order {
+				lease := name[:2]
+				if seen[lease]++; seen[lease] > one && lease < last {
+					t.Fatalf("deletion %d: %s of an older lease after those of %s", i, name, last)
+				}
+				if seen[lease] > one {
+					last = lease
+				}
+			}
+			if first := order[0][:2]; first != "00" {
+				t.Errorf("the first file to go is of lease %s", first)
+			}
+		})
+	}
+}
+
+// leaseChanges are the calls about granted leases, for the tests of requests
+// that are sent twice (scenario 40).
+var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
+	"GrantLease": func(_ *testing.T, r *rig, dir string) change {
+		id := leaseIn(dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				ttl := map[bool]int64{true: 70_000, false: 60_000}[other]
+				return r.a.NN.GrantLease(r.ctx, &pb.GrantLeaseRequest{Call: call, Caller: r.a.Who, Id: uint64(id), TtlMs: ttl})
+			},
+			undo: func(t *testing.T) {
+				_, err := r.b.Revoke(t.Context(), id)
+				must(t, err)
+			},
+			check: func(t *testing.T) {
+				if !ended(t, r.b, id) {
+					t.Fatal("the lease was granted again")
+				}
+			},
+		}
+	},
+	"GrantLease without an id": func(_ *testing.T, r *rig, _ string) change {
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				ttl := map[bool]int64{true: 70_000, false: 60_000}[other]
+				return r.a.NN.GrantLease(r.ctx, &pb.GrantLeaseRequest{Call: call, Caller: r.a.Who, TtlMs: ttl})
+			},
+			undo: func(t *testing.T) {
+				for _, l := range leases(t, r.b, "A") {
+					id, err := client.ParseLeaseID(l.ID)
+					must(t, err)
+					_, err = r.b.Revoke(t.Context(), id)
+					must(t, err)
+				}
+			},
+			check: func(t *testing.T) {
+				if l := leases(t, r.b, "A"); len(l) != 0 {
+					t.Fatalf("A has %d leases again", len(l))
+				}
+			},
+		}
+	},
+	"RevokeLease": func(t *testing.T, r *rig, dir string) change {
+		id, p := leaseIn(dir), "/"+dir+"/f"
+		r.lease(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				req := &pb.RevokeLeaseRequest{Call: call, Caller: r.a.Who, Id: uint64(id)}
+				if other {
+					req.Id++
+				}
+				return r.a.NN.RevokeLease(r.ctx, req)
+			},
+			undo:  func(t *testing.T) { r.lease(t, dir) },
+			check: func(t *testing.T) { wantAttached(t, r.b, p, id) },
+		}
+	},
+	"AttachLease": func(t *testing.T, r *rig, dir string) change {
+		id, p := leaseIn(dir), "/"+dir+"/f"
+		r.lease(t, dir)
+		must(t, r.b.Detach(t.Context(), p))
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.AttachLease(r.ctx, &pb.AttachLeaseRequest{Call: call, Caller: r.a.Who, Id: uint64(id), Path: r.path(dir, "f", other)})
+			},
+			undo:  func(t *testing.T) { must(t, r.b.Detach(t.Context(), p)) },
+			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
+		}
+	},
+	"DetachLease": func(t *testing.T, r *rig, dir string) change {
+		id, p := leaseIn(dir), "/"+dir+"/f"
+		r.lease(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.DetachLease(r.ctx, &pb.DetachLeaseRequest{Call: call, Caller: r.a.Who, Path: r.path(dir, "f", other)})
+			},
+			undo:  func(t *testing.T) { must(t, r.b.Attach(t.Context(), id, p)) },
+			check: func(t *testing.T) { wantAttached(t, r.b, p, id) },
+		}
+	},
+	"Create with a lease": func(t *testing.T, r *rig, dir string) change {
+		id, p := leaseIn(dir), "/"+dir+"/g"
+		r.lease(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				lease := map[bool]uint64{true: 0, false: uint64(id)}[other]
+				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, Path: p, Lease: lease, Close: true})
+			},
+			undo:  func(t *testing.T) { must(t, r.b.Detach(t.Context(), p)) },
+			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
+		}
+	},
+	"Rename that detaches": func(t *testing.T, r *rig, dir string) change {
+		id, from, to := leaseIn(dir), "/"+dir+"/f", "/"+dir+"/to"
+		r.lease(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				return r.a.NN.Rename(r.ctx, &pb.RenameRequest{Call: call, Caller: r.a.Who, From: from, To: to, Detach: !other})
+			},
+			undo: func(t *testing.T) {
+				must(t, r.b.Rename(t.Context(), to, from, false))
+				must(t, r.b.Attach(t.Context(), id, from))
+			},
+			check: func(t *testing.T) { wantAttached(t, r.b, from, id); gone(t, r.b, to) },
+		}
+	},
+}
+
+// leaseIn is the id of the lease of a test's directory.
+func leaseIn(dir string) client.LeaseID {
+	id := client.LeaseID(1000)
+	for _, c := range dir {
+		id = id*31 + client.LeaseID(c)
+	}
+	return id
+}
+
+// lease grants the lease of a directory and makes a file f that is attached.
+func (r *rig) lease(t *testing.T, dir string) {
+	t.Helper()
+	_, err := r.b.Grant(t.Context(), time.Minute, leaseIn(dir))
+	must(t, err)
+	must(t, r.b.WriteFile(t.Context(), "/"+dir+"/f", nil, client.WithLease(leaseIn(dir))))
+}
+
+// How long each pass of the monitor held the lock is a metric.
+func TestScenario06PassLockIsMeasured(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t, func(c *namenode.Config) { c.MinLeaseTTL = 50 * time.Millisecond })
+	a := n.Client(t)
+	for range 20 {
+		attachMany(t, a, "/", "f"+grant(t, a, time.Hour).String(), 1, grant(t, a, 50*time.Millisecond))
+	}
+	var got string
+	env.Eventually(t, "all are counted, the files are gone, and a pass was measured", func() bool {
+		got = n.Metrics(t)
+		return strings.Contains(got, "leasefs_granted_leases_expired_total 20\n") && entries(t, a, "/") == 0 &&
+			!strings.Contains(got, "leasefs_lease_pass_lock_seconds_count 0\n")
+	})
+	if line := `leasefs_lease_pass_lock_seconds_bucket{le="0.025"} `; !strings.Contains(got, line) {
+		t.Errorf("%q is not in\n%s", line, got)
+	}
+}
+
+// Who may remove another's file where it is now can do that, but not have it go
+// later, when it may be where he could not.
+func TestOnlyOwnersAttach(t *testing.T) {
+	t.Parallel()
+	n := env.Start(t)
+	ctx := t.Context()
+	as := func(user string) *client.FS {
+		return n.Client(t, env.Named(user), func(c *client.Config) { c.User = user })
+	}
+	root, victim, stranger := as("root"), as("victim"), as("stranger")
+	must(t, root.Mkdir(ctx, "/in", 0o777))
+	must(t, root.Chmod(ctx, "/in", 0o777))
+	must(t, root.Mkdir(ctx, "/private", 0o700))
+	must(t, root.Chown(ctx, "/private", "victim", ""))
+	l := grant(t, stranger, time.Hour)
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, victim.WriteFile(ctx, "/in/"+name, []byte(name)))
+	}
+	if err := stranger.Attach(ctx, l, "/in/a"); !errors.Is(err, fserror.Permission) {
+		t.Errorf("a stranger attaches another's file: %v", err)
+	}
+	b, err := victim.Stat(ctx, "/in/b")
+	must(t, err)
+	if hidden, err := stranger.RemoveTaken(ctx, "/in/b", client.Taken{Inode: b.Inode, Hidden: "b2", Lease: l}); hidden || err != nil {
+		t.Errorf("a stranger who removes another's file has it hidden: %v, %v", hidden, err)
+	}
+	all, err := victim.ReadDir(ctx, "/in")
+	must(t, err)
+	for _, i := range all {
+		must(t, victim.Rename(ctx, i.Path, "/private/"+i.Name(), false))
+	}
+	_, err = stranger.Revoke(ctx, l)
+	must(t, err)
+	for _, i := range all {
+		if _, err := victim.Stat(ctx, "/private/"+i.Name()); err != nil {
+			t.Errorf("a stranger's lease has removed a private file: %v", err)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("there are %d files, want what was not removed", len(all))
+	}
+	// The owner and a superuser may.
+	mine := grant(t, victim, time.Hour)
+	must(t, victim.Attach(ctx, mine, "/private/a"))
+	must(t, root.Attach(ctx, grant(t, root, time.Hour), "/private/c"))
+}

@@ -1,0 +1,168 @@
+//go:build mutants
+
+package sim_test
+
+// mutations are the faults that TestMutants builds in.
+var mutations = []mutation{
+	{
+		name: "no wait for the predecessor's window", faults: "^depose",
+		changes: []change{{
+			"namenode/reign.go", "if err == nil && !hand.Released && hand.PrevTerm != 0 {",
+			`if err == nil && !hand.Released && hand.PrevTerm != 0 && !mutant.On("no wait for the predecessor's window") {`,
+		}},
+	},
+	{
+		name: "the window never closes", faults: "^depose",
+		changes: []change{{
+			"internal/election/window.go", "if d == nil || w.ended.Load() {\n\t\treturn 0\n\t}\n",
+			"if d == nil || w.ended.Load() {\n\t\treturn 0\n\t}\n\tif mutant.On(\"the window never closes\") {\n\t\treturn time.Hour\n\t}\n",
+		}},
+	},
+	{
+		name: "answers before it is durable",
+		changes: []change{{
+			"namenode/change.go", "if txid == 0 || s.journal.Durable() >= txid {",
+			`if txid == 0 || s.journal.Durable() >= txid || mutant.On("answers before it is durable") {`,
+		}},
+	},
+	{
+		name: "caches are not recalled",
+		changes: []change{{
+			"namenode/caching.go", "keys := r.s.revokedBy(op)\n\tif len(keys) == 0 {",
+			"keys := r.s.revokedBy(op)\n\tif len(keys) == 0 || mutant.On(\"caches are not recalled\") {",
+		}},
+	},
+	{
+		name: "recalls are not awaited",
+		changes: []change{{
+			"namenode/caching.go", "if ctx.Value(noWaitKey{}) != nil {",
+			"if mutant.On(\"recalls are not awaited\") {\n\t\treturn nil\n\t}\n\tif ctx.Value(noWaitKey{}) != nil {",
+		}},
+	},
+	{
+		name: "ages are not journalled",
+		changes: []change{{
+			"leasemanager/ages.go", "if !ok || k.due > begin {",
+			`if !ok || k.due > begin || mutant.On("ages are not journalled") {`,
+		}},
+	},
+	{
+		name: "an activation adds to the time of reigns",
+		changes: []change{
+			{
+				"namenode/namespace/apply.go", "_, activation := e.Op.(*OpActivate); !activation {",
+				`_, activation := e.Op.(*OpActivate); !activation || mutant.On("an activation adds to the time of reigns") {`,
+			},
+			{
+				"namenode/journaltime.go", "j.latest = lastMS*int64(time.Millisecond) + int64(idle)",
+				"j.latest = lastMS*int64(time.Millisecond) + int64(idle)\n\tif mutant.On(\"an activation adds to the time of reigns\") {\n\t\tj.latest = math.MaxInt64\n\t}",
+			},
+		},
+	},
+	{
+		name: "repeated calls are carried out again",
+		changes: []change{
+			{
+				"namenode/namespace/session.go", "if e.Call.none() {\n\t\treturn\n\t}\n\ts := t.ownSession",
+				"if e.Call.none() || mutant.On(\"repeated calls are carried out again\") {\n\t\treturn\n\t}\n\ts := t.ownSession",
+			},
+		},
+	},
+	{
+		name: "a renewal counts from its answer",
+		changes: []change{{
+			"client/renew.go", "\tf.answered(req, resp, covered, sent)\n\treturn resp, nil",
+			"\tif mutant.On(\"a renewal counts from its answer\") {\n\t\tsent = f.read()\n\t}\n\tf.answered(req, resp, covered, sent)\n\treturn resp, nil",
+		}},
+	},
+	{
+		name: "a lease is anybody's at once",
+		changes: []change{{
+			"leasemanager/query.go", "case st.SoftExpired || st.Ending:",
+			`case st.SoftExpired || st.Ending || mutant.On("a lease is anybody's at once"):`,
+		}},
+	},
+	{
+		name: "a lease is anybody's a second early",
+		changes: []change{{
+			"leasemanager/query.go", "st.SoftExpired = softIdle > soft && !m.safeMode",
+			"if mutant.On(\"a lease is anybody's a second early\") {\n\t\tsoft -= time.Second\n\t}\n\tst.SoftExpired = softIdle > soft && !m.safeMode",
+		}},
+	},
+	{
+		name: "a watch that comes back misses a change",
+		changes: []change{{
+			"client/watch.go", "req.FromTxid = w.upTo + 1",
+			"req.FromTxid = w.upTo + 1\n\t\t\tif mutant.On(\"a watch that comes back misses a change\") {\n\t\t\t\treq.FromTxid++\n\t\t\t}",
+		}},
+	},
+	{
+		name: "a watch that comes back repeats a change",
+		changes: []change{{
+			"client/watch.go", "if w.started {\n",
+			"if w.started && mutant.On(\"a watch that comes back repeats a change\") {\n\t\t\treq.FromTxid = w.upTo\n\t\t} else if w.started {\n",
+		}},
+	},
+	{
+		name: "a tail is sealed though a writer has added to it",
+		changes: []change{{
+			"namenode/seal.go", "; open || !s.tree.TailIs(m.id, m.offset, m.tail) {",
+			"; (open || !s.tree.TailIs(m.id, m.offset, m.tail)) && !mutant.On(\"a tail is sealed though a writer has added to it\") {",
+		}},
+	},
+	{
+		name: "garbage goes before it is durable that it is",
+		changes: []change{{
+			"namenode/collect.go", "if err := s.waitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
+			"if err := s.waitDurable(ctx, last); err != nil && !mutant.On(\"garbage goes before it is durable that it is\") {\n\t\treturn 0, waiting, err\n\t}",
+		}},
+	},
+	{
+		name: "who takes over does not read to the end",
+		changes: []change{{
+			"namenode/reign.go", "hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)",
+			"hand, err = s.shared.journal.TakeOver(ctx, term, func(r journal.Record) error { if mutant.On(\"who takes over does not read to the end\") { return nil }; return s.applyTailed(r) })",
+		}},
+	},
+	{
+		name: "a block's key is given twice",
+		changes: []change{{
+			"namenode/reign.go", "return max(top, s.termFloor()) + 1, nil",
+			"if mutant.On(\"a block's key is given twice\") {\n\t\treturn last + 1, nil\n\t}\n\treturn max(top, s.termFloor()) + 1, nil",
+		}},
+	},
+	{
+		name: "a client keeps what it has read after its term",
+		changes: []change{
+			{
+				"internal/readcache/cache.go", "return c.term > 0 && c.Now().since(c.sent) < c.term",
+				`return c.term > 0 && (c.Now().since(c.sent) < c.term || mutant.On("a client keeps what it has read after its term"))`,
+			},
+			{
+				"internal/readcache/cache.go", "\tdefer c.mu.Unlock()\n\tc.dropAll()\n\tc.connected = false",
+				"\tdefer c.mu.Unlock()\n\tif mutant.On(\"a client keeps what it has read after its term\") {\n\t\treturn\n\t}\n\tc.dropAll()\n\tc.connected = false",
+			},
+		},
+	},
+	{
+		name: "a client acknowledges without dropping",
+		changes: []change{{
+			"internal/readcache/cache.go", "\tfor _, k := range keys {\n\t\tc.revoked.add(k)",
+			"\tfor _, k := range keys {\n\t\tif mutant.On(\"a client acknowledges without dropping\") {\n\t\t\tbreak\n\t\t}\n\t\tc.revoked.add(k)",
+		}},
+	},
+	{
+		name: "an answer that was overtaken is kept",
+		changes: []change{{
+			"internal/readcache/cache.go", "|| c.revoked.since(ticket.count, deps) ||",
+			`|| c.revoked.since(ticket.count, deps) && !mutant.On("an answer that was overtaken is kept") ||`,
+		}},
+	},
+	{
+		name: "epochs are not fenced",
+		changes: []change{{
+			"namenode/namespace/planfile.go", "if g.epoch == w.Epoch && subtle",
+			`if mutant.On("epochs are not fenced") || g.epoch == w.Epoch && subtle`,
+		}},
+	},
+}

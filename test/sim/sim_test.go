@@ -1,0 +1,100 @@
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasefs/leasefs/test/sim"
+)
+
+var (
+	seed   = flag.Uint64("seed", 1, "the first seed")
+	seeds  = flag.Uint64("seeds", 2, "how many worlds to run, each with the next seed")
+	hours  = flag.Float64("hours", 0, "run worlds for so long, -seeds of them at most, whether they break promises or not, and tell which faults met; an interrupt ends it early")
+	length = flag.Duration("length", 2*time.Minute, "of the work in each, in simulated time")
+	calm   = flag.Bool("calm", false, "nothing fails")
+	faults = flag.String("faults", "", "a regular expression: only faults whose names it matches")
+	traces = flag.String("trace", "", "the folder to which the trace of each world is written, as text, JSON and a page that draws it")
+)
+
+// TestWorlds runs whole fleets in which things fail. A world that breaks a promise
+// leaves its trace in files, whose names are printed with the seed.
+func TestWorlds(t *testing.T) {
+	if *hours > 0 {
+		soak(t)
+		return
+	}
+	for s := *seed; s < *seed+*seeds && !t.Failed(); s++ {
+		run(t, s)
+	}
+}
+
+// soak runs one world after another until it is told to end.
+func soak(t *testing.T) {
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+	defer stop()
+	var all sim.Coverage
+	var broken []uint64
+	end := time.Now().Add(time.Duration(*hours * float64(time.Hour)))
+	worlds := uint64(0)
+	for ; worlds < *seeds && time.Now().Before(end) && ctx.Err() == nil; worlds++ {
+		w := run(t, *seed+worlds)
+		all.Add(w)
+		if len(w.Broken()) > 0 {
+			broken = append(broken, *seed+worlds)
+		}
+	}
+	t.Logf("%d worlds; promises were broken in those of seeds %v\n%v", worlds, broken, &all)
+}
+
+// standstill is after how long a world ends in which time does not pass: of two
+// goroutines one waits for time, and has a mutex that the other waits for.
+const standstill = 15 * time.Minute
+
+// run runs the world of a seed.
+func run(t *testing.T, seed uint64) *sim.World {
+	only, err := regexp.Compile(*faults)
+	if err != nil {
+		t.Fatalf("-faults: %v", err)
+	}
+	watchdog := time.AfterFunc(standstill, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("the world of seed %d does not end in %v: find the goroutine that waits for a mutex", seed, standstill))
+	})
+	defer watchdog.Stop()
+	began := time.Now()
+	var w *sim.World
+	var took time.Duration
+	synctest.Test(t, func(t *testing.T) {
+		w = sim.New(t, sim.Config{Seed: seed, Length: *length, Calm: *calm, Faults: only, S3: seed%2 == 0})
+		start := time.Now()
+		w.Run()
+		took = time.Since(start)
+	})
+	broken := w.Broken()
+	t.Logf("seed %d: %v simulated in %v, %d promises broken: %v", seed, took.Round(time.Second), time.Since(began).Round(time.Second), len(broken), w.Done())
+	dir := *traces
+	if dir == "" && len(broken) > 0 {
+		dir = os.TempDir() //nolint:usetesting // to be read after the test
+	}
+	if dir != "" {
+		path, err := w.WriteTrace(dir, fmt.Sprintf("leasefs-sim-%d", seed))
+		if err != nil {
+			t.Error(err)
+		}
+		if len(broken) > 0 {
+			t.Errorf("seed %d breaks promises; its history is in %s.txt, and %[2]s.html draws it", seed, path)
+		}
+	}
+	for _, what := range broken[:min(len(broken), 10)] {
+		t.Error(what)
+	}
+	return w
+}
