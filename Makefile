@@ -9,7 +9,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 PKGS      ?= ./...
 RACE_FLAGS ?=
 RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash
-FUZZTIME  ?= 10s
+FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_E2E=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 BENCH     ?= .
@@ -55,7 +55,7 @@ lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint
 	.cache/bin/golangci-lint run ./...
 
-fuzz: ## run each fuzz test for FUZZTIME
+fuzz: ## run each fuzz test for FUZZTIME seconds
 	@scripts/setup test
 	scripts/fuzz $(FUZZTIME)
 
