@@ -42,6 +42,9 @@ func testMain(m *testing.M) int {
 	if err == nil {
 		err = os.MkdirAll(temp, 0o755) //nolint:gosec // a usual mode
 	}
+	if err == nil {
+		temp, err = filepath.EvalSymlinks(temp) // as the kernel names it
+	}
 	var dir string
 	if err == nil {
 		dir, err = os.MkdirTemp(temp, "leasefs-e2e-")

@@ -49,7 +49,7 @@ func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
 	t.Helper()
 	addr := address()
 	cfg := namenode.Config{
-		Data: t.TempDir(), Listen: addr, HTTP: addr, Superuser: "root", Supergroup: "supergroup",
+		Data: t.TempDir(), Listen: addr, HTTP: addr, OpenPort: OpenPort, Superuser: "root", Supergroup: "supergroup",
 		Groups: func(string) []string { return nil }, Reserve: 1 << 20, DeleteAfter: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	}
 	for _, mod := range mods {
