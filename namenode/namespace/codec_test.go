@@ -14,7 +14,7 @@ func samples() []Op {
 	h := Holder{User: "u", Client: "client", Session: SessionID{1, 2}, Host: "h", PID: -7, TTL: 90_000}
 	keys := []blockstore.Key{{Term: 1, Seq: 2}, {Term: 1 << 40, Seq: 1<<64 - 1}}
 	return []Op{
-		&OpActivate{Term: 3, NamespaceID: [16]byte{4}, User: "root", Group: "wheel"},
+		&OpActivate{Term: 3, NamespaceID: [16]byte{4}, User: "root", Group: "wheel", Nonce: [16]byte{5}},
 		&OpMkdir{Parent: 1, Names: []string{"a", longName}, Mode: 0o1777, User: "u", Group: "g"},
 		&OpCreate{
 			Parent: 2, Dirs: []string{"x"}, Name: "f", Mode: 0o644, DirMode: 0o755, User: "u", Group: "g",
