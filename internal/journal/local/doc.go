@@ -2,7 +2,7 @@
 // disk. docs/design/journal.md has the format byte by byte, the assumptions
 // about the disk and the steps of recovery.
 //
-// Append frames a record into a buffer and returns. One goroutine, which begins
+// Append (package group) frames a record into a buffer and returns. One goroutine, which begins
 // with BeginTerm and ends with Close, writes what has gathered as one batch,
 // syncs it, and only then takes the next: what comes in meanwhile is the next
 // batch (group commit, with no delay of its own). So at most one batch is ever

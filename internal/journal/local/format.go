@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 )
 
 // Sizes in bytes. docs/design/journal.md has the tables.
@@ -23,10 +24,8 @@ const (
 	// batchTarget: a batch takes no further record that would bring it over
 	// this. One record may be larger.
 	batchTarget = 1 << 20
-	// recordOverhead is the most that framing adds to a body.
-	recordOverhead = 1 + 2*binary.MaxVarintLen64
 	// maxPayload bounds what a reader allocates for a batch.
-	maxPayload = journal.MaxBody + recordOverhead + 1
+	maxPayload = journal.MaxBody + group.RecordOverhead + 1
 	maxBatch   = batchHeaderSize + maxPayload
 
 	// sectorSize is the unit in which a disk writes; a torn write leaves some
@@ -192,62 +191,14 @@ func (x expectation) after(h batchHeader) expectation {
 	return expectation{first: h.first + uint64(h.count), term: h.term, chain: h.crc}
 }
 
-// appendRecord appends the framing and the body of rec. Its txid is implied.
-func appendRecord(b []byte, rec *journal.Record, prevTime int64) []byte {
-	b = append(b, rec.Type)
-	b = binary.AppendVarint(b, rec.Time-prevTime)
-	b = binary.AppendUvarint(b, uint64(len(rec.Body)))
-	return append(b, rec.Body...)
-}
-
 // decodeRecords calls fn for each record of a payload whose checksum fits; the
 // bodies are parts of it.
 func decodeRecords(h batchHeader, payload []byte, from uint64, fn func(journal.Record) error) error {
 	n := len(payload) - 1
 	if n < 0 || payload[n] != payloadMark {
-		return &framingError{h.first, "no end mark"}
+		return &group.FramingError{TxID: h.first, Detail: "no end mark"}
 	}
-	b := payload[:n:n]
-	rec := journal.Record{TxID: h.first}
-	for range h.count {
-		if len(b) == 0 {
-			return &framingError{rec.TxID, "fewer records than the header says"}
-		}
-		rec.Type = b[0]
-		dt, i := binary.Varint(b[1:])
-		if i <= 0 {
-			return &framingError{rec.TxID, "time is not a number"}
-		}
-		b = b[1+i:]
-		size, i := binary.Uvarint(b)
-		if i <= 0 || size > uint64(len(b)-i) {
-			return &framingError{rec.TxID, "length does not fit in the batch"}
-		}
-		end := i + int(size) //nolint:gosec // at most len(b)
-		rec.Time += dt
-		rec.Body = b[i:end:end]
-		b = b[end:]
-		if rec.TxID >= from {
-			if err := fn(rec); err != nil {
-				return err
-			}
-		}
-		rec.TxID++
-	}
-	if len(b) > 0 {
-		return &framingError{rec.TxID, "more bytes than the records that the header says"}
-	}
-	return nil
-}
-
-// framingError: the checksum fits, the content does not.
-type framingError struct {
-	txid   uint64
-	detail string
-}
-
-func (e *framingError) Error() string {
-	return fmt.Sprintf("framing of record %d is unknown: %s", e.txid, e.detail)
+	return group.DecodeRecords(payload[:n:n], h.first, h.count, from, fn)
 }
 
 const (

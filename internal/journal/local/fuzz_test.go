@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 )
 
 // FuzzDecodeBatch: any bytes are a batch that encodes to the same again, or no
@@ -44,11 +45,11 @@ func FuzzDecodeBatch(f *testing.F) {
 				t.Fatalf("record %d after %d", rec.TxID, n-1)
 			}
 			n++
-			buf = appendRecord(buf, &rec, prev)
+			buf = group.AppendRecord(buf, &rec, prev)
 			prev = rec.Time
 			return nil
 		})
-		var framing *framingError
+		var framing *group.FramingError
 		if err != nil && !errors.As(err, &framing) {
 			t.Fatalf("%v is no framing error", err)
 		}

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/vfs"
 )
 
@@ -56,10 +56,12 @@ type Config struct {
 // Journal implements journal.Journal in the segments of one folder. See the
 // package comment.
 type Journal struct {
+	*group.Commit
+	group *group.Writer
+
 	fs       vfs.FS
 	dir      string
 	segBytes int64
-	limit    int64
 	step     int64 // of zeros ahead; 0: none
 	// spareSize is how long the spare file is; 0: there is none.
 	spareSize int64
@@ -67,30 +69,14 @@ type Journal struct {
 	log       *slog.Logger
 	lock      io.Closer
 
-	durable atomic.Uint64
-
 	// replayMu serializes Replay, BeginTerm and Purge, which do I/O.
 	replayMu sync.Mutex
 	purgeErr error // of a SyncDir in Purge; final
 
 	mu         sync.Mutex
-	work       sync.Cond // the writer waits here
 	positioned bool      // Replay has read to the end
-	begun      bool      // BeginTerm succeeded and the writer runs
-	closing    bool
-	err        error // final; wraps journal.ErrFailed
-	failed     chan struct{}
-	notify     func(uint64)
-
-	segs      []segment // oldest first; the size of the last is what is durable
-	term      uint64    // what BeginTerm wrote, or the last one found
-	appended  uint64    // last txid appended
-	queue     []*batch  // full ones, oldest first
-	open      *batch    // takes the next record
-	inflight  *batch
-	backlog   int64
-	sinceRoll int64
-	spare     [][]byte // buffers of written batches
+	segs       []segment // oldest first; the size of the last is what is durable
+	term       uint64    // what BeginTerm wrote, or the last one found
 
 	// Only the writer's goroutine uses these once it runs.
 	cur  vfs.File
@@ -102,7 +88,6 @@ type Journal struct {
 	// room for them.
 	ahead int64
 
-	done      chan struct{} // closed when the writer has ended
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -117,19 +102,17 @@ func Open(cfg Config) (*Journal, error) {
 		return nil, errors.New("journal: no folder given")
 	}
 	j := &Journal{
-		fs: cfg.FS, dir: cfg.Dir, segBytes: cfg.SegmentBytes, limit: cfg.MaxBacklog, step: cfg.Ahead,
+		fs: cfg.FS, dir: cfg.Dir, segBytes: cfg.SegmentBytes, step: cfg.Ahead,
 		fresh: max(cfg.First, 1), log: cfg.Logger,
-		failed: make(chan struct{}), done: make(chan struct{}),
 	}
-	j.work.L = &j.mu
 	if j.fs == nil {
 		j.fs = vfs.OS()
 	}
 	if j.segBytes <= 0 {
 		j.segBytes = DefaultSegmentBytes
 	}
-	if j.limit <= 0 {
-		j.limit = DefaultMaxBacklog
+	if cfg.MaxBacklog <= 0 {
+		cfg.MaxBacklog = DefaultMaxBacklog
 	}
 	if j.step == 0 {
 		j.step = DefaultAhead
@@ -142,6 +125,10 @@ func Open(cfg Config) (*Journal, error) {
 	if j.log == nil {
 		j.log = slog.Default()
 	}
+	j.group = group.New(group.Config{
+		Header: batchHeaderSize, Target: batchTarget, MaxBacklog: cfg.MaxBacklog, Log: j.log.With("dir", j.dir),
+	})
+	j.Commit = j.group.Commit
 	if err := j.enter(); err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", cfg.Dir, err)
 	}
@@ -166,7 +153,6 @@ func (j *Journal) enter() error {
 	}
 	j.lock = lock
 	j.kept = reserve{fs: j.fs, name: filepath.Join(j.dir, lockName)}
-	j.open = newBatch(nil, false)
 	return nil
 }
 
@@ -202,13 +188,12 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	if !first && len(w.segs) > 0 {
 		w.end = w.segs[len(w.segs)-1].size
 	}
-	closing, err := j.closing, j.err
 	j.mu.Unlock()
 	switch {
-	case closing:
+	case j.group.Closing():
 		return 0, journal.ErrClosed
-	case first && err != nil:
-		return 0, err
+	case first && j.Err() != nil:
+		return 0, j.Err()
 	case len(w.segs) > 0 && from < w.segs[0].first:
 		return 0, fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", journal.ErrPurged, from, w.segs[0].first)
 	}
@@ -262,11 +247,9 @@ func (j *Journal) position(found walked) error {
 	j.trimOlder(found)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.appended = j.next.first - 1
-	j.open.first = j.next.first
+	j.group.MoveTo(j.next.first - 1)
+	j.group.SetSinceRoll(found.bytes)
 	j.term = j.next.term
-	j.durable.Store(j.appended)
-	j.sinceRoll = found.bytes
 	j.positioned = true
 	return nil
 }
@@ -378,22 +361,20 @@ func (j *Journal) BeginTerm(ctx context.Context, term uint64) error {
 		return err
 	}
 	j.mu.Lock()
-	err := j.mayBegin(term)
+	err := j.group.MayBegin(j.positioned, term, j.term)
 	j.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	if err := j.writeTerm(term); err != nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.fail(err)
-		return j.err
+		j.group.Fail(err)
+		return j.Err()
 	}
 	j.makeSpare()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.begun, j.term = true, term
-	go j.write()
+	j.term = term
+	j.group.Begin(j.write)
 	return nil
 }
 
@@ -403,24 +384,6 @@ func (j *Journal) Term() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.term
-}
-
-func (j *Journal) mayBegin(term uint64) error {
-	switch {
-	case j.closing:
-		return journal.ErrClosed
-	case j.err != nil:
-		return j.err
-	case !j.positioned:
-		return errors.New("journal: BeginTerm before a Replay to the end")
-	case term == 0:
-		return errors.New("journal: term 0 is none")
-	case term <= j.term:
-		return fmt.Errorf("%w: term %d, the journal is in %d", journal.ErrFenced, term, j.term)
-	case j.begun:
-		return fmt.Errorf("journal: term %d has begun already", j.term)
-	}
-	return nil
 }
 
 // writeTerm writes a batch that has a term and no record.
@@ -457,12 +420,12 @@ func (j *Journal) Purge(ctx context.Context, before uint64) error {
 	j.replayMu.Lock()
 	defer j.replayMu.Unlock()
 	for {
-		j.mu.Lock()
-		err := j.err
-		if j.closing {
+		err := j.Err()
+		if j.group.Closing() {
 			err = journal.ErrClosed
 		}
 		var old segment
+		j.mu.Lock()
 		if len(j.segs) > 1 && j.segs[1].first <= before {
 			old = j.segs[0]
 		}

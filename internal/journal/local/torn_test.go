@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 )
@@ -58,7 +59,7 @@ func newSample(t testing.TB, version uint32) sample {
 	} {
 		buf := make([]byte, batchHeaderSize)
 		for _, body := range bodies {
-			buf = appendRecord(buf, &journal.Record{Type: byte(i + 1), Time: 5, Body: body}, 0)
+			buf = group.AppendRecord(buf, &journal.Record{Type: byte(i + 1), Time: 5, Body: body}, 0)
 		}
 		off := int64(len(s.data))
 		out, h := seal(buf, off, batchHeader{count: uint32(len(bodies)), first: at.first, term: at.term, chain: at.chain})

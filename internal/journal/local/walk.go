@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/vfs"
 )
 
@@ -289,7 +290,7 @@ func (w *walk) segment(ctx context.Context, i int, end int64, openEnd bool, res 
 		}
 		if bad == nil {
 			if err := visit(b); err != nil {
-				var framing *framingError
+				var framing *group.FramingError
 				if !errors.As(err, &framing) {
 					return err
 				}

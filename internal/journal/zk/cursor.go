@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 )
 
 // position is where a journal continues: what the next batch must follow.
@@ -55,10 +56,10 @@ func (c *cursor) take(path string, node []byte, made int64, from uint64, fn func
 		}
 	}
 	if next.parts == 0 {
-		err = decodeRecords(payload, h.first, h.count, from, fn)
-		var framing *framingError
+		err = group.DecodeRecords(payload, h.first, h.count, from, fn)
+		var framing *group.FramingError
 		if errors.As(err, &framing) {
-			return damaged(path, headerSize+framing.off, framing.txid, framing.detail+"; the checksum fits, so this is a fault of the writer: keep the node and report it")
+			return damaged(path, headerSize+framing.Offset, framing.TxID, framing.Detail+"; the checksum fits, so this is a fault of the writer: keep the node and report it")
 		}
 		if err != nil {
 			return err

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-
-	"github.com/leasefs/leasefs/internal/journal"
 )
 
 // Sizes in bytes.
@@ -20,8 +18,6 @@ const (
 	// paths, ACLs and framing.
 	DefaultMaxNode = 960 << 10
 	minMaxNode     = 4 << 10
-	// recordOverhead is the most that framing adds to a body.
-	recordOverhead = 1 + 2*binary.MaxVarintLen64
 )
 
 // nodeMagic is little endian: the bytes are 'L' 'Z' 'J' and 0x97.
@@ -112,61 +108,4 @@ func b2u(b bool) uint32 {
 		return 1
 	}
 	return 0
-}
-
-// appendRecord appends the framing and the body of rec. Its txid is implied.
-func appendRecord(b []byte, rec *journal.Record, prevTime int64) []byte {
-	b = append(b, rec.Type)
-	b = binary.AppendVarint(b, rec.Time-prevTime)
-	b = binary.AppendUvarint(b, uint64(len(rec.Body)))
-	return append(b, rec.Body...)
-}
-
-// decodeRecords calls fn for each of count records; bodies are parts of b. What
-// is wrong with the framing is a *framingError with the offset in b.
-func decodeRecords(b []byte, first uint64, count uint32, from uint64, fn func(journal.Record) error) error {
-	rec := journal.Record{TxID: first}
-	at := 0
-	bad := func(detail string) error { return &framingError{rec.TxID, int64(at), detail} }
-	for range count {
-		rest := b[at:]
-		if len(rest) == 0 {
-			return bad("fewer records than the header says")
-		}
-		rec.Type = rest[0]
-		dt, i := binary.Varint(rest[1:])
-		if i <= 0 {
-			return bad("time is not a number")
-		}
-		size, k := binary.Uvarint(rest[1+i:])
-		start := 1 + i + k
-		if k <= 0 || size > uint64(len(rest)-start) {
-			return bad("length does not fit in the batch")
-		}
-		end := start + int(size) //nolint:gosec // at most len(rest)
-		rec.Time += dt
-		rec.Body = rest[start:end:end]
-		at += end
-		if rec.TxID >= from {
-			if err := fn(rec); err != nil {
-				return err
-			}
-		}
-		rec.TxID++
-	}
-	if at < len(b) {
-		return bad("more bytes than the records that the header says")
-	}
-	return nil
-}
-
-// framingError: the checksum fits, the content does not.
-type framingError struct {
-	txid   uint64
-	off    int64
-	detail string
-}
-
-func (e *framingError) Error() string {
-	return fmt.Sprintf("framing of record %d is unknown: %s", e.txid, e.detail)
 }

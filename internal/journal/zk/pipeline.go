@@ -10,6 +10,7 @@ import (
 	zookeeper "github.com/go-zookeeper/zk"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
@@ -27,7 +28,8 @@ type batch struct {
 }
 
 // writer turns groups into batches, keeps up to InFlight of them under way, and
-// takes their outcomes in order. All of it belongs to one goroutine.
+// takes their outcomes in order. A group is a group.Batch: it becomes one batch
+// node or, if it is one large record, several. All of it belongs to one goroutine.
 type writer struct {
 	j      *Journal
 	next   position
@@ -42,47 +44,25 @@ const opCheckTerm = 0
 
 // run ends when the journal closes and all is written, or with its failure.
 func (w *writer) run() {
-	defer close(w.j.done)
 	for {
 		w.fill()
-		if len(w.flight) == 0 {
-			if w.idle() {
-				continue
-			}
+		var oldest <-chan struct{}
+		if len(w.flight) > 0 {
+			oldest = w.flight[0].call.Done()
+		} else if w.j.group.Done() {
 			return
 		}
 		select {
-		case <-w.j.work:
-		case <-w.flight[0].call.Done():
+		case <-w.j.group.Work():
+		case <-oldest:
 			if err := w.settle(); err != nil {
-				w.j.fail(err)
+				w.j.group.Fail(err)
 				return
 			}
 		case <-w.j.life.Done():
-			w.j.fail(context.Cause(w.j.life))
+			w.j.group.Fail(context.Cause(w.j.life))
 			return
 		}
-	}
-}
-
-// idle waits for work. It returns false when the journal closes.
-func (w *writer) idle() bool {
-	j := w.j
-	j.mu.Lock()
-	closing, waiting := j.closing, j.open.count > 0 || len(j.queue) > 0
-	j.mu.Unlock()
-	if waiting {
-		return true
-	}
-	if closing {
-		return false
-	}
-	select {
-	case <-j.work:
-		return true
-	case <-j.life.Done():
-		j.fail(context.Cause(j.life))
-		return false
 	}
 }
 
@@ -101,7 +81,7 @@ func (w *writer) fill() {
 		for _, b := range w.flight {
 			under += b.header.count
 		}
-		g := w.j.takeGroup(max(under, 1))
+		g := w.j.group.Take(max(under, 1))
 		if g == nil {
 			return
 		}
@@ -114,19 +94,19 @@ func (w *writer) fill() {
 }
 
 // build makes the batches of a group.
-func (w *writer) build(g *group) {
+func (w *writer) build(g *group.Batch) {
 	room := w.j.cfg.MaxNode - headerSize
-	payload := g.buf[headerSize:]
+	payload := g.Buf[headerSize:]
 	parts := max(1, (len(payload)+room-1)/room)
 	for part := range parts {
-		node := g.buf
+		node := g.Buf
 		if parts > 1 {
 			piece := payload[part*room : min((part+1)*room, len(payload))]
 			node = append(make([]byte, headerSize, headerSize+len(piece)), piece...)
 		}
 		h := header{
-			parts: uint16(parts), part: uint16(part), count: g.count, //nolint:gosec // MaxBody over minMaxNode
-			number: w.next.number, first: g.first, term: w.next.term, epoch: w.next.epoch,
+			parts: uint16(parts), part: uint16(part), count: g.Count, //nolint:gosec // MaxBody over minMaxNode
+			number: w.next.number, first: g.First, term: w.next.term, epoch: w.next.epoch,
 			segment: w.next.segment, offset: w.next.offset, chain: w.next.chain,
 		}
 		if part < parts-1 {
@@ -144,8 +124,8 @@ func (w *writer) build(g *group) {
 }
 
 // rolls reports whether a group begins a new segment.
-func (w *writer) rolls(g *group, size int) bool {
-	if !g.roll {
+func (w *writer) rolls(g *group.Batch, size int) bool {
+	if !g.Roll {
 		w.inSegment += int64(size)
 		if w.inSegment <= w.j.cfg.SegmentBytes {
 			return false
@@ -229,7 +209,10 @@ func (w *writer) pop(confirm func(), reuse bool) {
 	w.flight = w.flight[1:]
 	confirm()
 	if b.ends {
-		w.j.finish(b.header.number, b.header.offset+uint64(len(b.node)), reuse && b.header.parts == 1)
+		// First what Replay goes by, so that it sees what is durable.
+		w.j.size.Store(int64(b.header.offset) + int64(len(b.node))) //nolint:gosec // bytes
+		w.j.batches.Store(int64(b.header.number) + 1)               //nolint:gosec // batches
+		w.j.group.Finish(reuse && b.header.parts == 1)
 	}
 }
 

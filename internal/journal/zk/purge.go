@@ -28,14 +28,13 @@ func (j *Journal) Purge(ctx context.Context, before uint64) error {
 		return err
 	}
 	defer j.unlockReading()
-	j.mu.Lock()
-	err := j.mayWrite("Purge")
-	epoch := j.epoch
-	before = min(before, j.durable.Load())
-	j.mu.Unlock()
-	if err != nil {
+	if err := j.group.MayWrite("Purge"); err != nil {
 		return err
 	}
+	j.mu.Lock()
+	epoch := j.epoch
+	j.mu.Unlock()
+	before = min(before, j.Durable())
 	p := purge{j: j, epoch: int32(epoch)} //nolint:gosec // it was one
 	return j.retry(ctx, func(s *zkconn.Session) error { return p.on(ctx, s, before) })
 }
@@ -135,7 +134,7 @@ func (p *purge) explain(res []zookeeper.MultiResponse, err error) error {
 	switch at := zkconn.FailedOp(res); {
 	case at == opCheckTerm:
 		err = p.j.deposed()
-		p.j.fail(err)
+		p.j.group.Fail(err)
 		return err
 	case at == 1 && errors.Is(err, zookeeper.ErrBadVersion):
 		return zkconn.ErrLost

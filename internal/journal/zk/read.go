@@ -27,17 +27,17 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	defer j.unlockReading()
 	from = max(from, 1)
 	j.mu.Lock()
-	first, err := !j.positioned, j.err
-	var limit uint64
-	if j.begun {
-		limit = j.durableNumber + 1
-	}
+	first, begun := !j.positioned, j.term > 0
 	j.mu.Unlock()
-	if first && err != nil {
+	if err := j.Err(); first && err != nil {
 		return 0, err
 	}
+	var limit uint64
+	if begun {
+		limit = uint64(j.batches.Load()) //nolint:gosec // batches
+	}
 	var c *cursor
-	err = j.retry(ctx, func(s *zkconn.Session) (err error) {
+	err := j.retry(ctx, func(s *zkconn.Session) (err error) {
 		c, err = j.seek(ctx, s, from)
 		return err
 	})
@@ -51,10 +51,10 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if first {
-		j.sinceRoll = int64(c.offset - start) //nolint:gosec // bytes
+		j.group.SetSinceRoll(int64(c.offset - start)) //nolint:gosec // bytes
 		j.positioned = true
 	}
-	if !j.begun {
+	if !begun {
 		j.moveTo(c)
 	}
 	return c.txid - 1, nil

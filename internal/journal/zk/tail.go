@@ -40,7 +40,7 @@ func (j *Journal) Tail(ctx context.Context, fn func(journal.Record) error) error
 	switch {
 	case !j.positioned:
 		err = errors.New("journal: Tail before a Replay to the end")
-	case j.begun:
+	case j.term > 0:
 		err = errors.New("journal: Tail by the writer")
 	}
 	j.mu.Unlock()

@@ -67,7 +67,7 @@ func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Rec
 	}
 	defer j.unlockReading()
 	j.mu.Lock()
-	err := j.mayBegin(term)
+	err := j.group.MayBegin(j.positioned, term, j.term)
 	c, sight := j.cur, j.sight
 	j.mu.Unlock()
 	if err != nil {
@@ -102,33 +102,14 @@ func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Rec
 		h.Seen = sight.at
 	}
 	j.term, j.epoch, j.token = term, uint32(b.version), mine.token //nolint:gosec // a version
-	j.begun, j.lease, j.awaited = true, b.mine.lease, h.Released
-	j.open.first = c.txid
+	j.lease, j.awaited = b.mine.lease, h.Released
 	j.writer.next = c.position
 	j.writer.next.term, j.writer.next.epoch = term, j.epoch
-	go j.writer.run()
+	j.group.Begin(j.writer.run)
 	if j.cfg.StallAfter > 0 {
 		j.workers.Go(j.watchProgress)
 	}
 	return h, nil
-}
-
-func (j *Journal) mayBegin(term uint64) error {
-	switch {
-	case j.closing:
-		return journal.ErrClosed
-	case j.err != nil:
-		return j.err
-	case !j.positioned:
-		return errors.New("journal: BeginTerm before a Replay to the end")
-	case term == 0:
-		return errors.New("journal: term 0 is none")
-	case term <= j.term:
-		return fmt.Errorf("%w: term %d, the journal is in %d", journal.ErrFenced, term, j.term)
-	case j.begun:
-		return fmt.Errorf("journal: term %d has begun already", j.term)
-	}
-	return nil
 }
 
 // Awaited says that no predecessor answers any more: the time that TakeOver's
@@ -236,13 +217,12 @@ func (j *Journal) Term(ctx context.Context) (last Reign, err error) {
 func (j *Journal) Beat(ctx context.Context) error {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
-	j.mu.Lock()
-	err := j.mayWrite("Beat")
-	epoch, term := j.epoch, j.term
-	j.mu.Unlock()
-	if err != nil {
+	if err := j.group.MayWrite("Beat"); err != nil {
 		return err
 	}
+	j.mu.Lock()
+	epoch, term := j.epoch, j.term
+	j.mu.Unlock()
 	select {
 	case j.beating <- struct{}{}:
 	case <-ctx.Done():
@@ -274,7 +254,7 @@ func (j *Journal) Beat(ctx context.Context) error {
 	}
 	if zkconn.FailedOp(res) == opCheckTerm {
 		err = j.deposed()
-		j.fail(err)
+		j.group.Fail(err)
 	}
 	return err
 }
@@ -288,17 +268,14 @@ func (j *Journal) Beat(ctx context.Context) error {
 func (j *Journal) Release(ctx context.Context) error {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
-	j.mu.Lock()
-	err := j.mayWrite("Release")
-	if err == nil {
-		j.released = true
-	}
-	last, epoch := j.appended, j.epoch
-	mine := termInfo{term: j.term, lease: j.lease, token: j.token, holder: j.cfg.Holder, released: j.awaited}
-	j.mu.Unlock()
+	last, err := j.group.Release()
 	if err != nil {
 		return err
 	}
+	j.mu.Lock()
+	epoch := j.epoch
+	mine := termInfo{term: j.term, lease: j.lease, token: j.token, holder: j.cfg.Holder, released: j.awaited}
+	j.mu.Unlock()
 	if err := j.WaitDurable(ctx, last); err != nil {
 		return err
 	}
@@ -325,9 +302,8 @@ func (j *Journal) watchProgress() {
 			return
 		case <-t.C:
 		}
-		idle := j.clock.Mono() - time.Duration(j.progress.Load())
-		if j.Backlog() > 0 && idle > j.cfg.StallAfter {
-			j.endLife(fmt.Errorf("%d bytes wait, and ZooKeeper has taken none for %s (is it up, has it a quorum, is its jute.maxbuffer above MaxNode?)", j.Backlog(), idle.Round(time.Millisecond)))
+		if stalled := j.group.Stalled(); stalled > j.cfg.StallAfter {
+			j.endLife(fmt.Errorf("%d bytes wait, and ZooKeeper has taken none for %s (is it up, has it a quorum, is its jute.maxbuffer above MaxNode?)", j.Backlog(), stalled.Round(time.Millisecond)))
 			return
 		}
 	}
