@@ -67,6 +67,13 @@ func create(t *testing.T, s *zkconn.Session, path string, flags int32) {
 	}
 }
 
+// TestFirstTickIsEarly: the first tick may come before New has returned.
+func TestFirstTickIsEarly(*testing.T) {
+	for range 2000 {
+		zkmodel.New(zkmodel.Config{Tick: 2}).Close()
+	}
+}
+
 // A session that is silent for its time-out ends, with its ephemeral nodes, at
 // the moment that follows from the time-out and the tick.
 func TestSilentSessionEnds(t *testing.T) {

@@ -70,6 +70,8 @@ func New(cfg Config) *Ensemble {
 		e.servers = append(e.servers, &Server{e: e, number: i + 1, up: true, tree: e.tree.clone(), conns: map[*conn]bool{}})
 	}
 	e.leader = e.servers[0]
+	e.mu.Lock() // the first tick may come before the ticker is kept
+	defer e.mu.Unlock()
 	e.ticker = time.AfterFunc(cfg.Tick/2, e.expireSilent)
 	return e
 }
