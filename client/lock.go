@@ -101,8 +101,12 @@ func (l *Lock) Context() context.Context { return l.w.Context() }
 func (l *Lock) Jeopardy() <-chan struct{} { return l.jeopardy }
 
 // Remaining is for how long the lock is certainly not another's, by the clock
-// of this machine that ran further; below 0 once it can be.
+// of this machine that ran further; below 0 once it can be, and 0 for good once
+// the lock is known to be lost or is being given up.
 func (l *Lock) Remaining() time.Duration {
+	if l.w.lost.Load() != nil || l.w.isClosing() {
+		return 0
+	}
 	l.f.mu.Lock() // a renewal moves the stamp and the limits together
 	defer l.f.mu.Unlock()
 	soft := time.Duration(l.f.soft.Load())

@@ -183,6 +183,9 @@ func (f *FS) answered(req *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse, co
 		}
 		return
 	}
+	if again { // it did not look at the files: another may have one of them
+		return
+	}
 	f.mu.Lock()
 	for _, w := range covered {
 		w.renewed(sent)
