@@ -2,6 +2,8 @@ package namenode_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,5 +73,50 @@ func TestCommitAfterARestartIsVerified(t *testing.T) {
 	}
 	if got, err := n.Client(t).ReadFile(t.Context(), "/f"); err != nil || string(got) != "the very bytes" {
 		t.Fatalf("%q, %v", got, err)
+	}
+}
+
+// Who names the block of another in a commit learns nothing about it, before and
+// after a restart: not whether it is stored, how long it is, or its checksum.
+func TestCommitsTellNothingOfOthersBlocks(t *testing.T) {
+	n := env.Start(t)
+	owner, other := n.Raw(t, "owner"), n.Raw(t, "other")
+	b, err := owner.PutBlock(owner.Create("/hers"), []byte("the very bytes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := other.Create("/his")
+	ask := func(w *pb.WriterId, seq uint64, stored int64, crc uint32) string {
+		t.Helper()
+		err := other.Commit(w, 0, &pb.Block{Term: b.GetTerm(), Seq: seq, StoredLength: stored, UsedLength: int64(len("the very bytes")), Crc32C: crc}, "")
+		if err == nil {
+			t.Fatal("the block of another was committed")
+		}
+		text := err.Error()
+		for _, secret := range []string{fmt.Sprintf("%08x", b.GetCrc32C()), fmt.Sprintf(" %d stored", b.GetStoredLength())} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%q tells %q", text, secret)
+			}
+		}
+		return strings.ReplaceAll(text, fmt.Sprintf("/%d ", seq), "/N ")
+	}
+	missing, length, crc := b.GetSeq()+1000, b.GetStoredLength(), b.GetCrc32C()
+	for _, restarted := range []bool{false, true} {
+		if restarted {
+			n.Restart(t)
+		}
+		none := ask(w, missing, length, crc^1)
+		for what, got := range map[string]string{
+			"another length":   ask(w, b.GetSeq(), length+blockstore.ChecksumSize, crc^1),
+			"another checksum": ask(w, b.GetSeq(), length, crc^1),
+		} {
+			if got != none {
+				t.Errorf("restarted %v, %s: %q, of a block that is not there %q", restarted, what, got, none)
+			}
+		}
+		forged := &pb.WriterId{Inode: w.GetInode(), Epoch: w.GetEpoch(), Token: make([]byte, 16), Session: w.GetSession()}
+		if a, z := ask(forged, b.GetSeq(), length+1, crc), ask(forged, missing, length, crc); a != z {
+			t.Errorf("restarted %v, without a writer: %q and %q", restarted, a, z)
+		}
 	}
 }

@@ -512,7 +512,7 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkStored(ctx, b); err != nil {
+	if err := s.checkStored(ctx, w, b); err != nil {
 		return nil, err
 	}
 	if err := s.checkOlder(ctx, w, b); err != nil {
@@ -548,19 +548,28 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 }
 
 // checkStored makes sure that the store has the block whole, before the tree
-// says that it exists.
-func (s *Server) checkStored(ctx context.Context, b namespace.Block) error {
-	info, err := s.store.Stat(ctx, b.Key)
-	if errors.Is(err, fserror.NotFound) {
-		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d is not in the block store; put it before committing it", b.Key.Term, b.Key.Seq)
-	}
-	if err != nil {
+// says that it exists. Only a writer who may commit the block is told.
+func (s *Server) checkStored(ctx context.Context, w namespace.Writer, b namespace.Block) error {
+	c := &namespace.Call{Super: true}
+	if err := s.read(ctx, c, func() error {
+		if err := s.writer(c, w); err != nil || s.tree.HasBlock(b.Key) { // it may be this file's: a repeated call
+			return err
+		}
+		return s.mayCommit(w, b)
+	}); err != nil {
 		return err
 	}
-	if info.Length != int64(b.Stored) {
-		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d has %d stored bytes, the request says %d", b.Key.Term, b.Key.Seq, info.Length, b.Stored)
+	info, err := s.store.Stat(ctx, b.Key)
+	if errors.Is(err, fserror.NotFound) || err == nil && info.Length != int64(b.Stored) {
+		return notStored(b)
 	}
-	return nil
+	return err
+}
+
+// notStored does not say what is stored instead: a key of an earlier reign may be
+// another's.
+func notStored(b namespace.Block) error {
+	return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d is not in the block store with the length and checksum of the request; allocate and put it again", b.Key.Term, b.Key.Seq)
 }
 
 // checkOlder reads a block of an earlier reign whole, outside the lock, and
@@ -601,7 +610,7 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 		return err
 	}
 	if n != int64(b.Stored) || sum.Sum32() != b.CRC {
-		return fserror.New(fserror.InvalidArgument, "", "", "block %d/%d has the checksum %08x in the block store, the request says %08x; allocate and put it again", b.Key.Term, b.Key.Seq, sum.Sum32(), b.CRC)
+		return notStored(b)
 	}
 	return nil
 }
