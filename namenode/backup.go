@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -40,7 +41,7 @@ func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMes
 		return err
 	}
 	last, _ := t.Last()
-	img := &backupWriter{name: filepath.Join(imageDir, imageName(last)), send: send}
+	img := &backupWriter{name: filepath.Join(datadir.ImageDir, imageName(last)), send: send}
 	if err := t.WriteImage(img); err != nil {
 		return err
 	}
@@ -53,14 +54,14 @@ func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMes
 			return err
 		}
 	}
-	raw, err := toml.Marshal(versionInfo{
-		Format: FormatVersion, Namespace: hex.EncodeToString(s.dir.id[:]), By: "leasefs " + s.cfg.Version,
+	raw, err := toml.Marshal(datadir.Version{
+		Format: datadir.FormatVersion, Namespace: hex.EncodeToString(s.dir.ID[:]), By: "leasefs " + s.cfg.Version,
 		Created: s.cfg.Clock.Wall().UTC().Format(time.RFC3339), BackupTxID: last,
 	})
 	if err != nil {
 		return err
 	}
-	if err := sendFile(versionFile, raw, send); err != nil {
+	if err := sendFile(datadir.VersionFile, raw, send); err != nil {
 		return err
 	}
 	if err := send(&backupMessage{Txid: last}); err != nil || !elsewhere {
@@ -86,12 +87,12 @@ func sendFile(name string, content []byte, send func(*backupMessage) error) erro
 // has it. elsewhere: it told only where their bytes are.
 func (s *Server) backupBlocks(ctx context.Context, t *namespace.Tree, send func(*backupMessage) error) (elsewhere bool, err error) {
 	_, here := s.store.(*local.Store)
-	name, content := local.Marker(s.dir.id)
-	if err := sendFile(filepath.Join(blocksDir, name), content, send); err != nil {
+	name, content := local.Marker(s.dir.ID)
+	if err := sendFile(filepath.Join(datadir.BlocksDir, name), content, send); err != nil {
 		return false, err
 	}
 	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
-		name := filepath.Join(blocksDir, local.FileName(s.dir.id, b.Key))
+		name := filepath.Join(datadir.BlocksDir, local.FileName(s.dir.ID, b.Key))
 		if here {
 			err = s.backupBlock(ctx, name, b, send)
 		} else {

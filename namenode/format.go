@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode/datadir"
 )
 
 // Format makes the namespace of several namenodes: it claims the block store for
@@ -200,7 +201,7 @@ func (w *restore) makeKnown(ctx context.Context, sess *zkconn.Session, id [16]by
 // formatNode is the content of the node that says what the namespace is.
 func (w *restore) formatNode(id [16]byte) ([]byte, error) {
 	return json.Marshal(haFormat{
-		Format: FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
+		Format: datadir.FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
 		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode/datadir"
 )
 
 // HA says how several namenodes serve one namespace, one of them at a time.
@@ -161,8 +162,8 @@ func (s *Server) askNamespace(ctx context.Context, sess *zkconn.Session) (id [16
 		s.token, err = readToken(ctx, sess, s.cfg.HA)
 		return err
 	})
-	if err == nil && f.Format > FormatVersion {
-		err = fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, FormatVersion)
+	if err == nil && f.Format > datadir.FormatVersion {
+		err = fmt.Errorf("namespace %s has format %d, this program knows up to %d; use the newer leasefs", s.cfg.HA.Name, f.Format, datadir.FormatVersion)
 	}
 	return id, err
 }

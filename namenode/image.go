@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	localjournal "github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
@@ -188,7 +189,7 @@ func imageUnknown(err error) bool {
 func (f *imageFolder) write(_ context.Context, t *namespace.Tree) (img image, size int64, err error) {
 	last, _ := t.Last()
 	img = image{last, imageName(last)}
-	size, err = writeAtomic(f.fs, f.where(img), func(w io.Writer) error {
+	size, err = datadir.WriteAtomic(f.fs, f.where(img), func(w io.Writer) error {
 		return t.WriteImage(&sparing{w, f})
 	})
 	return img, size, err
@@ -222,7 +223,7 @@ func (s *sparing) Write(p []byte) (int, error) {
 func (f *imageFolder) removeLeftovers() {
 	names, _ := f.fs.List(f.dir) // no folder, no leftovers
 	for _, name := range names {
-		if strings.HasSuffix(name, imageSuffix+tempSuffix) {
+		if strings.HasSuffix(name, imageSuffix+datadir.TempSuffix) {
 			if err := f.fs.Remove(filepath.Join(f.dir, name)); err != nil {
 				f.log.Warn("what is left of an unfinished image could not be removed", "file", name, "cause", err)
 			}
@@ -254,7 +255,7 @@ func (f *imageFolder) prune(_ context.Context, keep []image) error {
 		return err
 	}
 	for _, name := range names {
-		base := strings.TrimSuffix(name, tempSuffix)
+		base := strings.TrimSuffix(name, datadir.TempSuffix)
 		id, ok := imageTxID(base)
 		if ok && (base != name || !slices.Contains(keep, image{id, base})) {
 			if err := f.fs.Remove(filepath.Join(f.dir, name)); err != nil {
@@ -375,13 +376,13 @@ func (s *Server) openJournal(ctx context.Context, image uint64) error {
 	if s.cfg.HA != nil {
 		return s.openSharedJournal(ctx, image)
 	}
-	dir := s.dir.file(journalDir)
+	dir := s.dir.File(datadir.JournalDir)
 	names, err := s.cfg.FS.List(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	segments := slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) })
-	if !segments && !s.dir.fresh && (s.dir.backup == 0 || image != s.dir.backup) {
+	if !segments && !s.dir.Fresh && (s.dir.Backup == 0 || image != s.dir.Backup) {
 		return fserror.New(fserror.Damaged, "", "", "%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
 	}
 	j, err := localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Ahead: s.cfg.JournalAhead, Logger: s.log})
@@ -415,8 +416,8 @@ func (s *Server) replay(ctx context.Context, t *namespace.Tree, img image) (*nam
 	if last < from {
 		return nil, s.beyondJournal(last, img)
 	}
-	if id := t.NamespaceID(); id != s.dir.id && id != ([16]byte{}) {
-		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.id)
+	if id := t.NamespaceID(); id != s.dir.ID && id != ([16]byte{}) {
+		return nil, fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", s.dir.path, id, s.dir.ID)
 	}
 	s.log.Info("namespace loaded", "image_txid", from, "records", n, "took", s.cfg.Clock.Mono()-began)
 	return t, nil

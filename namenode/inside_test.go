@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -150,7 +151,7 @@ type stuckFile struct {
 }
 
 func (d *stuckDisk) wrap(f vfs.File, err error) (vfs.File, error) {
-	if err != nil || filepath.Base(filepath.Dir(f.Name())) != journalDir {
+	if err != nil || filepath.Base(filepath.Dir(f.Name())) != datadir.JournalDir {
 		return f, err
 	}
 	return &stuckFile{f, d}, nil

@@ -36,10 +36,10 @@ func (s *Server) checkMarker(ctx context.Context, objects blockstore.Objects) er
 	switch {
 	case !errors.Is(err, fserror.NotFound):
 		return err
-	case s.cfg.HA != nil || !s.dir.fresh:
+	case s.cfg.HA != nil || !s.dir.Fresh:
 		return s.notMarked(markerObject)
 	}
-	text := fmt.Sprintf("leasefs namespace %x\n", s.dir.id)
+	text := fmt.Sprintf("leasefs namespace %x\n", s.dir.ID)
 	err = objects.PutNamed(ctx, markerObject, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
 	if errors.Is(err, fserror.Exists) {
 		return nil
@@ -49,7 +49,7 @@ func (s *Server) checkMarker(ctx context.Context, objects blockstore.Objects) er
 
 // notMarked refuses a store that says nothing of the namespace.
 func (s *Server) notMarked(object string) error {
-	return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store with --blocks", s.storeName(), object, s.dir.id)
+	return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store with --blocks", s.storeName(), object, s.dir.ID)
 }
 
 // An incarnation of a namespace is what its format, or a restore, brought to
@@ -243,7 +243,7 @@ func (c *Config) incarnation(token string) incarnation {
 }
 
 func (s *Server) incarnations() *incarnations {
-	return &incarnations{s.objects, s.storeName(), s.dir.id}
+	return &incarnations{s.objects, s.storeName(), s.dir.ID}
 }
 
 func (s *Server) storeName() string { return cmp.Or(s.cfg.Blocks, s.cfg.BlocksDir) }
@@ -259,7 +259,7 @@ func (s *Server) meetStore(ctx context.Context) error {
 		return nil
 	}
 	if s.cfg.HA == nil {
-		if s.token = s.dir.info.Incarnation; s.token == "" {
+		if s.token = s.dir.Info.Incarnation; s.token == "" {
 			s.token = newToken()
 		}
 	}
@@ -275,10 +275,10 @@ func (s *Server) claimStore(ctx context.Context) error {
 	if s.private() {
 		return nil
 	}
-	if s.cfg.HA == nil && s.dir.info.Incarnation != s.token {
-		s.dir.info.Incarnation = s.token
-		if !s.dir.fresh { // it is written at the end of the format
-			if err := s.dir.writeVersion(); err != nil {
+	if s.cfg.HA == nil && s.dir.Info.Incarnation != s.token {
+		s.dir.Info.Incarnation = s.token
+		if !s.dir.Fresh { // it is written at the end of the format
+			if err := s.dir.WriteVersion(); err != nil {
 				return err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	localjournal "github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -24,8 +25,8 @@ type JournalReport = localjournal.Report
 
 // journalPath takes a data folder or the journal folder in it.
 func journalPath(fsys vfs.FS, dir string) (string, error) {
-	if _, err := fsys.Stat(filepath.Join(dir, journalDir)); err == nil {
-		return filepath.Join(dir, journalDir), nil
+	if _, err := fsys.Stat(filepath.Join(dir, datadir.JournalDir)); err == nil {
+		return filepath.Join(dir, datadir.JournalDir), nil
 	}
 	if _, err := fsys.Stat(dir); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +147,7 @@ func typeName(t namespace.Type) string {
 func DumpImage(fsys vfs.FS, name string, w io.Writer) error {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fserror.New(fserror.NotFound, "", name, "no such file; images are in the folder %s of a namenode's data folder", imageDir)
+		return fserror.New(fserror.NotFound, "", name, "no such file; images are in the folder %s of a namenode's data folder", datadir.ImageDir)
 	}
 	if err != nil {
 		return err

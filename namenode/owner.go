@@ -145,7 +145,7 @@ func (s *Server) getObject(ctx context.Context, name string, into any) error {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return fserror.New(fserror.Damaged, "", "", "the object %s of namespace %x in the block store %s is damaged: put it back as it was, or if no other namenode uses the store, remove it", name, s.dir.id, s.storeName())
+		return fserror.New(fserror.Damaged, "", "", "the object %s of namespace %x in the block store %s is damaged: put it back as it was, or if no other namenode uses the store, remove it", name, s.dir.ID, s.storeName())
 	}
 	return nil
 }
@@ -472,8 +472,8 @@ func (s *Server) floorNow(ctx context.Context) (uint64, error) {
 // keepToken writes the token of a new incarnation where starts look for it.
 func (s *Server) keepToken(ctx context.Context, token string) error {
 	if s.cfg.HA == nil {
-		s.dir.info.Incarnation = token
-		return s.dir.writeVersion()
+		s.dir.Info.Incarnation = token
+		return s.dir.WriteVersion()
 	}
 	return s.onSession(ctx, func(sess *zkconn.Session) error {
 		_, err := sess.Set(ctx, s.cfg.HA.path("incarnation"), []byte(token), -1)

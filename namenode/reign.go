@@ -370,7 +370,7 @@ func (s *Server) takeOverImages() {
 
 // activation is the activation of a reign.
 func (s *Server) activation(term uint64) *namespace.OpActivate {
-	op := &namespace.OpActivate{Term: term, NamespaceID: s.dir.id, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
+	op := &namespace.OpActivate{Term: term, NamespaceID: s.dir.ID, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
 	op.Nonce, _ = parseID(s.nonce)
 	if last, _ := s.tree.Last(); last > 0 {
 		op.User, op.Group = s.tree.Superuser()

@@ -25,6 +25,7 @@ import (
 	localjournal "github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -191,7 +192,7 @@ func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
 			return err
 		}
 	}
-	secret := make([]byte, secretBytes)
+	secret := make([]byte, datadir.SecretBytes)
 	_, _ = rand.Read(secret) // no URL is signed
 	st, err := local.Open(local.Config{
 		FS: w.fs, Dir: w.cfg.BlocksDir, NamespaceID: id, Secret: secret, BaseURL: func() string { return "" },
@@ -269,30 +270,30 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	fail := func(format string, args ...any) ([16]byte, *namespace.Tree, string, error) {
 		return id, nil, "", fserror.New(fserror.InvalidArgument, "", w.Backup, format, args...)
 	}
-	raw, err := readFile(w.fs, filepath.Join(w.Backup, versionFile))
+	raw, err := datadir.ReadFile(w.fs, filepath.Join(w.Backup, datadir.VersionFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail("no backup: there is no %s; give a folder that leasefs admin backup made", versionFile)
+		return fail("no backup: there is no %s; give a folder that leasefs admin backup made", datadir.VersionFile)
 	}
 	if err != nil {
 		return id, nil, "", err
 	}
-	v, id, err := parseVersion(raw)
+	v, id, err := datadir.ParseVersion(raw)
 	switch {
 	case err != nil:
-		return id, nil, "", fserror.Wrap(fserror.Damaged, "", w.Backup, fmt.Errorf("%s: %w", versionFile, err))
-	case v.Format > FormatVersion:
-		return fail("the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, FormatVersion)
+		return id, nil, "", fserror.Wrap(fserror.Damaged, "", w.Backup, fmt.Errorf("%s: %w", datadir.VersionFile, err))
+	case v.Format > datadir.FormatVersion:
+		return fail("the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, datadir.FormatVersion)
 	case v.BackupTxID == 0:
 		return fail("a namenode's data folder, no backup: start leasefs namenode --data on it, and take a backup of that")
 	}
-	names, err := w.fs.List(filepath.Join(w.Backup, journalDir))
+	names, err := w.fs.List(filepath.Join(w.Backup, datadir.JournalDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return id, nil, "", err
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
 		return fail("a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
 	}
-	folder := imageFolder{fs: w.fs, dir: filepath.Join(w.Backup, imageDir), log: w.log}
+	folder := imageFolder{fs: w.fs, dir: filepath.Join(w.Backup, datadir.ImageDir), log: w.log}
 	img := image{v.BackupTxID, imageName(v.BackupTxID)}
 	if t, err = readImage(context.Background(), &folder, img); err != nil { // a folder: no network
 		return id, nil, "", fserror.Wrap(fserror.Damaged, "", folder.where(img), err)
@@ -353,8 +354,8 @@ func (w *restore) copyBlocks(ctx context.Context, t *namespace.Tree, done *Resto
 }
 
 func (w *restore) copyBlock(ctx context.Context, id [16]byte, b namespace.Block) (copied bool, err error) {
-	name := filepath.Join(w.Backup, blocksDir, local.FileName(id, b.Key))
-	data, err := readFile(w.fs, name)
+	name := filepath.Join(w.Backup, datadir.BlocksDir, local.FileName(id, b.Key))
+	data, err := datadir.ReadFile(w.fs, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // a backup of the tree only
 		return false, w.inStore(ctx, b, "neither in the backup nor ")

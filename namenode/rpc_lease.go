@@ -134,7 +134,7 @@ func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
 	}
 	every = min(every, s.renewWithin(soft))
 	return &pb.Welcome{
-		NamespaceId: hex.EncodeToString(s.dir.id[:]), Term: s.term,
+		NamespaceId: hex.EncodeToString(s.dir.ID[:]), Term: s.term,
 		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), RenewEveryMs: every.Milliseconds(),
 		BlockSize: s.cfg.BlockSize, MaxTail: int64(s.cfg.MaxTail), MaxMessage: MaxMessage, SmallFile: SmallFile,
 	}

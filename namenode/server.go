@@ -24,16 +24,23 @@ import (
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
 
+// dataDir is the open data folder and its path.
+type dataDir struct {
+	*datadir.Dir
+	path string
+}
+
 // Server is one running namenode.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	dir     *dataDir
+	dir     dataDir
 	journal journal.Journal
 	begun   func() uint64 // the last term in the journal; nil in an ensemble, which is asked
 	store   blockstore.Store
@@ -192,16 +199,18 @@ func (s *Server) open(ctx context.Context) error {
 		id = &known
 		s.warnOfShortLeases()
 	}
-	if s.dir, err = openDataDir(s.cfg.FS, s.cfg.Data, id); err != nil {
+	dir, err := datadir.Open(s.cfg.FS, s.cfg.Data, id)
+	if err != nil {
 		return err
 	}
+	s.dir = dataDir{dir, s.cfg.Data}
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
 	if err := s.meetStore(ctx); err != nil {
 		return err
 	}
-	folder := imageFolder{fs: s.cfg.FS, dir: s.dir.file(imageDir), log: s.log, reserve: s.cfg.Reserve}
+	folder := imageFolder{fs: s.cfg.FS, dir: s.dir.File(datadir.ImageDir), log: s.log, reserve: s.cfg.Reserve}
 	s.images = &folder
 	if s.cfg.HA != nil {
 		s.images = &imageObjects{objects: s.objects, local: folder}
@@ -228,15 +237,15 @@ func (s *Server) openStore(ctx context.Context) error {
 	}
 	dir := s.cfg.BlocksDir
 	if dir == "" {
-		dir = s.dir.file(blocksDir)
+		dir = s.dir.File(datadir.BlocksDir)
 	}
-	if s.dir.fresh && s.cfg.HA == nil {
-		if err := local.Format(s.cfg.FS, dir, s.dir.id); err != nil {
+	if s.dir.Fresh && s.cfg.HA == nil {
+		if err := local.Format(s.cfg.FS, dir, s.dir.ID); err != nil {
 			return fmt.Errorf("block folder %s cannot be made: %w", dir, err)
 		}
 	}
 	st, err := local.Open(local.Config{
-		FS: s.cfg.FS, Dir: dir, NamespaceID: s.dir.id, Secret: s.dir.secret,
+		FS: s.cfg.FS, Dir: dir, NamespaceID: s.dir.ID, Secret: s.dir.Secret,
 		BaseURL: s.baseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log,
 		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Exclusive: s.cfg.HA == nil, Shared: s.cfg.HA != nil,
 	})
@@ -250,13 +259,13 @@ func (s *Server) openStore(ctx context.Context) error {
 
 // openS3 opens an S3-compatible store. Clients reach it directly.
 func (s *Server) openS3(ctx context.Context) error {
-	st, err := s3.Open(ctx, s.cfg.s3Config(s.dir.id, s.log))
+	st, err := s3.Open(ctx, s.cfg.s3Config(s.dir.ID, s.log))
 	if err != nil {
 		return err
 	}
 	s.store, s.objects = st, st
 	s.serveBlocks(http.NotFoundHandler())
-	if err := s.probe(ctx, st.Probe, s.cfg.Blocks); err != nil || s.dir.fresh && s.cfg.HA == nil {
+	if err := s.probe(ctx, st.Probe, s.cfg.Blocks); err != nil || s.dir.Fresh && s.cfg.HA == nil {
 		return err
 	}
 	return st.Check(ctx)
@@ -265,7 +274,7 @@ func (s *Server) openS3(ctx context.Context) error {
 // probe makes sure that a store enforces what leasefs rests on, when a namenode
 // alone makes a namespace. That of several was probed by its format.
 func (s *Server) probe(ctx context.Context, probe func(context.Context) error, where string) error {
-	if !s.dir.fresh || s.cfg.HA != nil {
+	if !s.dir.Fresh || s.cfg.HA != nil {
 		return nil
 	}
 	if err := probe(ctx); err != nil {
@@ -306,10 +315,10 @@ func (s *Server) newCaches(term uint64) *readlease.Table {
 
 // finishFolder makes a new data folder valid.
 func (s *Server) finishFolder() error {
-	if !s.dir.fresh {
+	if !s.dir.Fresh {
 		return nil
 	}
-	err := s.dir.finish("leasefs "+s.cfg.Version, s.cfg.Clock.Wall().UTC().Format(time.RFC3339))
+	err := s.dir.Finish("leasefs "+s.cfg.Version, s.cfg.Clock.Wall().UTC().Format(time.RFC3339))
 	if err == nil && s.cfg.HA == nil {
 		s.log.Warn("made a new, empty namespace: the data folder was new; if there should be one, check --data and whether its disk is mounted", "folder", s.dir.path)
 	}
@@ -443,7 +452,7 @@ func (s *Server) release() error {
 			_ = l.Close() // closed already by its server
 		}
 	}
-	if s.dir != nil {
+	if s.dir.Dir != nil {
 		errs = append(errs, s.dir.Close())
 	}
 	return errors.Join(errs...)

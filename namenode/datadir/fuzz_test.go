@@ -1,4 +1,4 @@
-package namenode
+package datadir
 
 import (
 	"encoding/hex"
@@ -16,7 +16,7 @@ func FuzzParseVersion(f *testing.F) {
 	f.Add([]byte("format = \"1\"\n[namespace]\nx = [1, {}]\n"))
 	f.Add([]byte("\x00\xff"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		v, id, err := parseVersion(raw)
+		v, id, err := ParseVersion(raw)
 		if err != nil {
 			if !strings.Contains(err.Error(), "backup") {
 				t.Fatalf("no next step: %v", err)
@@ -30,7 +30,7 @@ func FuzzParseVersion(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, wid, err := parseVersion(again); err != nil || w != v || wid != id {
+		if w, wid, err := ParseVersion(again); err != nil || w != v || wid != id {
 			t.Fatalf("%+v became %+v, %v", v, w, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package namenode
+package datadir
 
 import (
 	"bytes"
@@ -21,20 +21,22 @@ import (
 // A folder of a newer version is refused.
 const FormatVersion = 1
 
+// What is in a data folder. A backup has the same, without journal and secret.
 const (
-	versionFile    = "VERSION"
+	VersionFile    = "VERSION"
 	lockFile       = "lock"
 	secretFile     = "secret"
 	formattingFile = "FORMATTING"
-	journalDir     = "journal"
-	imageDir       = "image"
-	blocksDir      = "blocks"
-	secretBytes    = 32
+	JournalDir     = "journal"
+	ImageDir       = "image"
+	BlocksDir      = "blocks"
+	// SecretBytes is the least length of the secret that signs URLs of blocks.
+	SecretBytes = 32
 )
 
-// versionInfo is what VERSION says. It is written last when a folder is
+// Version is what VERSION says. It is written last when a folder is
 // formatted, so its presence means that the folder is complete.
-type versionInfo struct {
+type Version struct {
 	Format    int    `toml:"format" comment:"version of this folder's layout"`
 	Namespace string `toml:"namespace" comment:"id of the namespace, 32 hexadecimal digits"`
 	Created   string `toml:"created"`
@@ -47,26 +49,26 @@ type versionInfo struct {
 	Incarnation string `toml:"incarnation,omitempty" comment:"the block store has an object that says so, too"`
 }
 
-// dataDir is an opened, locked data folder.
-type dataDir struct {
+// Dir is an opened, locked data folder.
+type Dir struct {
 	fs     vfs.FS
 	path   string
 	lock   io.Closer
-	id     [16]byte
-	secret []byte
-	fresh  bool   // formatted in this open
-	backup uint64 // txid of the image, if the folder came from a backup
-	info   versionInfo
+	ID     [16]byte // of the namespace
+	Secret []byte   // signs URLs of blocks
+	Fresh  bool     // formatted in this open
+	Backup uint64   // txid of the image, if the folder came from a backup
+	Info   Version  // what WriteVersion writes
 }
 
-// openDataDir opens the folder, and formats it when it is new or empty: for the
+// Open opens the folder, and formats it when it is new or empty: for the
 // namespace id, or (nil) a new one. A folder of another namespace is refused.
-func openDataDir(fsys vfs.FS, path string, id *[16]byte) (*dataDir, error) {
-	d := &dataDir{fs: fsys, path: path}
+func Open(fsys vfs.FS, path string, id *[16]byte) (*Dir, error) {
+	d := &Dir{fs: fsys, path: path}
 	if err := fsys.MkdirAll(path); err != nil {
 		return nil, fmt.Errorf("data folder %s cannot be made: %w", path, err)
 	}
-	lock, err := fsys.Lock(d.file(lockFile))
+	lock, err := fsys.Lock(d.File(lockFile))
 	if err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
 			return nil, fmt.Errorf("data folder %s is in use by another namenode (%w); stop it or name another folder", path, err)
@@ -82,36 +84,37 @@ func openDataDir(fsys vfs.FS, path string, id *[16]byte) (*dataDir, error) {
 	return d, nil
 }
 
-func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
+// File is the path of what has that name in the folder.
+func (d *Dir) File(name string) string { return filepath.Join(d.path, name) }
 
-func (d *dataDir) load(want *[16]byte) error {
-	raw, err := readFile(d.fs, d.file(versionFile))
+func (d *Dir) load(want *[16]byte) error {
+	raw, err := ReadFile(d.fs, d.File(VersionFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return d.format(want)
 	case err != nil:
-		return fmt.Errorf("%s cannot be read: %w", d.file(versionFile), err)
+		return fmt.Errorf("%s cannot be read: %w", d.File(VersionFile), err)
 	}
-	v, id, err := parseVersion(raw)
+	v, id, err := ParseVersion(raw)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.file(versionFile), err)
+		return fmt.Errorf("%s: %w", d.File(VersionFile), err)
 	}
 	if v.Format > FormatVersion {
 		return fmt.Errorf("data folder %s has format %d, this program knows up to %d; use the newer leasefs that wrote it", d.path, v.Format, FormatVersion)
 	}
-	d.id, d.backup, d.info = id, v.BackupTxID, v
+	d.ID, d.Backup, d.Info = id, v.BackupTxID, v
 	if err := d.checkUse(want); err != nil {
 		return err
 	}
 	if err := d.dropMarker(); err != nil {
 		return err
 	}
-	d.secret, err = readFile(d.fs, d.file(secretFile))
+	d.Secret, err = ReadFile(d.fs, d.File(secretFile))
 	if errors.Is(err, fs.ErrNotExist) { // a restored backup: old URLs end, nothing else
 		return d.makeSecret()
 	}
-	if err == nil && len(d.secret) < secretBytes {
-		return fmt.Errorf("%s is damaged (%d bytes); remove it to have a new one made, block URLs handed out before then stop working", d.file(secretFile), len(d.secret))
+	if err == nil && len(d.Secret) < SecretBytes {
+		return fmt.Errorf("%s is damaged (%d bytes); remove it to have a new one made, block URLs handed out before then stop working", d.File(secretFile), len(d.Secret))
 	}
 	return err
 }
@@ -120,37 +123,38 @@ func (d *dataDir) load(want *[16]byte) error {
 // namenode of this kind: that of a namenode alone (want is nil), or a backup, holds the
 // namespace itself, which one of several would take for leftovers; that of one of
 // several has nothing to serve alone.
-func (d *dataDir) checkUse(want *[16]byte) error {
-	segments, err := d.list(journalDir)
+func (d *Dir) checkUse(want *[16]byte) error {
+	segments, err := d.list(JournalDir)
 	if err != nil {
 		return err
 	}
-	images, err := d.list(imageDir) // of one of several one may be left that was on its way to the block store
+	images, err := d.list(ImageDir) // of one of several one may be left that was on its way to the block store
 	if err != nil {
 		return err
 	}
 	switch {
-	case want != nil && d.id != *want:
-		return fmt.Errorf("data folder %s is of namespace %x, not of %x: name another folder", d.path, d.id, *want)
-	case want != nil && (d.backup != 0 || len(segments) > 0):
+	case want != nil && d.ID != *want:
+		return fmt.Errorf("data folder %s is of namespace %x, not of %x: name another folder", d.path, d.ID, *want)
+	case want != nil && (d.Backup != 0 || len(segments) > 0):
 		return fmt.Errorf("data folder %s holds a namespace itself, as a backup does and that of a namenode alone, and one of several namenodes would remove its images: name a new or empty folder with --data", d.path)
-	case want == nil && d.backup == 0 && len(segments)+len(images) == 0:
+	case want == nil && d.Backup == 0 && len(segments)+len(images) == 0:
 		return fserror.New(fserror.Damaged, "", "", "data folder %s has neither journal nor image: if it is of one of several namenodes, start that with --zookeeper, --namespace and --blocks, as before; else put the journal's files back, or restore the folder from a backup", d.path)
 	}
 	return nil
 }
 
 // list returns the names in a folder that may be missing.
-func (d *dataDir) list(sub string) ([]string, error) {
-	names, err := d.fs.List(d.file(sub))
+func (d *Dir) list(sub string) ([]string, error) {
+	names, err := d.fs.List(d.File(sub))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return names, err
 }
 
-func parseVersion(raw []byte) (versionInfo, [16]byte, error) {
-	var v versionInfo
+// ParseVersion reads what is in VERSION, and the id in it.
+func ParseVersion(raw []byte) (Version, [16]byte, error) {
+	var v Version
 	var id [16]byte
 	if err := toml.Unmarshal(raw, &v); err != nil {
 		return v, id, fmt.Errorf("is damaged (%w); restore it from a backup", err)
@@ -166,8 +170,8 @@ func parseVersion(raw []byte) (versionInfo, [16]byte, error) {
 // format begins to make a new data folder; finish ends it, when the first
 // record is durable. In between stands the file FORMATTING: a folder with it and
 // without VERSION was never used, and is made again.
-func (d *dataDir) format(id *[16]byte) error {
-	_, err := d.fs.Stat(d.file(formattingFile))
+func (d *Dir) format(id *[16]byte) error {
+	_, err := d.fs.Stat(d.File(formattingFile))
 	switch {
 	case err == nil:
 		if err := d.clear(); err != nil {
@@ -180,43 +184,44 @@ func (d *dataDir) format(id *[16]byte) error {
 			return err
 		}
 	}
-	if err := writeFileAtomic(d.fs, d.file(formattingFile), nil); err != nil {
+	if err := writeFileAtomic(d.fs, d.File(formattingFile), nil); err != nil {
 		return err
 	}
 	if id != nil {
-		d.id = *id
-	} else if _, err := rand.Read(d.id[:]); err != nil {
+		d.ID = *id
+	} else if _, err := rand.Read(d.ID[:]); err != nil {
 		return err
 	}
-	for _, sub := range []string{journalDir, imageDir, blocksDir} {
-		if err := d.fs.MkdirAll(d.file(sub)); err != nil {
+	for _, sub := range []string{JournalDir, ImageDir, BlocksDir} {
+		if err := d.fs.MkdirAll(d.File(sub)); err != nil {
 			return err
 		}
 	}
-	d.fresh = true
+	d.Fresh = true
 	return d.makeSecret()
 }
 
-// finish makes a formatted folder valid.
-func (d *dataDir) finish(createdBy, now string) error {
-	d.info = versionInfo{Format: FormatVersion, Namespace: hex.EncodeToString(d.id[:]), Created: now, By: createdBy, Incarnation: d.info.Incarnation}
-	if err := d.writeVersion(); err != nil {
+// Finish makes a formatted folder valid.
+func (d *Dir) Finish(createdBy, now string) error {
+	d.Info = Version{Format: FormatVersion, Namespace: hex.EncodeToString(d.ID[:]), Created: now, By: createdBy, Incarnation: d.Info.Incarnation}
+	if err := d.WriteVersion(); err != nil {
 		return err
 	}
 	return d.dropMarker()
 }
 
-func (d *dataDir) writeVersion() error {
-	raw, err := toml.Marshal(d.info)
+// WriteVersion makes what Info says durable.
+func (d *Dir) WriteVersion() error {
+	raw, err := toml.Marshal(d.Info)
 	if err != nil {
 		return err
 	}
-	return writeFileAtomic(d.fs, d.file(versionFile), raw)
+	return writeFileAtomic(d.fs, d.File(VersionFile), raw)
 }
 
 // dropMarker removes what an unfinished format left.
-func (d *dataDir) dropMarker() error {
-	if err := d.fs.Remove(d.file(formattingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func (d *Dir) dropMarker() error {
+	if err := d.fs.Remove(d.File(formattingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return d.fs.SyncDir(d.path)
@@ -224,14 +229,14 @@ func (d *dataDir) dropMarker() error {
 
 // clear removes the journal of an unfinished format. Blocks of it, if any, are
 // of another namespace id and stay untouched.
-func (d *dataDir) clear() error {
-	for _, sub := range []string{journalDir, imageDir} {
+func (d *Dir) clear() error {
+	for _, sub := range []string{JournalDir, ImageDir} {
 		names, err := d.list(sub)
 		if err != nil {
 			return err
 		}
 		for _, n := range names {
-			if err := d.fs.Remove(filepath.Join(d.file(sub), n)); err != nil {
+			if err := d.fs.Remove(filepath.Join(d.File(sub), n)); err != nil {
 				return err
 			}
 		}
@@ -240,50 +245,53 @@ func (d *dataDir) clear() error {
 }
 
 // checkEmpty refuses a folder that holds what no unfinished format leaves.
-func (d *dataDir) checkEmpty() error {
+func (d *Dir) checkEmpty() error {
 	names, err := d.fs.List(d.path)
 	if err != nil {
 		return err
 	}
-	ours := []string{lockFile, secretFile, secretFile + tempSuffix, formattingFile + tempSuffix, versionFile + tempSuffix, journalDir, imageDir, blocksDir}
+	ours := []string{lockFile, secretFile, secretFile + TempSuffix, formattingFile + TempSuffix, VersionFile + TempSuffix, JournalDir, ImageDir, BlocksDir}
 	for _, n := range names {
 		if !slices.Contains(ours, n) {
 			return fmt.Errorf("folder %s is not empty (%s) and holds no namespace; name a new or empty folder", d.path, n)
 		}
 	}
-	for _, sub := range []string{journalDir, imageDir, blocksDir} {
-		inside, err := d.fs.List(d.file(sub))
+	for _, sub := range []string{JournalDir, ImageDir, BlocksDir} {
+		inside, err := d.fs.List(d.File(sub))
 		if err == nil && len(inside) > 0 {
-			return fmt.Errorf("folder %s holds %s/%s but no %s: restore the file from a backup, or name a new or empty folder", d.path, sub, inside[0], versionFile)
+			return fmt.Errorf("folder %s holds %s/%s but no %s: restore the file from a backup, or name a new or empty folder", d.path, sub, inside[0], VersionFile)
 		}
 	}
 	return nil
 }
 
-func (d *dataDir) makeSecret() error {
-	d.secret = make([]byte, secretBytes)
-	if _, err := rand.Read(d.secret); err != nil {
+func (d *Dir) makeSecret() error {
+	d.Secret = make([]byte, SecretBytes)
+	if _, err := rand.Read(d.Secret); err != nil {
 		return err
 	}
-	return writeFileAtomic(d.fs, d.file(secretFile), d.secret)
+	return writeFileAtomic(d.fs, d.File(secretFile), d.Secret)
 }
 
-func (d *dataDir) Close() error { return d.lock.Close() }
+// Close unlocks the folder.
+func (d *Dir) Close() error { return d.lock.Close() }
 
-const tempSuffix = ".tmp"
+// TempSuffix is what WriteAtomic adds to the name of a file that is not whole.
+const TempSuffix = ".tmp"
 
-// writeFileAtomic writes a file so that after a crash it is there whole or as
-// it was before.
+// writeFileAtomic is WriteAtomic of bytes.
 func writeFileAtomic(fsys vfs.FS, name string, data []byte) error {
-	_, err := writeAtomic(fsys, name, func(w io.Writer) error {
+	_, err := WriteAtomic(fsys, name, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
 	return err
 }
 
-func writeAtomic(fsys vfs.FS, name string, fill func(io.Writer) error) (size int64, err error) {
-	tmp := name + tempSuffix
+// WriteAtomic writes with fill a file that after a crash is there whole or as it
+// was before.
+func WriteAtomic(fsys vfs.FS, name string, fill func(io.Writer) error) (size int64, err error) {
+	tmp := name + TempSuffix
 	f, err := fsys.Create(tmp)
 	if err != nil {
 		return 0, err
@@ -311,7 +319,8 @@ func writeAtomic(fsys vfs.FS, name string, fill func(io.Writer) error) (size int
 	return size, fsys.SyncDir(filepath.Dir(name))
 }
 
-func readFile(fsys vfs.FS, name string) ([]byte, error) {
+// ReadFile reads a whole file.
+func ReadFile(fsys vfs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, err
