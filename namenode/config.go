@@ -20,6 +20,8 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/ensemble"
+	"github.com/leasefs/leasefs/namenode/marker"
 )
 
 // Defaults of a namenode. The lease limits are HDFS's.
@@ -67,7 +69,7 @@ type Config struct {
 	// when Listen is all addresses and the host's name does not resolve.
 	Advertise string
 	// HA makes this one of several namenodes; nil: it serves alone.
-	HA *HA
+	HA *ensemble.HA
 	s3 *s3.Location // what Blocks says
 
 	SoftLimit, HardLimit time.Duration
@@ -191,8 +193,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.HA != nil {
 		ha := *c.HA
 		c.HA = &ha
-		setDefault(&ha.SessionTimeout, DefaultSessionTimeout)
-		if err := ha.check(); err != nil {
+		setDefault(&ha.SessionTimeout, ensemble.DefaultSessionTimeout)
+		if err := ha.Check(); err != nil {
 			return c, err
 		}
 	}
@@ -270,7 +272,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("cache term %s is too short; at least 100ms, or below 0 for no caching", c.CacheTerm)
 	case c.MaxConnections < 8:
 		return fmt.Errorf("there is room for %d connections, and at least 8 are needed: raise the limit of open files (ulimit -n)", c.MaxConnections)
-	case c.TakeOver != "" && !isID(c.TakeOver):
+	case c.TakeOver != "" && !marker.IsID(c.TakeOver):
 		return fmt.Errorf("%q is no incarnation to take over (32 hexadecimal digits, as the refusal has them)", c.TakeOver)
 	case c.URLLife < minURLLife:
 		return fmt.Errorf("URL life %s is too short; at least %s", c.URLLife, minURLLife)

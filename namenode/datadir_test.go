@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -88,7 +89,7 @@ func TestEnsembleThatDoesNotExist(t *testing.T) {
 	_, ferr := namenode.Format(t.Context(), namenode.Config{HA: ha, Blocks: "file://" + t.TempDir()})
 	own := *ha
 	own.SessionTimeout = namenode.DefaultSessionTimeout
-	_, oerr := namenode.OwnZooKeeper(t.Context(), &own, slog.New(slog.DiscardHandler))
+	_, oerr := ensemble.OwnZooKeeper(t.Context(), &own, slog.New(slog.DiscardHandler))
 	for what, err := range map[string]error{"format": ferr, "zookeeper-acl": oerr} {
 		if !errors.Is(err, fserror.Unavailable) || !strings.Contains(err.Error(), "no such host") || !strings.Contains(err.Error(), "--zookeeper") || strings.Contains(err.Error(), "start the ensemble") {
 			t.Errorf("%s: %v", what, err)

@@ -1,6 +1,8 @@
 package namenode
 
-import "time"
+import (
+	"time"
+)
 
 // A lease outlives a failover if its holder hears of the next namenode before it has to
 // give up. A failover takes up to one and a half session time-outs: ZooKeeper notices
@@ -13,13 +15,13 @@ func (s *Server) leastTTL() time.Duration {
 	case s.cfg.MinLeaseTTL != 0:
 		return s.cfg.MinLeaseTTL
 	case s.cfg.HA != nil:
-		return s.cfg.HA.leastTTL()
+		return leastTTL(s.cfg.HA)
 	}
 	return DefaultMinLeaseTTL
 }
 
 // leastTTL is the shortest time to live of a lease that outlives a failover.
-func (h *HA) leastTTL() time.Duration { return 3 * h.SessionTimeout }
+func leastTTL(h *HA) time.Duration { return 3 * h.SessionTimeout }
 
 // renewWithin is after how long at most a session with that soft limit renews. Of
 // several namenodes that is so early that two session time-outs are left until it gives
@@ -33,7 +35,7 @@ func (s *Server) renewWithin(soft time.Duration) time.Duration {
 
 // warnOfShortLeases says which limits are too short to outlive a failover.
 func (s *Server) warnOfShortLeases() {
-	least := s.cfg.HA.leastTTL()
+	least := leastTTL(s.cfg.HA)
 	if set := s.cfg.MinLeaseTTL; set != 0 && set < least {
 		s.log.Warn("granted leases and locks that live as short as --min-lease-ttl allows may be lost to a failover", "min-lease-ttl", set, "outlives", least, "session-timeout", s.cfg.HA.SessionTimeout)
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/ensemble"
+	"github.com/leasefs/leasefs/namenode/marker"
 )
 
 // Format makes the namespace of several namenodes: it claims the block store for
@@ -43,7 +45,7 @@ func Format(ctx context.Context, cfg Config) (id [16]byte, err error) {
 		return id, err
 	}
 	_, _ = rand.Read(id[:]) // it never fails
-	w.token = newToken()
+	w.token = marker.NewToken()
 	err = w.claimNew(ctx, id)
 	if err = errors.Join(err, w.close(), w.giveAway(id)); err != nil {
 		return id, err
@@ -54,11 +56,11 @@ func Format(ctx context.Context, cfg Config) (id [16]byte, err error) {
 // unformatted makes sure that ZooKeeper has no namespace of the name, nor half of
 // one.
 func (w *restore) unformatted(ctx context.Context, sess *zkconn.Session) error {
-	path := w.cfg.HA.path("format")
+	path := w.cfg.HA.Path("format")
 	raw, unfinished := []byte(nil), false
 	err := sess.Retry(ctx, func() (err error) {
 		if raw, _, err = sess.Get(ctx, path); errors.Is(err, zookeeper.ErrNoNode) {
-			unfinished, err = sess.Exists(ctx, w.cfg.HA.path("incarnation"))
+			unfinished, err = sess.Exists(ctx, w.cfg.HA.Path("incarnation"))
 		}
 		return err
 	})
@@ -67,11 +69,11 @@ func (w *restore) unformatted(ctx context.Context, sess *zkconn.Session) error {
 		return w.ofAnother(err)
 	case unfinished:
 		return fserror.New(fserror.Exists, "", "", "a restore of namespace %s to this ensemble has not ended: repeat leasefs admin restore; to give it up, remove %s from ZooKeeper first",
-			w.cfg.HA.Name, w.cfg.HA.top())
+			w.cfg.HA.Name, w.cfg.HA.Top())
 	case raw == nil:
 		return nil
 	}
-	f, id, err := parseFormat(path, raw)
+	f, id, err := ensemble.ParseFormat(path, raw)
 	if err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func (w *restore) unused(ctx context.Context) error {
 }
 
 func (w *restore) unusedBy(ctx context.Context, text string) (err error) {
-	id, _ := parseID(text)
+	id, _ := marker.ParseID(text)
 	err = w.open(ctx, id, false)
 	if errors.Is(err, fserror.NotFound) {
 		return nil // a folder of that name, which no format has finished
@@ -125,7 +127,7 @@ func (w *restore) unusedBy(ctx context.Context, text string) (err error) {
 // markedFor is the name in the object that says whose the store is; empty if there
 // is none.
 func (w *restore) markedFor(ctx context.Context) (string, error) {
-	r, err := w.objects.GetNamed(ctx, markerObject, 0, -1)
+	r, err := w.objects.GetNamed(ctx, marker.Object, 0, -1)
 	if errors.Is(err, fserror.NotFound) {
 		return "", nil
 	}
@@ -133,7 +135,7 @@ func (w *restore) markedFor(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer func() { _ = r.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(r, maxIncarnation))
+	raw, err := io.ReadAll(io.LimitReader(r, marker.MaxBytes))
 	words := strings.Fields(string(raw))
 	if err != nil || len(words) != 4 { // a namenode alone has no name
 		return "", err
@@ -165,19 +167,19 @@ func (w *restore) makeKnown(ctx context.Context, sess *zkconn.Session, id [16]by
 	if err != nil {
 		return err
 	}
-	path := w.cfg.HA.path("format")
+	path := w.cfg.HA.Path("format")
 	err = sess.Retry(ctx, func() error {
 		err := sess.EnsureShared(ctx, "/leasefs")
 		if err != nil {
 			return err
 		}
-		top, err := sess.Exists(ctx, w.cfg.HA.top())
+		top, err := sess.Exists(ctx, w.cfg.HA.Top())
 		if err != nil {
 			return err
 		}
 		ops := []any{
-			&zookeeper.CreateRequest{Path: w.cfg.HA.top(), Acl: sess.ACL()},
-			&zookeeper.CreateRequest{Path: w.cfg.HA.path("incarnation"), Data: []byte(w.token), Acl: sess.ACL()},
+			&zookeeper.CreateRequest{Path: w.cfg.HA.Top(), Acl: sess.ACL()},
+			&zookeeper.CreateRequest{Path: w.cfg.HA.Path("incarnation"), Data: []byte(w.token), Acl: sess.ACL()},
 			&zookeeper.CreateRequest{Path: path, Data: raw, Acl: sess.ACL()},
 		}
 		if top {
@@ -200,7 +202,7 @@ func (w *restore) makeKnown(ctx context.Context, sess *zkconn.Session, id [16]by
 
 // formatNode is the content of the node that says what the namespace is.
 func (w *restore) formatNode(id [16]byte) ([]byte, error) {
-	return json.Marshal(haFormat{
+	return json.Marshal(ensemble.Format{
 		Format: datadir.FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
 		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
 	})
@@ -209,7 +211,7 @@ func (w *restore) formatNode(id [16]byte) ([]byte, error) {
 // ofAnother explains that nodes belong to another user.
 func (w *restore) ofAnother(err error) error {
 	if errors.Is(err, zookeeper.ErrNoAuth) {
-		return fserror.New(fserror.Permission, "", "", "%s in ZooKeeper belongs to another user (%v): name that one by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH, or choose another name with --namespace", w.cfg.HA.top(), err)
+		return fserror.New(fserror.Permission, "", "", "%s in ZooKeeper belongs to another user (%v): name that one by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH, or choose another name with --namespace", w.cfg.HA.Top(), err)
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func putFile(ctx context.Context, objects blockstore.Objects, fsys vfs.FS, file 
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	sum := crc32.New(castagnoli)
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	if _, err := io.Copy(sum, f); err != nil {
 		return err
 	}

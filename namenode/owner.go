@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -90,7 +91,7 @@ var errTermTaken = errors.New("the block store has blocks of later reigns, or of
 var errHeldBack = errors.New("nothing is deleted from the block store")
 
 func (s *Server) reignName(what string) string {
-	return fmt.Sprintf("%s%08d-%s", reignPrefix, s.mine.Load().number, what)
+	return fmt.Sprintf("%s%08d-%s", reignPrefix, s.mine.Load().Number, what)
 }
 
 // reignNames lists the objects that reigns of this incarnation have put, without
@@ -140,7 +141,7 @@ func (s *Server) getObject(ctx context.Context, name string, into any) error {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(r, maxIncarnation))
+	raw, err := io.ReadAll(io.LimitReader(r, marker.MaxBytes))
 	if err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (s *Server) tellLocked(ctx context.Context) error {
 	}
 	top, err := s.term, error(nil)
 	if !s.owner.searched { // once in a reign: what comes later is of who was told of this one
-		if top, err = topTerm(ctx, s.store, s.term); err != nil {
+		if top, err = marker.TopTerm(ctx, s.store, s.term); err != nil {
 			return err
 		}
 		s.owner.searched = top == s.term
@@ -373,7 +374,7 @@ func (s *Server) heldBack() error {
 // whileOurs does what removes objects from the store, if the store is this
 // history's, and ends it before one that takes over relies on what is there.
 func (s *Server) whileOurs(ctx context.Context, remove func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, removeWithin)
+	ctx, cancel := context.WithTimeout(ctx, marker.RemoveWithin)
 	defer cancel()
 	if !s.private() {
 		if err := s.checkStore(ctx); err != nil {
@@ -438,13 +439,13 @@ func (s *Server) resolveStore(ctx context.Context) (bool, error) {
 	defer unlock()
 	// Who knows the token comes first: should the store not take it, this can be
 	// repeated, and a start says whom to take the store over from.
-	token := newToken()
+	token := marker.NewToken()
 	if err := s.keepToken(ctx, token); err != nil {
 		return false, err
 	}
 	me := s.cfg.incarnation(token)
 	me.Replaces = s.token
-	mine, _, err := s.incarnations().claim(ctx, me, s.floorNow)
+	mine, _, err := s.incarnations().Claim(ctx, me, s.floorNow)
 	if err != nil {
 		return false, err
 	}
@@ -462,7 +463,7 @@ func (s *Server) floorNow(ctx context.Context) (uint64, error) {
 	s.mu.RLock()
 	last := s.tree.Term()
 	s.mu.RUnlock()
-	top, err := topTerm(ctx, s.store, last)
+	top, err := marker.TopTerm(ctx, s.store, last)
 	if err != nil {
 		return 0, err
 	}
@@ -476,7 +477,7 @@ func (s *Server) keepToken(ctx context.Context, token string) error {
 		return s.dir.WriteVersion()
 	}
 	return s.onSession(ctx, func(sess *zkconn.Session) error {
-		_, err := sess.Set(ctx, s.cfg.HA.path("incarnation"), []byte(token), -1)
+		_, err := sess.Set(ctx, s.cfg.HA.Path("incarnation"), []byte(token), -1)
 		return err
 	})
 }

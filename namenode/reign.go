@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/zk"
+	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -119,7 +118,7 @@ func (s *Server) reign(ctx context.Context) error {
 			s.time.atMost(lastMS, hand.Idle)
 		}
 		if err == nil && !hand.Released && hand.PrevTerm != 0 {
-			_, margin := s.cfg.HA.lease()
+			_, margin := s.cfg.HA.Lease()
 			s.log.Info("waiting until the predecessor answers nothing any more", "term", hand.PrevTerm, "lease", hand.Lease)
 			if err = election.AwaitEnd(ctx, s.cfg.Clock, hand.Seen, hand.Lease, margin); err == nil {
 				s.shared.journal.Awaited()
@@ -175,7 +174,7 @@ func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
 // another namenode had this folder (one started from a backup), or that the data
 // folder, or ZooKeeper, is an older copy. Their keys must not be minted again.
 func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
-	top, err := topTerm(ctx, s.store, last)
+	top, err := marker.TopTerm(ctx, s.store, last)
 	if err == nil {
 		top, err = s.topReign(ctx, top)
 	}
@@ -186,17 +185,6 @@ func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
 		s.log.Warn("the block store knows of later reigns than this history: an older copy, or another namenode; their blocks are deleted by leasefs admin gc only", "last", last, "found", top)
 	}
 	return max(top, s.termFloor()) + 1, nil
-}
-
-// topTerm is the highest term of a block in the store, or at least that.
-func topTerm(ctx context.Context, store blockstore.Store, least uint64) (uint64, error) {
-	for {
-		infos, err := store.List(ctx, blockstore.Key{Term: least, Seq: math.MaxUint64}, 1)
-		if err != nil || len(infos) == 0 {
-			return least, err
-		}
-		least = infos[0].Key.Term
-	}
 }
 
 // storePause is between two questions to a block store that does not answer.
@@ -264,7 +252,7 @@ func (s *Server) tellIsolation(ctx context.Context) error {
 		switch since, _ := s.shared.window.SinceWrite(); {
 		case now && !isolated:
 			s.log.Warn("isolated: answering nothing, since ZooKeeper has confirmed no write for too long, and another namenode may be active; waiting for ZooKeeper",
-				"address", s.advertised(), "zookeeper", strings.Join(s.cfg.HA.ZooKeeper, ","), "since", since, "reign ends after", s.cfg.HA.stallAfter())
+				"address", s.advertised(), "zookeeper", strings.Join(s.cfg.HA.ZooKeeper, ","), "since", since, "reign ends after", s.cfg.HA.StallAfter())
 		case !now && isolated && s.Role() == "active":
 			s.log.Info("ZooKeeper answers: still active, and answering again", "address", s.advertised())
 		}
@@ -286,7 +274,7 @@ func (s *Server) stalling(beat func(context.Context) error) func(context.Context
 		if since, wrote := s.shared.window.SinceWrite(); wrote {
 			idle = min(idle, since)
 		}
-		if idle > s.cfg.HA.stallAfter() {
+		if idle > s.cfg.HA.StallAfter() {
 			err = fmt.Errorf("%w (%w)", errStalled, err)
 		}
 		return err
@@ -371,7 +359,7 @@ func (s *Server) takeOverImages() {
 // activation is the activation of a reign.
 func (s *Server) activation(term uint64) *namespace.OpActivate {
 	op := &namespace.OpActivate{Term: term, NamespaceID: s.dir.ID, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
-	op.Nonce, _ = parseID(s.nonce)
+	op.Nonce, _ = marker.ParseID(s.nonce)
 	if last, _ := s.tree.Last(); last > 0 {
 		op.User, op.Group = s.tree.Superuser()
 	}

@@ -26,14 +26,14 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
 // restoreAtOnce is how many blocks a restore copies at a time; it holds as many
-// in memory; restoreDial is how long ZooKeeper has to answer.
+// in memory.
 const (
 	restoreAtOnce = 4
-	restoreDial   = 5 * time.Second
 	restorePause  = 100 * time.Millisecond
 )
 
@@ -128,24 +128,8 @@ func connect(ctx context.Context, cfg Config) (*restore, *zkconn.Session, error)
 	if cfg.HA == nil {
 		return nil, nil, errors.New("no ZooKeeper server is named: a namenode alone needs none of this, start it with --data")
 	}
-	sess, err := cfg.HA.dialOnce(ctx, cfg.Logger)
+	sess, err := cfg.HA.DialOnce(ctx, cfg.Logger)
 	return &restore{cfg: cfg, fs: cfg.FS, log: cfg.Logger, close: func() error { return nil }}, sess, err
-}
-
-// dialOnce connects a command of an operator's, who waits: not for long.
-func (h *HA) dialOnce(ctx context.Context, log *slog.Logger) (*zkconn.Session, error) {
-	short, cancel := context.WithTimeout(ctx, max(2*h.SessionTimeout, restoreDial))
-	defer cancel()
-	cfg := h.connection(log)
-	cfg.FirstTime = true
-	sess, err := zkconn.Dial(short, cfg)
-	switch {
-	case err == nil || ctx.Err() != nil:
-		return sess, err
-	case errors.Is(err, zkconn.ErrUnfit): // waiting does not mend it
-		return nil, unfit(err)
-	}
-	return nil, fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the ensemble first, or correct --zookeeper", strings.Join(h.ZooKeeper, ","), err)
 }
 
 // giveAway makes what a restore by root has made in a folder that of the folder's
@@ -206,10 +190,10 @@ func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
 }
 
 // claim makes the store that of the new incarnation. Reigns up to term were before.
-func (w *restore) claim(ctx context.Context, id [16]byte, term uint64) (incarnation, error) {
-	of := &incarnations{w.objects, w.cfg.Blocks, id}
-	mine, taken, err := of.claim(ctx, w.cfg.incarnation(w.token), func(ctx context.Context) (uint64, error) {
-		return topTerm(ctx, w.store, term)
+func (w *restore) claim(ctx context.Context, id [16]byte, term uint64) (marker.Incarnation, error) {
+	of := &marker.Incarnations{Objects: w.objects, Store: w.cfg.Blocks, ID: id}
+	mine, taken, err := of.Claim(ctx, w.cfg.incarnation(w.token), func(ctx context.Context) (uint64, error) {
+		return marker.TopTerm(ctx, w.store, term)
 	})
 	if err == nil && taken {
 		w.log.Warn("the block store was taken over", "store", w.cfg.Blocks, "from", mine.Replaces, "incarnation", mine.Token)
@@ -403,7 +387,7 @@ func (w *restore) inStore(ctx context.Context, b namespace.Block, nor string) er
 // mark puts the object that says whose the store is.
 func (w *restore) mark(ctx context.Context, id [16]byte) error {
 	text := fmt.Sprintf("leasefs namespace %s %x\n", w.cfg.HA.Name, id)
-	err := w.objects.PutNamed(ctx, markerObject, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
+	err := w.objects.PutNamed(ctx, marker.Object, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
 	if errors.Is(err, fserror.Exists) {
 		return nil
 	}
@@ -480,7 +464,7 @@ func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
 			return id, fserror.New(fserror.InvalidArgument, "", "", "the block store has %d namespaces: say which one with --id: %s", len(all), strings.Join(all, ", "))
 		}
 	}
-	id, ok := parseID(text)
+	id, ok := marker.ParseID(text)
 	if !ok {
 		return id, fserror.New(fserror.InvalidArgument, "", "", "%q is no id of a namespace (32 hexadecimal digits)", text)
 	}
@@ -494,13 +478,13 @@ func (w *restore) storedIDs(ctx context.Context) (all []string, err error) {
 	} else if all, err = w.fs.List(w.cfg.BlocksDir); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return slices.DeleteFunc(all, func(name string) bool { _, ok := parseID(name); return !ok }), err
+	return slices.DeleteFunc(all, func(name string) bool { _, ok := marker.ParseID(name); return !ok }), err
 }
 
 // withImages keeps the ids of which the store has an image.
 func (w *restore) withImages(ctx context.Context, ids []string) (some []string, err error) {
 	for _, text := range ids {
-		id, _ := parseID(text)
+		id, _ := marker.ParseID(text)
 		if err := w.open(ctx, id, false); err != nil {
 			return nil, err
 		}
@@ -513,18 +497,4 @@ func (w *restore) withImages(ctx context.Context, ids []string) (some []string, 
 		}
 	}
 	return some, nil
-}
-
-// isID reports whether a text is as namespaces and their incarnations are named.
-func isID(text string) bool {
-	_, ok := parseID(text)
-	return ok
-}
-
-func parseID(text string) (id [16]byte, ok bool) {
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != len(id) || strings.ToLower(text) != text {
-		return id, false
-	}
-	return [16]byte(b), true
 }

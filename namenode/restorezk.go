@@ -10,13 +10,14 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/namenode/ensemble"
 )
 
 // unknown makes sure that ZooKeeper does not have the namespace.
 func (w *restore) unknown(ctx context.Context, sess *zkconn.Session) error {
 	there := false
 	err := sess.Retry(ctx, func() (err error) {
-		there, err = sess.Exists(ctx, w.cfg.HA.path("format"))
+		there, err = sess.Exists(ctx, w.cfg.HA.Path("format"))
 		return err
 	})
 	if err == nil && there {
@@ -31,7 +32,7 @@ func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
 	err := sess.Retry(ctx, func() error {
 		err := sess.EnsureShared(ctx, "/leasefs")
 		if err == nil {
-			err = sess.EnsurePath(ctx, w.cfg.HA.top())
+			err = sess.EnsurePath(ctx, w.cfg.HA.Top())
 		}
 		return err
 	})
@@ -42,7 +43,7 @@ func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
 		err = w.unknown(ctx, sess) // it may have been restored meanwhile
 	}
 	if err == nil {
-		w.token, err = makeToken(ctx, sess, w.cfg.HA)
+		w.token, err = ensemble.MakeToken(ctx, sess, w.cfg.HA)
 	}
 	return w.ofAnother(err)
 }
@@ -52,7 +53,7 @@ func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
 func (w *restore) lock(ctx context.Context, sess *zkconn.Session) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*sess.Timeout(), fserror.New(fserror.Exists, "", "", "another restore of namespace %s is under way", w.cfg.HA.Name))
 	defer cancel()
-	path := w.cfg.HA.path("restoring")
+	path := w.cfg.HA.Path("restoring")
 	for {
 		_, err := sess.Create(ctx, path, nil, zookeeper.FlagEphemeral)
 		if !errors.Is(err, zookeeper.ErrNodeExists) {
@@ -73,14 +74,14 @@ func (w *restore) lock(ctx context.Context, sess *zkconn.Session) error {
 
 // announce makes the node that says what the namespace is.
 func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byte) error {
-	path := w.cfg.HA.path("format")
+	path := w.cfg.HA.Path("format")
 	raw, err := w.formatNode(id)
 	if err != nil {
 		return err
 	}
 	var there []byte
 	err = sess.Retry(ctx, func() (err error) {
-		there, err = makeOnce(ctx, sess, path, raw)
+		there, err = ensemble.MakeOnce(ctx, sess, path, raw)
 		return err
 	})
 	switch {

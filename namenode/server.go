@@ -25,6 +25,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/watch"
@@ -52,9 +53,9 @@ type Server struct {
 	shared  shared
 	token   string // of this incarnation of the namespace, see incarnation; under owner's lock
 	owner   owner
-	nonce   string                      // of this reign, see reignObject
-	mine    atomic.Pointer[incarnation] // as the block store has it; nil for blocks in the data folder
-	active  atomic.Pointer[string]      // address of the active namenode, as far as a standby knows
+	nonce   string                             // of this reign, see reignObject
+	mine    atomic.Pointer[marker.Incarnation] // as the block store has it; nil for blocks in the data folder
+	active  atomic.Pointer[string]             // address of the active namenode, as far as a standby knows
 
 	// mu is the namespace lock: Apply and Clone under Lock, reads under RLock.
 	// It is never held while waiting for a disk or a network.
@@ -166,7 +167,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.nonce = newToken()
+	s.nonce = marker.NewToken()
 	if err := s.beginReign(ctx, term, s.journal.BeginTerm); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/ensemble"
 )
 
 func (p *program) zookeeperACLCommand() *cli.Command {
@@ -45,7 +46,7 @@ func zookeeperACL(e *invocation) error {
 		return err
 	}
 	bar := e.newSpinner("changing owners")
-	done, err := namenode.OwnZooKeeper(e.ctx, ha, log)
+	done, err := ensemble.OwnZooKeeper(e.ctx, ha, log)
 	bar.finish()
 	if err != nil {
 		return e.fail(err, "")

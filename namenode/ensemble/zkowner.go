@@ -1,4 +1,4 @@
-package namenode
+package ensemble
 
 import (
 	"context"
@@ -22,13 +22,13 @@ type Owned struct {
 // to nobody else, while its namenodes go on. What namenodes make meanwhile is
 // theirs: they have to run with these users already. It can be repeated.
 func OwnZooKeeper(ctx context.Context, h *HA, log *slog.Logger) (done Owned, err error) {
-	if err := h.check(); err != nil {
+	if err := h.Check(); err != nil {
 		return done, err
 	}
 	if h.User == "" {
 		return done, fserror.New(fserror.InvalidArgument, "", "", "no user is named to whom the nodes are to belong")
 	}
-	sess, err := h.dialOnce(ctx, log)
+	sess, err := h.DialOnce(ctx, log)
 	if err != nil {
 		return done, err
 	}
