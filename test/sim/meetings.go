@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // meetings are the faults that are there, and which have been there together.
@@ -13,6 +14,7 @@ type meetings struct {
 	mu    sync.Mutex
 	there map[string]int
 	pairs map[[2]string]int
+	began int // faults
 }
 
 // meet notes that a fault begins beside those that are there.
@@ -27,6 +29,7 @@ func (w *World) meet(name string) {
 		m.pairs[pair(name, other)] += n
 	}
 	m.there[name]++
+	m.began++
 }
 
 // part notes that a fault is over.
@@ -41,16 +44,29 @@ func (w *World) part(name string) {
 
 func pair(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
-// Coverage counts which faults have been there together in many worlds. Its zero
-// value is ready for use.
+// Coverage adds up many worlds: what was done in them, and which faults have been
+// there together. Its zero value is ready for use.
 type Coverage struct {
 	kinds map[string]int // worlds that can have it
 	pairs map[[2]string]int
 	can   map[[2]string]bool
+
+	worlds, broken           int
+	simulated, machine       time.Duration
+	failovers, calls, faults int
 }
 
-// Add adds a world that has ended.
-func (c *Coverage) Add(w *World) {
+// Add adds a world that has ended, and took so much of this machine's time.
+func (c *Coverage) Add(w *World, machine time.Duration) {
+	c.worlds++
+	if len(w.Broken()) > 0 {
+		c.broken++
+	}
+	c.simulated += w.lasted
+	c.machine += machine
+	c.failovers += w.failovers
+	c.calls += int(w.calls.Load())
+	c.faults += w.meetings.began
 	if c.kinds == nil {
 		c.kinds, c.pairs, c.can = map[string]int{}, map[[2]string]int{}, map[[2]string]bool{}
 	}
@@ -69,9 +85,19 @@ func (c *Coverage) Add(w *World) {
 	}
 }
 
+// Sum is one line of numbers by name. Those of several runs can be added up, but for
+// the pairs of faults that have been there together, which are told of all that can be.
+func (c *Coverage) Sum() string {
+	met := 0
+	for _, n := range c.pairs {
+		met += min(n, 1)
+	}
+	return fmt.Sprintf("sum: worlds=%d broken=%d simulated_hours=%.2f machine_minutes=%.2f failovers=%d calls=%d faults=%d pairs=%d/%d",
+		c.worlds, c.broken, c.simulated.Hours(), c.machine.Minutes(), c.failovers, c.calls, c.faults, met, len(c.can))
+}
+
 // String is a table: how often each fault has begun beside each other one, a dot for
-// never, nothing for two that are of no world together. Below it is how many of the
-// pairs that can be have been.
+// never, nothing for two that are of no world together.
 func (c *Coverage) String() string {
 	var b strings.Builder
 	names := slices.Sorted(maps.Keys(c.kinds))
@@ -83,13 +109,11 @@ func (c *Coverage) String() string {
 	for i := range names {
 		fmt.Fprintf(&b, "%4d", i+1)
 	}
-	met := 0
 	for i, name := range names {
 		fmt.Fprintf(&b, "\n%3d %-*s", i+1, wide, name)
 		for _, other := range names[:i+1] {
 			switch p := pair(name, other); {
 			case c.pairs[p] > 0:
-				met++
 				fmt.Fprintf(&b, "%4d", c.pairs[p])
 			case c.can[p]:
 				b.WriteString("   .")
@@ -98,6 +122,5 @@ func (c *Coverage) String() string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n%d of %d pairs of faults have been there together\n", met, len(c.can))
 	return b.String()
 }

@@ -27,31 +27,27 @@ var (
 // TestWorlds runs whole fleets in which things fail. A world that breaks a promise
 // leaves its trace in files, whose names are printed with the seed.
 func TestWorlds(t *testing.T) {
+	another := func() bool { return !t.Failed() }
 	if *hours > 0 {
-		soak(t)
-		return
+		ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+		defer stop()
+		end := time.Now().Add(time.Duration(*hours * float64(time.Hour)))
+		another = func() bool { return time.Now().Before(end) && ctx.Err() == nil }
 	}
-	for s := *seed; s < *seed+*seeds && !t.Failed(); s++ {
-		run(t, s)
-	}
-}
-
-// soak runs one world after another until it is told to end.
-func soak(t *testing.T) {
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
-	defer stop()
 	var all sim.Coverage
 	var broken []uint64
-	end := time.Now().Add(time.Duration(*hours * float64(time.Hour)))
-	worlds := uint64(0)
-	for ; worlds < *seeds && time.Now().Before(end) && ctx.Err() == nil; worlds++ {
-		w := run(t, *seed+worlds)
-		all.Add(w)
+	for s := *seed; s < *seed+*seeds && another(); s++ {
+		began := time.Now()
+		w := run(t, s)
+		all.Add(w, time.Since(began))
 		if len(w.Broken()) > 0 {
-			broken = append(broken, *seed+worlds)
+			broken = append(broken, s)
 		}
 	}
-	t.Logf("%d worlds; promises were broken in those of seeds %v\n%v", worlds, broken, &all)
+	if *hours > 0 {
+		t.Logf("promises were broken in the worlds of seeds %v\n%v", broken, &all)
+	}
+	t.Log(all.Sum())
 }
 
 // standstill is after how long a world ends in which time does not pass: of two

@@ -102,6 +102,7 @@ func (c *worker) trace(p *process) grpc.UnaryClientInterceptor {
 		if p.dead.Load() {
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}
+		c.w.calls.Add(1)
 		what := path.Base(method)
 		if r, ok := req.(interface{ GetPath() string }); ok {
 			what += " " + r.GetPath()

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +66,10 @@ type World struct {
 	endStore func()
 	hits     []string // whom the fault that is about to begin hits
 	meetings meetings
+
+	calls     atomic.Int64  // of clients, answered or not
+	failovers int           // terms after the first
+	lasted    time.Duration // of simulated time
 }
 
 // New makes a world whose namenodes are about to start.
@@ -209,7 +214,13 @@ func (w *World) Run() {
 	}
 	w.log.note("world", "all namenodes have crashed; checking again")
 	w.checkHealed("after a crash of all")
+	for _, n := range w.nodes {
+		if t := n.tree(); t != nil {
+			w.failovers = max(w.failovers, int(t.Term())-1) //nolint:gosec // some hundreds
+		}
+	}
 	w.end()
+	w.lasted = time.Since(w.began)
 }
 
 // end ends all that is in the world.
