@@ -87,7 +87,7 @@ var pause = fault{name: "have a machine stand still", most: time.Minute, begin: 
 		host, clock = n.host, n.clock
 	} else {
 		c := w.someClient(r)
-		host, clock = c.host, c.clock
+		host, clock = w.net.Host(c.name), c.clock
 	}
 	suspend := r.IntN(2) == 0
 	if !clock.stop(suspend) {

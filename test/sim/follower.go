@@ -24,10 +24,10 @@ type follower struct {
 	over  bool
 }
 
-func newFollower(w *World) *follower {
+func newFollower(w *Work) *follower {
 	c := newWorker(w, 0)
 	c.name, c.plain = "watch", true
-	c.host = w.net.Host(c.name)
+	c.host = w.with.Host(c.name)
 	return &follower{c: c, there: map[string]bool{}}
 }
 

@@ -17,12 +17,12 @@ import (
 	"github.com/leasefs/leasefs/client"
 )
 
-// used is what the fleet holds, by name.
-type used map[string]int
+// Used is what the fleet holds, by name.
+type Used map[string]int
 
 // bounds is how much more than before the clients came there may be when they are
 // gone and all limits have passed.
-var bounds = used{
+var bounds = Used{
 	"watchers": 0, "sessions_connected": 0, "unfinished_bytes": 0, "cache_sessions": 0, "cache_keys": 0, "open_files": 0,
 	"leases": 0, "granted_leases": 0, "attached_files": 0, "allocated_blocks": 0, "detached_subtrees": 0, "panics_total": 0,
 	"connections":        2,  // of whoever has just asked
@@ -33,7 +33,7 @@ var bounds = used{
 }
 
 // exceeds tells what of now is more than before and its bound.
-func (now used) exceeds(before used) (list []string) {
+func (now Used) exceeds(before Used) (list []string) {
 	for what, bound := range bounds {
 		if now[what] > before[what]+bound {
 			list = append(list, fmt.Sprintf("%s: %d, were %d", what, now[what], before[what]))
@@ -44,8 +44,8 @@ func (now used) exceeds(before used) (list []string) {
 }
 
 // used counts what is held now: by all namenodes together, ZooKeeper and the disks.
-func (w *World) used(ctx context.Context) (used, error) {
-	now := used{
+func (w *World) used(ctx context.Context) (Used, error) {
+	now := Used{
 		"goroutines": runtime.NumGoroutine(), "handles": w.shared.Handles(),
 		"ZooKeeper sessions": len(w.zk.Sessions()), "ZooKeeper watches": len(w.watched()),
 	}
@@ -54,7 +54,7 @@ func (w *World) used(ctx context.Context) (used, error) {
 		n.mu.Lock()
 		now["handles"] += n.disk.Handles()
 		n.mu.Unlock()
-		if err := now.addMetrics(ctx, pipe, n.name); err != nil {
+		if err := now.Add(ctx, pipe, n.name+":8021"); err != nil {
 			return nil, err
 		}
 	}
@@ -70,9 +70,9 @@ func (w *World) watched() (all []string) {
 	return all
 }
 
-// addMetrics adds what a namenode tells of itself.
-func (now used) addMetrics(ctx context.Context, via http.RoundTripper, name string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+name+":8021/metrics", nil)
+// Add adds what a namenode tells of itself at its HTTP address.
+func (now Used) Add(ctx context.Context, via http.RoundTripper, addr string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (now used) addMetrics(ctx context.Context, via http.RoundTripper, name stri
 }
 
 // await asks each second until done says nothing, and reports what it says after limit.
-func (w *World) await(limit time.Duration, done func(context.Context) string) {
+func (w *Work) await(limit time.Duration, done func(context.Context) string) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+time.Minute)
 	defer cancel()
 	for began := time.Now(); ; <-time.After(time.Second) {
@@ -111,10 +111,10 @@ func (w *World) await(limit time.Duration, done func(context.Context) string) {
 	}
 }
 
-// base is what is held when all namenodes run, and nobody but the follower is there.
-func (w *World) base() (before used) {
-	w.await(time.Minute, func(ctx context.Context) string {
-		now, err := w.used(ctx)
+// Base is what is used when all namenodes run, and nobody but the follower is there.
+func (w *Work) Base(used func(context.Context) (Used, error)) (before Used) {
+	w.await(2*w.with.Settled, func(ctx context.Context) string {
+		now, err := used(ctx)
 		if err != nil {
 			return err.Error()
 		}
@@ -131,29 +131,29 @@ func (w *World) base() (before used) {
 // the limits: a file that a dead writer has left open after twice the hard limit, a
 // block without a file when no URL can put it any more. (Which of an earlier reign no
 // record vouches for, only an operator can know; so one asks for the collection.)
-func (w *World) checkLeft(before used) {
-	for _, c := range append(w.clients, w.operator) {
-		c.end()
-		c.fs = nil
-	}
+func (w *World) checkLeft(before Used) {
+	w.Leave()
 	w.checkOrphans()
-	w.await(2*hardLimit+settled, func(ctx context.Context) string {
-		now, err := w.used(ctx)
+	w.CheckGone(before, w.used)
+	w.log.note("world", "watched at ZooKeeper: %v", w.watched())
+}
+
+// CheckGone sees that what clients held who have left is given back within the limits.
+func (w *Work) CheckGone(before Used, used func(context.Context) (Used, error)) {
+	w.await(2*w.with.Hard+w.with.Settled, func(ctx context.Context) string {
+		now, err := used(ctx)
 		if err != nil {
 			return err.Error()
 		}
 		list := now.exceeds(before)
 		if len(list) == 0 {
-			w.log.note("world", "what is left: %v, %v", now, w.watched())
+			w.log.note("world", "what is left: %v", now)
 			return ""
 		}
 		if now["goroutines"] > before["goroutines"]+bounds["goroutines"] {
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // the most frequent first
 			w.log.note("world", "goroutines: %.4000s", stacks.String())
-		}
-		if now["ZooKeeper watches"] > before["ZooKeeper watches"] {
-			list = append(list, fmt.Sprint(w.watched()))
 		}
 		return "the clients are gone and have left " + strings.Join(list, "; ")
 	})

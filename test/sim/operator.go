@@ -8,9 +8,9 @@ import (
 )
 
 // operate does, by chance, what operators do, until ctx ends.
-func (w *World) operate(ctx context.Context) {
+func (w *Work) operate(ctx context.Context) {
 	o := w.operator
-	if o.connect(ctx) != nil {
+	if o.fs == nil && o.connect(ctx) != nil {
 		return
 	}
 	for ctx.Err() == nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// event is something that has happened, by simulated time.
+// event is something that has happened, by the time since the work began.
 type event struct {
-	At    float64   `json:"at"`            // seconds since the world began
+	At    float64   `json:"at"`            // seconds since the work began
 	End   float64   `json:"end,omitempty"` // of what lasted; 0 if it had not ended
 	Who   string    `json:"who"`
 	Kind  eventKind `json:"kind"`
@@ -55,21 +55,12 @@ const traceMark = "/*TRACE*/"
 // WriteTrace writes what has happened to three files in dir: NAME.txt has a line for
 // each event without length, NAME.json all, and NAME.html draws it in a browser. It
 // returns the path of the page without its ending.
-func (w *World) WriteTrace(dir, name string) (string, error) {
-	t := trace{Seed: w.cfg.Seed, S3: w.cfg.S3, Actors: []string{"fault"}}
-	for _, c := range append(w.clients, w.operator, w.follow.c) {
+func (w *Work) WriteTrace(dir, name string) (string, error) {
+	t := trace{Seed: w.with.Seed, S3: w.with.S3, Actors: []string{"fault"}}
+	for _, c := range w.everybody() {
 		t.Actors = append(t.Actors, c.name)
 	}
-	for _, n := range w.nodes {
-		t.Actors = append(t.Actors, n.name)
-	}
-	for i := range w.cfg.ZooKeeper {
-		t.Actors = append(t.Actors, zkName(i))
-	}
-	if w.cfg.S3 {
-		t.Actors = append(t.Actors, storeName)
-	}
-	t.Actors = append(t.Actors, "world")
+	t.Actors = append(append(t.Actors, w.with.Machines...), "world")
 	text := w.History()
 	w.log.mu.Lock()
 	t.Events = w.log.events

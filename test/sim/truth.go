@@ -18,7 +18,7 @@ import (
 // believes to be a writer. It is asked before and after each call, so that an
 // answer can be held against what had been answered before the call began.
 type truth struct {
-	w  *World
+	w  *Work
 	mu sync.Mutex
 
 	logs     map[string]*logTruth
@@ -41,7 +41,7 @@ type owner struct {
 	path string
 }
 
-func newTruth(w *World) *truth {
+func newTruth(w *Work) *truth {
 	return &truth{w: w, logs: map[string]*logTruth{}, locks: map[*client.Lock]owner{}, done: map[string]int{}}
 }
 
@@ -181,11 +181,20 @@ func (t *truth) checkLog(when, path string, data []byte) {
 	}
 }
 
-// checkHealed waits until the fleet serves, and checks all that is known.
+// checkHealed is Check, and sees besides that all namenodes have the same.
 func (w *World) checkHealed(when string) {
-	const limit = 5 * time.Minute
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), checkLimit)
 	defer cancel()
+	w.Check(ctx, when)
+	w.checkTrees(ctx, when)
+}
+
+// checkLimit is how long after the last fault the fleet must serve and have kept
+// its promises.
+const checkLimit = 5 * time.Minute
+
+// Check waits until the fleet serves, and checks all that is known.
+func (w *Work) Check(ctx context.Context, when string) {
 	var done sync.WaitGroup
 	for _, c := range w.clients {
 		done.Go(func() { c.check(ctx, when) })
@@ -212,7 +221,6 @@ func (w *World) checkHealed(when string) {
 	w.checkPresent(ctx, when)
 	w.checkFree(ctx, when, paths)
 	w.checkStore(ctx, when)
-	w.checkTrees(ctx, when)
 }
 
 // settled is how long after the last fault all that waits for a limit must be over,
@@ -220,9 +228,9 @@ func (w *World) checkHealed(when string) {
 const settled = 30 * time.Second
 
 // checkPresent sees that the files of leases that nobody keeps alive are gone.
-func (w *World) checkPresent(ctx context.Context, when string) {
+func (w *Work) checkPresent(ctx context.Context, when string) {
 	w.truth.mu.Lock()
-	limit := 2*w.truth.ttl + settled
+	limit := 2*w.truth.ttl + w.with.Settled
 	w.truth.mu.Unlock()
 	var left []string
 	for began := time.Now(); time.Since(began) < limit; <-time.After(time.Second) {
@@ -241,9 +249,9 @@ func (w *World) checkPresent(ctx context.Context, when string) {
 
 // checkFree sees that each log can be opened: who has left it open may keep it for
 // the soft limit.
-func (w *World) checkFree(ctx context.Context, when string, paths []string) {
+func (w *Work) checkFree(ctx context.Context, when string, paths []string) {
 	for _, path := range paths {
-		o, err := w.clients[0].fs.Append(ctx, path, client.WithCreate(), client.WithParents(), client.WithWait(2*softLimit+settled))
+		o, err := w.clients[0].fs.Append(ctx, path, client.WithCreate(), client.WithParents(), client.WithWait(2*w.with.Soft+w.with.Settled))
 		if err == nil {
 			err = o.CloseContext(ctx)
 		}
@@ -255,7 +263,7 @@ func (w *World) checkFree(ctx context.Context, when string, paths []string) {
 
 // checkStore sees that the store has each block that files have, whole, and after
 // a while no other.
-func (w *World) checkStore(ctx context.Context, when string) {
+func (w *Work) checkStore(ctx context.Context, when string) {
 	summary, err := w.clients[0].fs.Admin().Fsck(ctx, "", true, func(p client.FsckProblem) error {
 		w.truth.broken("%s: fsck: %s: %s", when, p.Path, p.Problem)
 		return nil
@@ -306,18 +314,18 @@ func (w *World) trees() (trees []*namespace.Tree, why string) {
 }
 
 // Broken is what was found, empty if every promise was kept.
-func (w *World) Broken() []string {
+func (w *Work) Broken() []string {
 	w.truth.mu.Lock()
 	defer w.truth.mu.Unlock()
 	return slices.Clone(w.truth.failures)
 }
 
 // Done is how many calls succeeded, by kind.
-func (w *World) Done() map[string]int {
+func (w *Work) Done() map[string]int {
 	w.truth.mu.Lock()
 	defer w.truth.mu.Unlock()
 	return w.truth.done
 }
 
 // History is all that has happened, a line each.
-func (w *World) History() string { return w.log.String() }
+func (w *Work) History() string { return w.log.String() }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/test/sim/simnet"
 )
 
 // logs is how many files all clients append to.
@@ -27,10 +26,10 @@ const logs = 3
 
 // worker is a client process with a life of its own.
 type worker struct {
-	w     *World
+	w     *Work
 	name  string
 	ttl   time.Duration // the soft limit that it asks for, as one that only locks does; 0: the namenodes' own
-	host  *simnet.Host
+	host  Host
 	clock *Clock
 	pipe  *http.Transport
 	fs    *client.FS
@@ -54,7 +53,7 @@ type worker struct {
 // nothing.
 type process struct {
 	fs   *client.FS
-	host *simnet.Host
+	host Host
 	dead atomic.Bool
 }
 
@@ -65,9 +64,9 @@ func (p *process) dial(ctx context.Context, network, address string) (net.Conn, 
 	return p.host.DialContext(ctx, network, address)
 }
 
-func newWorker(w *World, i int) *worker {
+func newWorker(w *Work, i int) *worker {
 	name := "c" + string(rune('0'+i))
-	c := &worker{w: w, name: name, host: w.net.Host(name), clock: newClock(), rand: w.rand("client", i), busy: i%2 == 1, reads: i == 5, own: map[string]string{}, unsure: map[string]bool{}}
+	c := &worker{w: w, name: name, host: w.with.Host(name), clock: newClock(), rand: w.rand("client", i), busy: i%2 == 1, reads: i == 5, own: map[string]string{}, unsure: map[string]bool{}}
 	return c
 }
 
@@ -77,7 +76,7 @@ func (c *worker) connect(ctx context.Context) error {
 	c.pipe = &http.Transport{DialContext: p.dial, IdleConnTimeout: 10 * time.Second}
 	for {
 		fs, err := client.New(ctx, client.Config{
-			Namenodes: c.w.namenodeAddrs(), User: "root", Client: c.name, Host: c.name, PID: 1, Cache: c.ttl == 0 && !c.plain, Drafts: c.ttl == 0 && !c.plain,
+			Namenodes: c.w.with.Namenodes, User: "root", Client: c.name, Host: c.name, PID: 1, Cache: c.ttl == 0 && !c.plain, Drafts: c.ttl == 0 && !c.plain,
 			Timeout: time.Minute, TTL: c.ttl, Clock: c.clock, HTTPClient: &http.Client{Transport: c.pipe},
 			DialOptions: []grpc.DialOption{
 				grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return p.dial(ctx, "tcp", addr) }),
@@ -135,7 +134,7 @@ func (c *worker) stoodSince(stops int) bool {
 // work does one thing after another until ctx ends; what is under way then is
 // still finished.
 func (c *worker) work(ctx context.Context) {
-	if c.connect(ctx) != nil {
+	if c.fs == nil && c.connect(ctx) != nil {
 		return
 	}
 	for ctx.Err() == nil {
@@ -179,7 +178,7 @@ func (c *worker) die(ctx context.Context) {
 	c.host.Crash()
 	c.w.running.Go(func() { _ = old.fs.Close() }) // it reaches nobody
 	c.pipe.CloseIdleConnections()
-	c.pause(ctx, softLimit)
+	c.pause(ctx, c.w.with.Soft)
 	c.host.Restart()
 	if c.connect(context.WithoutCancel(ctx)) != nil {
 		c.w.truth.broken("%s finds no namenode", c.name)
@@ -225,7 +224,7 @@ const recovered = "recovered"
 // appendSome opens a log, writes some lines and closes it.
 func (c *worker) appendSome(call, ctx context.Context) {
 	p := fmt.Sprintf("/logs/%d", c.rand.IntN(logs))
-	before := c.w.truth.token(p)
+	before, since := c.w.truth.token(p), time.Now()
 	w, err := c.fs.Append(call, p, client.WithCreate(), client.WithParents(), client.WithWait(20*time.Second))
 	if err != nil {
 		if !expected(err) {
@@ -236,7 +235,7 @@ func (c *worker) appendSome(call, ctx context.Context) {
 	c.w.log.note(c.name, "has %s with token %d", p, w.Token())
 	c.w.truth.opened(c.name, p, w, before)
 	c.w.truth.did("open")
-	me, heard := c.life, time.Now()
+	me := c.life
 	_, stops := c.clock.stands()
 	defer func() {
 		if me != c.life {
@@ -256,24 +255,24 @@ func (c *worker) appendSome(call, ctx context.Context) {
 				return
 			}
 		}
-		before := c.w.truth.token(p)
+		before, asked := c.w.truth.token(p), time.Now()
 		if err := w.Flush(call); err != nil {
 			c.w.log.note(c.name, "flush %s: %v", p, err)
 			if !expected(err) {
 				c.w.truth.broken("%s: flush %s: %v", c.name, p, err)
 			}
 			var why *fserror.Error
-			if silent := time.Since(heard); errors.As(err, &why) && why.Reason == recovered && silent < hardLimit && !c.stoodSince(stops) {
-				c.w.truth.broken("%s: %s was recovered %v after a flush, the hard limit is %v", c.name, p, silent, hardLimit)
+			if silent := time.Since(since); errors.As(err, &why) && why.Reason == recovered && silent < c.w.with.Hard && !c.stoodSince(stops) {
+				c.w.truth.broken("%s: %s was recovered %v after a flush, the hard limit is %v", c.name, p, silent, c.w.with.Hard)
 			}
 			return
 		}
-		heard = time.Now()
+		since = asked // it renewed the lease no sooner
 		c.w.truth.flushed(c.name, p, w, lines, before)
 		c.w.truth.did("flush")
 		switch c.rand.IntN(24) {
 		case 0, 1:
-			c.pause(ctx, softLimit*2) // with the file open
+			c.pause(ctx, 2*c.w.with.Soft) // with the file open
 		case 2:
 			c.die(ctx)
 			return
@@ -300,7 +299,7 @@ func (c *worker) lock(call, ctx context.Context) {
 		c.w.truth.broken("%s locked %s with token %d after token %d was given", c.name, p, l.Token(), before)
 	}
 	c.w.truth.did("lock")
-	c.pause(ctx, 2*softLimit)
+	c.pause(ctx, 2*c.w.with.Soft)
 	if c.rand.IntN(8) == 0 {
 		c.die(ctx) // what the lock promised still counts
 		return
@@ -344,7 +343,7 @@ func (c *worker) change(call context.Context) {
 				return
 			}
 			if c.rand.IntN(4) == 0 { // of several blocks
-				text = fmt.Sprintf("%s %d %0*d", c.name, c.names, c.rand.IntN(3*blockSize), 0)
+				text = fmt.Sprintf("%s %d %0*d", c.name, c.names, c.rand.IntN(c.w.with.Largest), 0)
 			}
 			c.write(call, name, text)
 			return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"regexp"
@@ -49,6 +48,8 @@ const (
 
 // World is a fleet with its clients. It lives in a synctest bubble.
 type World struct {
+	Work
+
 	t        testing.TB
 	cfg      Config
 	net      *simnet.Network
@@ -56,13 +57,6 @@ type World struct {
 	shared   *crashfs.FS     // has the blocks, unless store is there
 	store    *s3model.Server // nil: there is none
 	nodes    []*Node
-	clients  []*worker
-	follow   *follower
-	operator *worker
-	truth    *truth
-	began    time.Time
-	log      *history
-	running  sync.WaitGroup
 	endStore func()
 	hits     []string // whom the fault that is about to begin hits
 	meetings meetings
@@ -83,13 +77,8 @@ func New(t testing.TB, cfg Config) *World {
 		cfg.Length = 5 * time.Minute
 	}
 	w := &World{
-		t: t, cfg: cfg, net: simnet.New(), shared: crashfs.New(cfg.Seed), began: time.Now(),
+		t: t, cfg: cfg, net: simnet.New(), shared: crashfs.New(cfg.Seed),
 		zk: zkmodel.New(zkmodel.Config{Servers: cfg.ZooKeeper, Seed: cfg.Seed, Tick: 500 * time.Millisecond}),
-	}
-	w.log = &history{began: w.began, warns: map[string]*warnings{}}
-	w.truth = newTruth(w)
-	w.log.flood = func(who string, n int, what string) {
-		w.truth.broken("%s has logged %d warnings within a second, such as: %s", who, n, what)
 	}
 	for i := range cfg.ZooKeeper {
 		l, err := w.net.Host(zkName(i)).Listen("tcp", ":2181")
@@ -105,14 +94,17 @@ func New(t testing.TB, cfg Config) *World {
 	for i := range cfg.Namenodes {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
-	for i := range cfg.Clients {
-		w.clients = append(w.clients, newWorker(w, i))
+	w.set(WorkConfig{
+		Seed: cfg.Seed, S3: cfg.S3, Clients: cfg.Clients, Namenodes: w.namenodeAddrs(), Host: func(name string) Host { return w.net.Host(name) },
+		Machines: w.machines(), // no clients yet
+		Soft:     softLimit, Hard: hardLimit, Settled: settled, Largest: 3 * blockSize,
+	})
+	w.log.flood = func(who string, n int, what string) {
+		w.truth.broken("%s has logged %d warnings within a second, such as: %s", who, n, what)
 	}
-	w.follow = newFollower(w)
-	w.operator = newWorker(w, len(w.clients))
-	everybody := append(w.machines(), w.follow.c.name, w.operator.name)
-	for _, a := range everybody {
-		for _, b := range everybody {
+	all := append(w.machines(), w.follow.c.name, w.operator.name)
+	for _, a := range all {
+		for _, b := range all {
 			w.net.Line(a, b).SetDelay(usualDelay)
 		}
 	}
@@ -151,15 +143,6 @@ func (w *World) blocks() string {
 
 func zkName(i int) string { return fmt.Sprintf("zk%d", i) }
 
-// rand is a source of chance for one part of the world.
-func (w *World) rand(part string, number int) *rand.Rand {
-	h := uint64(14695981039346656037)
-	for _, b := range []byte(fmt.Sprintf("%s %d", part, number)) {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
-	return rand.New(rand.NewPCG(w.cfg.Seed, h)) //nolint:gosec // reproducible
-}
-
 func (w *World) zkAddrs() (all []string) {
 	for i := range w.cfg.ZooKeeper {
 		all = append(all, zkName(i)+":2181")
@@ -188,20 +171,16 @@ func (w *World) Run() {
 	for _, n := range w.nodes {
 		w.running.Go(n.run)
 	}
-	if err := w.follow.begin(w.t.Context()); err != nil {
+	if err := w.Begin(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	before := w.base()
+	before := w.Base(w.used)
 	ctx, cancel := context.WithTimeout(w.t.Context(), w.cfg.Length)
-	var work sync.WaitGroup
-	for _, c := range w.clients {
-		work.Go(func() { c.work(ctx) })
-	}
-	if !w.cfg.Calm {
-		work.Go(func() { w.faults(ctx) })
-	}
-	work.Go(func() { w.operate(ctx) })
-	work.Wait()
+	w.Do(ctx, func() {
+		if !w.cfg.Calm {
+			w.faults(ctx)
+		}
+	})
 	cancel()
 	w.log.note("world", "all is healed; checking")
 	w.checkHealed("after the faults")
@@ -225,9 +204,7 @@ func (w *World) Run() {
 
 // end ends all that is in the world.
 func (w *World) end() {
-	for _, c := range append(w.clients, w.operator, w.follow.c) {
-		c.end()
-	}
+	w.End()
 	for _, n := range w.nodes {
 		n.stop()
 		if open := n.disk.Handles(); open > 0 {
@@ -248,7 +225,7 @@ func (w *World) end() {
 	<-time.After(time.Minute) // for what ends by itself: idle connections, ZooKeeper clients
 }
 
-// history is what has happened, by simulated time.
+// history is what has happened, by the time since the work began.
 type history struct {
 	began  time.Time
 	flood  func(who string, warnings int, what string) // somebody warns too often
