@@ -47,26 +47,6 @@ func (t *Tree) canAge(k AgeKey) bool {
 	return true
 }
 
-// setAges keeps the ages of leases that missed renewals, so that a namenode
-// that takes over continues counting from there. Ages are counted without the
-// tree, so what one is of may be over by now: then it is dropped, for an id
-// that is granted again must not be born old.
-func (t *Tree) setAges(op *OpAges) (Result, error) {
-	for _, a := range op.Ages {
-		if !a.names() || a.MS < 0 {
-			return Result{}, misfit("it has an age of nothing, of more than one thing, or below zero")
-		}
-	}
-	for _, a := range op.Ages {
-		if a.MS == 0 || !t.canAge(a.AgeKey) {
-			t.ages.Delete(a)
-		} else {
-			t.ages.ReplaceOrInsert(a)
-		}
-	}
-	return Result{}, nil
-}
-
 // forgetAge is called when what had an age is over.
 func (t *Tree) forgetAge(k AgeKey) {
 	if t.ages.Len() > 0 {
@@ -104,39 +84,3 @@ func (t *Tree) Age(k AgeKey) int64 {
 
 // Ages calls fn for each journalled age, until it returns false.
 func (t *Tree) Ages(fn func(Age) bool) { t.ages.Ascend(fn) }
-
-// setCaching keeps which sessions may have read-cache leases.
-func (t *Tree) setCaching(op *OpCaching) (Result, error) {
-	switch {
-	case op.Session == SessionID{}:
-		return Result{}, misfit("it names no session")
-	case op.Term < 0:
-		return Result{}, misfit("its term is below zero")
-	case op.Term > 0:
-		t.caching.ReplaceOrInsert(*op)
-	default:
-		t.caching.Delete(*op)
-		t.dropNumbers(op.Session)
-	}
-	return Result{}, nil
-}
-
-// Caching returns the term of the read-cache leases that a session may have, in
-// milliseconds; 0 if it may have none.
-func (t *Tree) Caching(id SessionID) int64 {
-	c, _ := t.caching.Get(OpCaching{Session: id})
-	return c.Term
-}
-
-// CachingSessions returns all sessions that may have read-cache leases, and the
-// longest of their terms in milliseconds.
-func (t *Tree) CachingSessions() (ids []SessionID, term int64) {
-	t.caching.Ascend(func(c OpCaching) bool {
-		ids = append(ids, c.Session)
-		term = max(term, c.Term)
-		return true
-	})
-	return ids, term
-}
-
-func lessCaching(a, b OpCaching) bool { return bytes.Compare(a.Session[:], b.Session[:]) < 0 }

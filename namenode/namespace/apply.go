@@ -198,68 +198,6 @@ func (t *Tree) apply(e *Entry) (Result, error) {
 	return Result{}, misfitf("unknown kind of record %T", e.Op)
 }
 
-func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
-	first := t.term == 0
-	switch {
-	case op.Term <= t.term:
-		return Result{}, misfitf("its term %d is not above %d", op.Term, t.term)
-	case !first && op.NamespaceID != [16]byte{} && op.NamespaceID != t.namespace:
-		return Result{}, misfitf("it is of another namespace, %x", op.NamespaceID)
-	}
-	if err := t.checkOwners(nil, "", "", op.User, op.Group); err != nil {
-		return Result{}, err
-	}
-	if past := t.Reigns(); len(past) > 0 { // a new slice: clones have the old one
-		t.reigns = past[max(0, len(past)+1-MaxReigns):]
-	}
-	t.term, t.nonce, t.topSeq = op.Term, op.Nonce, 0
-	if op.User != "" {
-		t.superUser = cloneString(op.User)
-	}
-	if op.Group != "" {
-		t.superGroup = cloneString(op.Group)
-	}
-	if first {
-		t.namespace = op.NamespaceID
-		root := t.get(RootID).edit()
-		root.user, root.group = t.users.add(op.User, t.gen), t.groups.add(op.Group, t.gen)
-		root.mtime = e.Time
-		t.replace(root)
-		t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: RootID})
-	}
-	return Result{}, nil
-}
-
-func (t *Tree) tombstone(op *OpTombstone, e *Entry) (Result, error) {
-	for _, b := range op.Blocks {
-		if t.HasBlock(b.Key) {
-			return Result{}, misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
-		}
-	}
-	for _, b := range op.Blocks {
-		t.addGarbage(b, e.reigned)
-	}
-	return Result{}, nil
-}
-
-// collected forgets garbage; keys that are none are nothing to forget.
-func (t *Tree) collected(op *OpCollected) (Result, error) {
-	for _, k := range op.Keys {
-		t.removeGarbage(k)
-	}
-	return Result{}, nil
-}
-
-func (t *Tree) image(op *OpImage) (Result, error) {
-	if op.TxID > t.txid {
-		return Result{}, misfitf("it publishes an image of record %d, which is yet to come", op.TxID)
-	}
-	images := append(t.Images(), *op)
-	images[len(images)-1].Name = cloneString(op.Name)
-	t.images = images[max(0, len(images)-2):]
-	return Result{}, nil
-}
-
 // reachableDir returns a directory in which something can be made.
 func (t *Tree) reachableDir(id InodeID) (*inode, error) {
 	n := t.get(id)

@@ -122,9 +122,10 @@
 //
 // # Files of this package
 //
-// record.go the records, codec.go their bytes; inode.go, table.go, tree.go the
-// structures; apply*.go, garbage.go, session.go what changes them; resolve.go
-// paths and permissions; plan*.go, read.go, walk.go what callers ask; track.go
+// op_NAME.go each kind of record: its fields and their layout, its plan, how it
+// is applied; record.go what all have, codec.go the primitives; inode.go, table.go, tree.go the
+// structures; apply.go, entries.go, file.go, garbage.go, session.go what changes them; resolve.go
+// paths and permissions; plan.go, writer.go, read.go, walk.go what callers ask; track.go
 // durability; image*.go the image; check.go and equal.go. The byte formats are
 // in docs/design/records-and-image.md.
 package namespace

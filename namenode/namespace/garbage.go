@@ -43,24 +43,6 @@ func (t *Tree) IsGarbage(k blockstore.Key) bool { return t.garbageKeys.Has(garba
 // that is not reclaimed yet.
 func (t *Tree) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
 
-// PlanTombstone returns the record that declares those of blocks garbage that no
-// file has and that are no garbage yet; nil if none is left. Blocks found in the
-// store that may still be committed are the caller's care.
-func (t *Tree) PlanTombstone(blocks []StoredBlock) *OpTombstone {
-	op := new(OpTombstone)
-	seen := make(map[blockstore.Key]bool, len(blocks))
-	for _, b := range blocks {
-		if k := b.Key; k.Seq != 0 && !seen[k] && !t.HasBlock(k) && !t.IsGarbage(k) {
-			seen[k] = true
-			op.Blocks = append(op.Blocks, b)
-		}
-	}
-	if len(op.Blocks) == 0 {
-		return nil
-	}
-	return op
-}
-
 // addGarbage makes a block that no file has garbage as of time.
 func (t *Tree) addGarbage(b StoredBlock, time int64) {
 	g := garbageItem{time: time, key: b.Key, stored: b.Stored}
@@ -124,42 +106,4 @@ func (t *Tree) detach(n *inode, e *Entry) {
 	t.put(n)
 	t.detached.ReplaceOrInsert(n.id)
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
-}
-
-// reclaim frees up to limit inodes of detached subtrees, in an order that
-// depends on nothing but the state: the directory of the lowest number first,
-// its entries by name; a directory below that has entries becomes a top of its
-// own, so no depth is too much.
-func (t *Tree) reclaim(op *OpReclaim, e *Entry) (Result, error) {
-	for left := int64(op.Limit); left > 0; {
-		id, ok := t.detached.Min()
-		if !ok {
-			break
-		}
-		top := t.get(id)
-		var batch []*inode
-		t.children(id, "", func(n *inode) bool {
-			batch = append(batch, n)
-			left--
-			return left > 0
-		})
-		for _, n := range batch {
-			if n.typ == TypeDir && n.entries() > 0 {
-				t.detach(n, e)
-				continue
-			}
-			t.dentries.Delete(n)
-			t.free(n, e, "deleted")
-		}
-		if rest := top.entries() - int64(len(batch)); rest > 0 && len(batch) > 0 {
-			top = top.edit()
-			top.ownExt().n = rest
-			t.put(top)
-			continue
-		}
-		t.detached.Delete(id)
-		t.free(top, e, "deleted")
-		left--
-	}
-	return Result{}, nil
 }

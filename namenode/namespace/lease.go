@@ -135,55 +135,6 @@ func (t *Tree) unattach(inode InodeID, e *Entry) {
 	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(a.lease)})
 }
 
-func (t *Tree) grantLease(op *OpGrant, e *Entry) (Result, error) {
-	switch {
-	case op.ID == 0 || op.ID > MaxLeaseID:
-		return Result{}, misfitf("%d is no id of a lease", uint64(op.ID))
-	case op.TTL <= 0 || op.TTL > MaxLeaseTTL:
-		return Result{}, misfitf("a lease cannot have a time to live of %d ms", op.TTL)
-	case t.lease(op.ID) != nil:
-		return Result{}, misfitf("there is a lease %x already", uint64(op.ID))
-	case t.leases.Len() >= MaxLeases:
-		return Result{}, misfitf("there are %d leases already", MaxLeases)
-	}
-	l := &Lease{ID: op.ID, TTL: op.TTL, Since: e.Time, Owner: Owner{
-		User: cloneString(op.Owner.User), Client: cloneString(op.Owner.Client), Host: cloneString(op.Owner.Host),
-	}}
-	t.leases.ReplaceOrInsert(l)
-	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
-	return Result{Lease: op.ID, Granted: l}, nil
-}
-
-// endLease ends a lease and deletes the first of its files.
-func (t *Tree) endLease(op *OpEndLease, e *Entry) (Result, error) {
-	l, err := t.liveLease(op.ID)
-	if err != nil {
-		return Result{}, err
-	}
-	c := *l
-	c.Ended = e.TxID
-	t.leases.ReplaceOrInsert(&c)
-	t.ended.ReplaceOrInsert(endedLease{c.Ended, c.ID})
-	t.forgetAge(AgeKey{Lease: op.ID})
-	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
-	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: c.Owner.User, Reason: op.Reason}
-	r.Closed = t.deleteAttached(endFiles, c.ID, e, &r.Deleted)
-	if l := t.lease(op.ID); l != nil {
-		t.setFiles(l, 0) // forgotten if there were none
-	}
-	return r, nil
-}
-
-// reap deletes files of a lease that has ended.
-func (t *Tree) reap(op *OpReap, e *Entry) (Result, error) {
-	if l := t.lease(op.ID); l == nil || l.Ended == 0 {
-		return Result{}, misfitf("there is no lease %x that has ended", uint64(op.ID))
-	}
-	var r Result
-	r.Closed = t.deleteAttached(int(op.Limit), op.ID, e, &r.Deleted)
-	return r, nil
-}
-
 // toDelete returns up to limit files of a lease, those made first before others.
 func (t *Tree) toDelete(limit int, id LeaseID) (files []InodeID) {
 	t.attachments.AscendGreaterOrEqual(attachment{lease: id}, func(a attachment) bool {
@@ -211,49 +162,12 @@ func (t *Tree) deleteAttached(limit int, id LeaseID, e *Entry, deleted *int) (cl
 	return closed
 }
 
-func (t *Tree) attachFile(op *OpAttach, e *Entry) (Result, error) {
-	n, err := t.file(op.Inode)
-	if err != nil {
-		return Result{}, err
-	}
-	if !t.reachable(n, nil) {
-		return Result{}, misfitf("file %d is deleted", n.id)
-	}
-	if _, err := t.liveLease(op.ID); err != nil {
-		return Result{}, err
-	}
-	if err := t.attachable(n.id); err != nil {
-		return Result{}, err
-	}
-	t.attachTo(op.ID, n.id, e)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
-	r := fileResult(n)
-	r.Lease = op.ID
-	return r, nil
-}
-
 // attachable returns an error if a file is about to be deleted with its lease.
 func (t *Tree) attachable(id InodeID) error {
 	if old := t.attachedTo(id); old != 0 && t.lease(old).Ended != 0 {
 		return misfitf("lease %x of file %d has ended", uint64(old), id)
 	}
 	return nil
-}
-
-func (t *Tree) detachFile(op *OpDetach, e *Entry) (Result, error) {
-	n, err := t.file(op.Inode)
-	if err != nil {
-		return Result{}, err
-	}
-	if t.attachedTo(n.id) == 0 {
-		return Result{}, misfitf("file %d is attached to no lease", n.id)
-	}
-	if err := t.attachable(n.id); err != nil {
-		return Result{}, err
-	}
-	t.unattach(n.id, e)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
-	return fileResult(n), nil
 }
 
 // Lease returns a granted lease, ended ones that still have files included.
@@ -314,89 +228,4 @@ func (t *Tree) CheckLease(c *Call, op string, id LeaseID) error {
 		return fserror.New(fserror.Permission, op, "", "lease %x belongs to user %s; only that user and the superuser may use it", uint64(id), l.Owner.User)
 	}
 	return nil
-}
-
-// PlanGrant checks a new lease. ttl is in milliseconds. Errors: Exists (the
-// id), InvalidArgument (id or ttl cannot be), Retry (too many leases).
-func (t *Tree) PlanGrant(c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant, error) {
-	const op = "lease grant"
-	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(id)})
-	switch {
-	case id == 0 || id > MaxLeaseID:
-		return nil, fserror.New(fserror.InvalidArgument, op, "", "a lease's id is from 1 to %x, not %x", uint64(MaxLeaseID), uint64(id))
-	case ttl <= 0 || ttl > MaxLeaseTTL:
-		return nil, fserror.New(fserror.InvalidArgument, op, "", "a time to live is from 1 ms to 365 days, not %d ms", ttl)
-	case t.lease(id) != nil:
-		return nil, fserror.New(fserror.Exists, op, "", "there is a lease %x already; choose another id, or none", uint64(id))
-	case t.leases.Len() >= MaxLeases:
-		return nil, fserror.With(tooMany("there are %d granted leases, the most there can be; revoke some", MaxLeases), op, "")
-	}
-	return &OpGrant{ID: id, TTL: ttl, Owner: owner}, nil
-}
-
-// PlanEndLease checks the end of a lease, why being LeaseRevoked or
-// LeaseExpired. Errors: NotFound, Permission.
-func (t *Tree) PlanEndLease(c *Call, id LeaseID, why string) (*OpEndLease, error) {
-	if err := t.CheckLease(c, "lease revoke", id); err != nil {
-		return nil, err
-	}
-	return &OpEndLease{ID: id, Reason: why}, nil
-}
-
-// PlanAttach checks the attaching of a file to a lease, away from another one
-// if need be. It takes permission to delete the file, which the end of the
-// lease will do; and since it does so wherever the file is by then, and whoever
-// may delete it there, the file must be the caller's, if that is no superuser. A
-// nil record without an error: it is attached to it already.
-// Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link).
-func (t *Tree) PlanAttach(c *Call, id LeaseID, path string) (*OpAttach, error) {
-	const op = "lease attach"
-	if err := t.CheckLease(c, op, id); err != nil {
-		return nil, fserror.With(err, op, path)
-	}
-	n, err := t.leaseFile(c, op, path)
-	if err != nil || t.attachedTo(n.id) == id {
-		return nil, err
-	}
-	if !t.mayAttach(c, n) {
-		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.name(n.user))
-	}
-	return &OpAttach{ID: id, Inode: n.id}, nil
-}
-
-// mayAttach reports whether a caller may have a file deleted with a lease.
-func (t *Tree) mayAttach(c *Call, n *inode) bool { return c.isSuper() || t.isOwner(c, n) }
-
-// leaseFile returns a file that the caller may delete and whose lease, if it
-// has one, has not ended.
-func (t *Tree) leaseFile(c *Call, op, path string) (*inode, error) {
-	at, err := t.find(c, op, path, false)
-	if err != nil {
-		return nil, err
-	}
-	n := at.node
-	switch n.typ {
-	case TypeDir:
-		return nil, isDirectory(op, path)
-	case TypeSymlink:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link; name the file itself")
-	}
-	if err := t.requireRemove(c, at.dir, n, op, path); err != nil {
-		return nil, err
-	}
-	if t.attachable(n.id) != nil {
-		return nil, fserror.New(fserror.NotFound, op, path, "lease %x of the file has ended, it is being deleted", uint64(t.attachedTo(n.id)))
-	}
-	return n, nil
-}
-
-// PlanDetach checks the detaching of a file from its lease. A nil record
-// without an error: it is attached to none. Errors as for PlanAttach.
-func (t *Tree) PlanDetach(c *Call, path string) (*OpDetach, error) {
-	const op = "lease detach"
-	n, err := t.leaseFile(c, op, path)
-	if err != nil || t.attachedTo(n.id) == 0 {
-		return nil, err
-	}
-	return &OpDetach{Inode: n.id}, nil
 }

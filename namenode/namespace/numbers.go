@@ -58,24 +58,6 @@ func (n *numbers) fields(c *coder) {
 	c.string(&n.used)
 }
 
-// reserve sets inode numbers aside for a session that may cache.
-func (t *Tree) reserve(op *OpReserve) (Result, error) {
-	switch {
-	case op.Count == 0 || op.Count > MaxReserve:
-		return Result{}, misfitf("it sets %d inode numbers aside; 1 to %d can be", op.Count, MaxReserve)
-	case t.Caching(op.Session) == 0:
-		return Result{}, misfit("inode numbers are set aside only for sessions that may cache")
-	}
-	n := numbers{session: op.Session, first: t.nextInode, count: op.Count}
-	t.nextInode += InodeID(op.Count)
-	have := t.numbersOf(op.Session)
-	if len(have) == maxRanges {
-		t.numbers.Delete(have[0])
-	}
-	t.numbers.ReplaceOrInsert(n)
-	return Result{Inode: n.first}, nil
-}
-
 // numbersOf is what is set aside for a session, the oldest first.
 func (t *Tree) numbersOf(id SessionID) (out []numbers) {
 	t.numbers.AscendGreaterOrEqual(numbers{session: id}, func(n numbers) bool {

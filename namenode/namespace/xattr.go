@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Limits of extended attributes.
@@ -117,103 +116,10 @@ func CheckXattrName(name string) error {
 	return nil
 }
 
-// setXattr sets or removes one extended attribute.
-func (t *Tree) setXattr(op *OpXattr, e *Entry) (Result, error) {
-	n := t.get(op.Inode)
-	if n == nil {
-		return Result{}, misfitf("there is no inode %d", op.Inode)
-	}
-	if err := CheckXattrName(op.Name); err != nil {
-		return Result{}, err
-	}
-	x := xattrItem{inode: n.id, name: op.Name}
-	old, had := t.xattrs.Get(x)
-	switch {
-	case op.Remove && (!had || len(op.Value) > 0):
-		return Result{}, misfitf("inode %d has no extended attribute %q to remove", n.id, op.Name)
-	case op.Remove:
-		t.deleteXattr(x)
-	default:
-		x.value = string(op.Value)
-		if sum := t.xattrBytes(n.id) - old.size() + x.size(); len(op.Value) > MaxXattrValue || sum > MaxXattrs {
-			return Result{}, misfitf("the extended attributes of inode %d would have %d bytes", n.id, sum)
-		}
-		x.name = cloneString(x.name)
-		t.putXattr(x)
-	}
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
-	return fileResult(n), nil
-}
-
 // xattrBytes is how many bytes the extended attributes of an inode have.
 func (t *Tree) xattrBytes(id InodeID) (sum int) {
 	t.xattrsOf(id, func(x xattrItem) { sum += x.size() })
 	return sum
-}
-
-// XattrAction is what is to be done with an extended attribute.
-type XattrAction uint8
-
-// The actions.
-const (
-	XattrSet     XattrAction = iota // make or replace it
-	XattrCreate                     // Exists if it is there
-	XattrReplace                    // NotFound if it is missing
-	XattrRemove                     // NotFound if it is missing
-)
-
-// NoXattr is the reason of the NotFound error for an extended attribute that is
-// missing, as opposed to the file.
-const NoXattr = "no such attribute"
-
-// PlanXattr checks a change of an extended attribute. It takes permission to
-// write the inode. A nil record without an error: it has this value already.
-// Errors: NotFound, Exists, Permission, Unsupported (a name outside of the user
-// namespace), TooLarge (a name or value over its limit), NoSpace (all together
-// are), InvalidArgument.
-func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []byte, action XattrAction) (*OpXattr, error) {
-	const op = "setxattr"
-	n, path, err := t.aim(c, op, at, follow)
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckXattrName(name); err != nil {
-		return nil, fserror.With(err, op, path)
-	}
-	if n.typ == TypeSymlink {
-		return nil, fserror.New(fserror.Permission, op, path, "a symbolic link has no extended attributes")
-	}
-	if err := t.require(c, n, mayWrite, op, path); err != nil {
-		return nil, err
-	}
-	if n.typ == TypeDir && !t.stickyAllows(c, n, n) {
-		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own the directory, whose sticky bit is set", c.User)
-	}
-	x := xattrItem{inode: n.id, name: name, value: string(value)}
-	old, had := t.xattrs.Get(x)
-	switch {
-	case action > XattrRemove:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "unknown action %d", action)
-	case had && action == XattrCreate:
-		return nil, fserror.New(fserror.Exists, op, path, "it has an extended attribute %q already", name)
-	case !had && (action == XattrReplace || action == XattrRemove):
-		err := fserror.New(fserror.NotFound, op, path, "it has no extended attribute %q", name)
-		err.Reason = NoXattr
-		return nil, err
-	case action == XattrRemove:
-		return &OpXattr{Inode: n.id, Name: name, Remove: true}, nil
-	case len(value) > MaxXattrValue:
-		return nil, fserror.New(fserror.TooLarge, op, path, "the value has %d bytes; the limit is %d", len(value), MaxXattrValue)
-	case had && old == x:
-		return nil, nil
-	}
-	if sum := t.xattrBytes(n.id) - old.size() + x.size(); sum > MaxXattrs {
-		return nil, fserror.New(fserror.NoSpace, op, path, "its extended attributes would have %d bytes; the limit is %d", sum, MaxXattrs)
-	}
-	if more := x.memory() - int64(old.size()); more > xattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.isSuper()) {
-		return nil, fserror.New(fserror.NoSpace, op, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.name(n.user))
-	}
-	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }
 
 // Xattrs returns the extended attributes of an inode in the order of names. It

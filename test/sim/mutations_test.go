@@ -161,7 +161,7 @@ var mutations = []mutation{
 	{
 		name: "epochs are not fenced",
 		changes: []change{{
-			"namenode/namespace/planfile.go", "if g.epoch == w.Epoch && subtle",
+			"namenode/namespace/writer.go", "if g.epoch == w.Epoch && subtle",
 			`if mutant.On("epochs are not fenced") || g.epoch == w.Epoch && subtle`,
 		}},
 	},

@@ -1,0 +1,104 @@
+package namespace
+
+import (
+	"hash/crc32"
+	"slices"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// fileResult is the result of a record about one file.
+func fileResult(n *inode) Result {
+	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}
+}
+
+// store puts a changed file in the place of the old one.
+func (t *Tree) store(n *inode, e *Entry) {
+	n.dropEmptyExt()
+	t.replace(n)
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+}
+
+// shut closes the copy n of an open file, gives its lists their exact size and
+// stores it.
+func (t *Tree) shut(n *inode, e *Entry) {
+	x := n.ownExt()
+	x.open = nil
+	x.tail = exactTail(x.tail)
+	x.blocks = exactBlocks(x.blocks)
+	t.open.Delete(n.id)
+	t.forgetAge(AgeKey{Inode: n.id})
+	t.store(n, e)
+}
+
+// openFor returns an open file.
+func (t *Tree) openForWrite(id InodeID) (*inode, error) {
+	n, err := t.file(id)
+	if err != nil {
+		return nil, err
+	}
+	if n.open() == nil {
+		return nil, misfitf("file %d is not open", id)
+	}
+	return n, nil
+}
+
+// opened opens next, a copy of n that is to take its place, for append; why is
+// the reason for who had n open.
+func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e *Entry) Result {
+	var closed []ClosedFile
+	if n.open() != nil {
+		closed = []ClosedFile{closedFile(n, why)}
+	}
+	next.ownExt().open = &openState{grant: t.grant(h, token, e)}
+	t.open.ReplaceOrInsert(next.id)
+	t.forgetAge(AgeKey{Inode: next.id})
+	t.store(next, e)
+	r := fileResult(next)
+	o := next.openFile()
+	r.Opened, r.Closed = &o, closed
+	return r
+}
+
+// shortened returns a copy of a file, cut to length bytes, to be stored.
+func (t *Tree) shortened(n *inode, length int64, e *Entry) (*inode, error) {
+	if length < 0 || length > n.length() {
+		return nil, misfitf("length %d is not within the file's %d bytes", length, n.length())
+	}
+	if length == n.length() {
+		n = n.edit()
+		n.mtime = e.Time
+		return n, nil
+	}
+	n = n.edit()
+	n.mtime = e.Time
+	x := n.ownExt()
+	x.cut = e.TxID
+	if length >= x.n {
+		x.tail = copyTail(x.tail[:length-x.n])
+	} else {
+		x.tail = nil
+		t.cutBlocks(x, length, e)
+	}
+	return n, nil
+}
+
+// cutBlocks shortens a block list to length bytes, which is less than it has.
+func (t *Tree) cutBlocks(x *ext, length int64, e *Entry) {
+	keep, begin := len(x.blocks), x.n
+	for keep > 0 && begin-int64(x.blocks[keep-1].Used) >= length {
+		keep--
+		begin -= int64(x.blocks[keep].Used)
+	}
+	t.disownBlocks(x.blocks[keep:], e.reigned)
+	if begin > length {
+		// The last block is in part above the length: a list of its own, since
+		// the old one must keep what it says.
+		last := x.blocks[keep-1]
+		last.Used -= uint32(begin - length) //nolint:gosec // less than Used
+		x.blocks = append(x.blocks[:keep-1:keep-1], last)
+	} else {
+		x.blocks = slices.Clone(x.blocks[:keep])
+	}
+	x.n = length
+}

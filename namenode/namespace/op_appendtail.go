@@ -1,0 +1,80 @@
+package namespace
+
+import (
+	"hash/crc32"
+	"math"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// OpAppendTail adds flushed bytes at the end of an open file.
+type OpAppendTail struct {
+	Inode  InodeID
+	Offset int64 // the file's length before
+	Data   []byte
+}
+
+func (*OpAppendTail) opType() uint8 { return typeAppendTail }
+
+func (op *OpAppendTail) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.i64(&op.Offset)
+	c.bytes(&op.Data)
+}
+
+// PlanAppendTail checks the appending of bytes at offset, the end of the file.
+// A nil record without an error is a repetition of what was applied: nothing is
+// to be done. The int64 is the file's length, in bytes, once the record is
+// applied (or now, without one). Errors: LeaseLost, LeaseLostGone, NotAtEnd
+// with the true length, TooLarge if the tail would have more than maxTail
+// bytes (the writer commits a block first), InvalidArgument without data.
+func (t *Tree) PlanAppendTail(c *Call, w Writer, offset int64, data []byte, maxTail int) (*OpAppendTail, int64, error) {
+	const op = "write"
+	n, err := t.writable(c, op, w)
+	if err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case tailRepeated(n, offset, data):
+		return nil, n.length(), nil
+	case offset != n.length():
+		path, _ := t.Path(n.id)
+		return nil, n.length(), notAtEnd(op, path, n, offset)
+	case len(data) == 0:
+		path, _ := t.Path(n.id)
+		return nil, n.length(), fserror.New(fserror.InvalidArgument, op, path, "no bytes to append")
+	}
+	if err := t.checkTail(op, n, len(data), maxTail); err != nil {
+		return nil, n.length(), err
+	}
+	return &OpAppendTail{Inode: n.id, Offset: offset, Data: data}, offset + int64(len(data)), nil
+}
+
+func (t *Tree) appendTail(op *OpAppendTail, e *Entry) (Result, error) {
+	n, err := t.openForWrite(op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	switch {
+	case len(op.Data) == 0:
+		return Result{}, misfit("it brings no bytes")
+	case op.Offset != n.length():
+		return Result{}, misfitf("its offset %d is not the length %d", op.Offset, n.length())
+	case int64(len(op.Data)) > math.MaxInt32:
+		return Result{}, misfit("it brings too many bytes")
+	case int64(len(op.Data)) > math.MaxInt64-n.length():
+		return Result{}, misfitf("file %d would be too long", n.id)
+	}
+	n = n.edit()
+	n.mtime = e.Time
+	x := n.ownExt()
+	x.tail = growTail(x.tail, op.Data)
+	x.open = &openState{
+		grant:   x.open.grant,
+		lastOff: op.Offset,
+		lastLen: uint32(len(op.Data)), //nolint:gosec // checked above
+		lastCRC: crc32.Checksum(op.Data, castagnoli),
+	}
+	t.store(n, e)
+	return fileResult(n), nil
+}

@@ -1,0 +1,90 @@
+package namespace
+
+import (
+	"math"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// OpClose ends writing; Data are last bytes for the tail.
+type OpClose struct {
+	Inode InodeID
+	Data  []byte
+	MTime int64 // 0: the record's time
+}
+
+func (*OpClose) opType() uint8 { return typeClose }
+
+func (op *OpClose) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.bytes(&op.Data)
+	c.i64(&op.MTime)
+}
+
+// KeepMTime is the modification time that stands for the one a file has.
+const KeepMTime = math.MinInt64
+
+// PlanClose checks the end of writing. data, if any, are last bytes for the
+// tail at offset; they may be there already. length is the file's whole length
+// as the writer believes, data included (-1: not given); mtime is for the file
+// (Unix milliseconds; 0: now; KeepMTime: as it is, or now with data). Errors: as
+// of PlanAppendTail.
+func (t *Tree) PlanClose(c *Call, w Writer, offset int64, data []byte, length int64, mtime int64, maxTail int) (*OpClose, error) {
+	const op = "close"
+	n, err := t.writable(c, op, w)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > 0 {
+		if offset+int64(len(data)) == n.length() && tailRepeated(n, offset, data) {
+			data = nil
+		} else if offset != n.length() {
+			path, _ := t.Path(n.id)
+			return nil, notAtEnd(op, path, n, offset)
+		}
+	}
+	if length >= 0 && length != n.length()+int64(len(data)) {
+		path, _ := t.Path(n.id)
+		err := fserror.New(fserror.NotAtEnd, op, path, "the file has %d bytes, not %d as its writer believes", n.length()+int64(len(data)), length)
+		err.Length = n.length()
+		return nil, err
+	}
+	if len(data) > 0 {
+		if err := t.checkTail(op, n, len(data), maxTail); err != nil {
+			return nil, err
+		}
+	}
+	if mtime == KeepMTime {
+		mtime = 0
+		if len(data) == 0 {
+			mtime = n.mtime
+		}
+	}
+	return &OpClose{Inode: n.id, Data: data, MTime: mtime}, nil
+}
+
+func (t *Tree) closeFile(op *OpClose, e *Entry) (Result, error) {
+	n, err := t.openForWrite(op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	if int64(len(op.Data)) > math.MaxInt64-n.length() {
+		return Result{}, misfitf("file %d would be too long", n.id)
+	}
+	closed := []ClosedFile{closedFile(n, ReasonClosed)}
+	n = n.edit()
+	n.mtime = op.MTime
+	if n.mtime == 0 {
+		n.mtime = e.Time
+	}
+	if len(op.Data) > 0 {
+		x := n.ownExt()
+		tail := make([]byte, len(x.tail)+len(op.Data))
+		copy(tail[copy(tail, x.tail):], op.Data)
+		x.tail = tail
+	}
+	t.shut(n, e)
+	r := fileResult(n)
+	r.Closed = closed
+	return r, nil
+}

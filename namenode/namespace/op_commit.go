@@ -1,0 +1,177 @@
+package namespace
+
+import (
+	"hash/crc32"
+	"math"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// OpCommit makes a block part of an open file, at the end of its blocks.
+// The block's first TailCovered bytes were the tail's first; later tail
+// bytes stay. With ReplaceLast the block takes the place of the last block,
+// whose bytes it begins with (the namenode merging short blocks); Inode may
+// then be closed.
+type OpCommit struct {
+	Inode       InodeID
+	Offset      int64 // where the block begins in the file
+	Block       Block
+	TailCovered int64
+	ReplaceLast bool
+}
+
+func (*OpCommit) opType() uint8 { return typeCommit }
+
+func (op *OpCommit) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.i64(&op.Offset)
+	c.block(&op.Block)
+	c.i64(&op.TailCovered)
+	c.bool(&op.ReplaceLast)
+}
+
+// PlanCommit checks that a block may become part of a file: offset, where it
+// begins, must be the end of the last block; its first tailCovered bytes are
+// the tail's first, which tailCRC (CRC32C) proves; only what goes beyond the
+// whole tail may be new. Both results are nil if this very block is there
+// already. Errors: LeaseLost, LeaseLostGone, NotAtEnd (with the length of the
+// blocks), InvalidArgument (the rest; also a key that is garbage or of another
+// file).
+func (t *Tree) PlanCommit(c *Call, w Writer, offset int64, b Block, tailCovered int64, tailCRC uint32) (*OpCommit, error) {
+	const op = "write"
+	n, err := t.writable(c, op, w)
+	if err != nil {
+		return nil, err
+	}
+	if blockAt(n, offset, b) {
+		return nil, nil
+	}
+	if end := n.blocksLength(); offset != end {
+		path, _ := t.Path(n.id)
+		err := fserror.New(fserror.NotAtEnd, op, path, "a block at offset %d is not at the end of the blocks, which is at %d", offset, end)
+		err.Length = end
+		return nil, err
+	}
+	o := &OpCommit{Inode: n.id, Offset: offset, Block: b, TailCovered: tailCovered}
+	if err := t.checkCommit(n, o); err != nil {
+		path, _ := t.Path(n.id)
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "the block was refused: %v", err)
+	}
+	if crc32.Checksum(n.tail()[:tailCovered], castagnoli) != tailCRC {
+		path, _ := t.Path(n.id)
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "the block's first %d bytes are not what was flushed at offset %d", tailCovered, offset)
+	}
+	return o, nil
+}
+
+// blockAt reports whether a file has this very block at this offset.
+func blockAt(n *inode, offset int64, b Block) bool {
+	begin := n.blocksLength()
+	blocks := n.blocks()
+	for i := len(blocks) - 1; i >= 0 && begin > offset; i-- {
+		begin -= int64(blocks[i].Used)
+		if begin == offset {
+			return blocks[i] == b
+		}
+	}
+	return false
+}
+
+// PlanMerge checks that a block which the namenode made of a file's first
+// tailCovered tail bytes (and with replaceLast of its last block before them)
+// may take their place; last is the last block as it was when that began (nil:
+// none). It refuses with kind Retry if the file is gone or its blocks changed
+// since. That the tail's bytes are still the same is seen only by their number:
+// compare them with TailIs first, since a truncated file may have grown again.
+func (t *Tree) PlanMerge(id InodeID, b Block, offset int64, tailCovered int64, replaceLast bool, last *Block) (*OpCommit, error) {
+	const op = "seal"
+	changed := func(why string) error {
+		err := fserror.New(fserror.Retry, op, inodeName(id), "%s meanwhile", why)
+		err.RetryAfter = retryMS * 1e6
+		return err
+	}
+	n := t.get(id)
+	if n == nil || n.typ != TypeFile || !t.reachable(n, nil) {
+		return nil, changed("the file was deleted")
+	}
+	blocks := n.blocks()
+	if (last == nil) != (len(blocks) == 0) || (last != nil && *last != blocks[len(blocks)-1]) {
+		return nil, changed("its blocks changed")
+	}
+	if tailCovered > int64(len(n.tail())) {
+		return nil, changed("its tail became shorter")
+	}
+	o := &OpCommit{Inode: id, Offset: offset, Block: b, TailCovered: tailCovered, ReplaceLast: replaceLast}
+	if err := t.checkCommit(n, o); err != nil {
+		return nil, changed(err.Error())
+	}
+	return o, nil
+}
+
+// checkCommit says why a block cannot become part of a file, whoever asks.
+func (t *Tree) checkCommit(n *inode, op *OpCommit) error {
+	blocks := n.blocks()
+	before, begin := int64(0), n.blocksLength()
+	if op.ReplaceLast {
+		if len(blocks) == 0 {
+			return misfitf("file %d has no block to replace", n.id)
+		}
+		before = int64(blocks[len(blocks)-1].Used)
+		begin -= before
+	}
+	b, covered, tail := op.Block, op.TailCovered, int64(len(n.tail()))
+	used := int64(b.Used)
+	switch {
+	case b.Key.Seq == 0:
+		return misfit("the block has no key")
+	case b.Used == 0 || b.Used > b.Stored:
+		return misfitf("the block cannot have %d bytes of the file in %d stored", b.Used, b.Stored)
+	case op.Offset != begin:
+		return misfitf("its offset %d is not %d", op.Offset, begin)
+	case covered < 0 || covered > tail:
+		return misfitf("it covers %d bytes of a tail of %d", covered, tail)
+	case used < before+covered:
+		return misfitf("the block has %d bytes of the file, less than the %d that it takes the place of", used, before+covered)
+	case used > before+covered && (op.ReplaceLast || covered < tail):
+		return misfitf("the block's %d bytes would come between those of the tail", used)
+	case used > before+covered && n.open() == nil:
+		return misfitf("file %d is not open and the block makes it longer", n.id)
+	case n.length() > math.MaxInt64-used:
+		return misfitf("file %d would be too long", n.id)
+	case t.HasBlock(b.Key):
+		return misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
+	case t.IsGarbage(b.Key):
+		return misfitf("block %d.%d is garbage", b.Key.Term, b.Key.Seq)
+	}
+	return nil
+}
+
+func (t *Tree) commit(op *OpCommit, e *Entry) (Result, error) {
+	old, err := t.file(op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := t.checkCommit(old, op); err != nil {
+		return Result{}, err
+	}
+	n := old.edit()
+	x := n.ownExt()
+	if op.ReplaceLast {
+		last := len(x.blocks) - 1
+		t.disownBlocks(x.blocks[last:], e.reigned)
+		x.n -= int64(x.blocks[last].Used)
+		x.blocks = x.blocks[:last:last]
+	}
+	x.blocks = append(x.blocks, op.Block)
+	x.n += int64(op.Block.Used)
+	x.tail = copyTail(x.tail[op.TailCovered:])
+	t.ownBlock(op.Block)
+	if op.Block.Key.Term == t.term {
+		t.topSeq = max(t.topSeq, op.Block.Key.Seq)
+	}
+	if n.length() > old.length() {
+		n.mtime = e.Time
+	}
+	t.store(n, e)
+	return fileResult(n), nil
+}

@@ -1,0 +1,163 @@
+package namespace
+
+import (
+	"math"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// OpConcat moves the blocks (and the last one's tail) of the sources, in
+// order, to the end of the target, and deletes the sources. All but the last
+// non-empty one have no tail.
+type OpConcat struct {
+	Target  InodeID
+	Sources []InodeID
+}
+
+func (*OpConcat) opType() uint8 { return typeConcat }
+
+func (op *OpConcat) fields(c *coder) {
+	c.inode(&op.Target)
+	c.inodes(&op.Sources)
+}
+
+// PlanConcat checks the joining of closed files: the bytes of the sources, 1 to
+// MaxConcat, come after those of the target, in order, and the sources are
+// deleted. A link as target is followed, one as source refused. It takes
+// permission to write the target, to read and write the sources and to remove
+// them. Errors: NotFound, IsDirectory, Permission, Held with the holder,
+// InvalidArgument (too few, too many, or one twice). Tails that ConcatNeedsSeal
+// lists must become blocks before the record fits.
+func (t *Tree) PlanConcat(c *Call, target string, sources []string) (*OpConcat, error) {
+	const op = "concat"
+	switch {
+	case len(sources) == 0:
+		return nil, fserror.New(fserror.InvalidArgument, op, target, "no sources given")
+	case len(sources) > MaxConcat:
+		return nil, fserror.New(fserror.InvalidArgument, op, target, "%d sources are over the limit of %d", len(sources), MaxConcat)
+	}
+	n, _, err := t.findWritable(c, op, At(target))
+	if err != nil {
+		return nil, err
+	}
+	if n.open() != nil {
+		return nil, held(op, target, n)
+	}
+	o := &OpConcat{Target: n.id}
+	seen := map[InodeID]bool{n.id: true}
+	for _, path := range sources {
+		at, err := t.find(c, op, path, false)
+		if err != nil {
+			return nil, err
+		}
+		s := at.node
+		switch {
+		case s.typ == TypeDir:
+			return nil, isDirectory(op, path)
+		case s.typ == TypeSymlink:
+			return nil, fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link; name the file itself")
+		case seen[s.id]:
+			return nil, fserror.New(fserror.InvalidArgument, op, path, "the file is named twice")
+		}
+		if err := t.require(c, s, mayRead|mayWrite, op, path); err != nil {
+			return nil, err
+		}
+		if err := t.requireRemove(c, at.dir, s, op, path); err != nil {
+			return nil, err
+		}
+		if s.open() != nil {
+			return nil, held(op, path, s)
+		}
+		seen[s.id] = true
+		o.Sources = append(o.Sources, s.id)
+	}
+	return o, nil
+}
+
+// ConcatNeedsSeal returns those files of a concat whose tails would come before
+// other bytes: they must be made blocks first (PlanMerge).
+func (t *Tree) ConcatNeedsSeal(op *OpConcat) []InodeID {
+	files, err := t.concatFiles(op)
+	if err != nil {
+		return nil
+	}
+	return tailsToSeal(files)
+}
+
+// concatFiles returns the target and the sources of a concat, checked.
+func (t *Tree) concatFiles(op *OpConcat) (files []*inode, err error) {
+	seen := make(map[InodeID]bool, len(op.Sources)+1)
+	for _, id := range append([]InodeID{op.Target}, op.Sources...) {
+		n, err := t.file(id)
+		switch {
+		case err != nil:
+			return nil, err
+		case n.open() != nil:
+			return nil, misfitf("file %d is open", id)
+		case seen[id]:
+			return nil, misfitf("file %d comes twice", id)
+		case !t.reachable(n, nil):
+			return nil, misfitf("file %d is deleted", id)
+		}
+		seen[id] = true
+		files = append(files, n)
+	}
+	if len(files) == 1 {
+		return nil, misfit("it has no sources")
+	}
+	return files, nil
+}
+
+// tailsToSeal returns the files, of those to be joined in this order, whose
+// tails would come before other bytes.
+func tailsToSeal(files []*inode) (ids []InodeID) {
+	last := len(files) - 1
+	for last > 0 && files[last].length() == 0 {
+		last--
+	}
+	for _, n := range files[:last] {
+		if len(n.tail()) > 0 {
+			ids = append(ids, n.id)
+		}
+	}
+	return ids
+}
+
+func (t *Tree) concat(op *OpConcat, e *Entry) (Result, error) {
+	files, err := t.concatFiles(op)
+	if err != nil {
+		return Result{}, err
+	}
+	if ids := tailsToSeal(files); len(ids) > 0 {
+		return Result{}, misfitf("file %d has a tail, which would come before other bytes", ids[0])
+	}
+	length := int64(0)
+	for _, f := range files {
+		if length > math.MaxInt64-f.length() {
+			return Result{}, misfit("the whole would be too long")
+		}
+		length += f.length()
+	}
+	n := files[0].edit()
+	n.mtime = e.Time
+	x := n.ownExt()
+	for _, s := range files[1:] {
+		x.blocks = append(x.blocks, s.blocks()...)
+		x.n += s.blocksLength()
+		if tail := s.tail(); len(tail) > 0 {
+			x.tail = exactTail(tail)
+		}
+		// The source goes without its blocks, which have a new owner.
+		if s.ext != nil {
+			bare := s.edit()
+			y := bare.ownExt()
+			y.blocks, y.tail, y.n = nil, nil, 0
+			bare.dropEmptyExt()
+			t.replace(bare)
+			s = bare
+		}
+		t.unlink(s, e)
+	}
+	t.store(n, e)
+	return fileResult(n), nil
+}

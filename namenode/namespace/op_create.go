@@ -1,0 +1,156 @@
+package namespace
+
+import "github.com/leasefs/leasefs/internal/fserror"
+
+// OpCreate makes a file, its missing parent directories first. If Replace
+// is not 0 it is the inode of that name, which the new file replaces.
+type OpCreate struct {
+	Parent      InodeID
+	Dirs        []string // missing parents, outermost first, with DirMode
+	Name        string
+	Mode        uint16
+	DirMode     uint16
+	User, Group string
+	Replace     InodeID
+	MTime       int64 // 0: the record's time
+	Closed      bool  // created whole: Data is all of it, Holder and Token are zero
+	Holder      Holder
+	Token       Token
+	Data        []byte  // first bytes of the tail
+	Lease       LeaseID // the granted lease that it is attached to; 0: none
+}
+
+func (*OpCreate) opType() uint8 { return typeCreate }
+
+func (op *OpCreate) fields(c *coder) {
+	c.inode(&op.Parent)
+	c.strings(&op.Dirs)
+	c.string(&op.Name)
+	c.u16(&op.Mode)
+	c.u16(&op.DirMode)
+	c.owner(&op.User, &op.Group)
+	c.inode(&op.Replace)
+	c.i64(&op.MTime)
+	c.bool(&op.Closed)
+	if !op.Closed {
+		c.holder(&op.Holder)
+		c.raw((*[16]byte)(&op.Token))
+	}
+	c.bytes(&op.Data)
+	c.lease(&op.Lease)
+}
+
+// CreateRequest asks for a new file.
+type CreateRequest struct {
+	Path string
+	Mode uint16 // permission bits of the file
+	// KeepMode makes a file that replaces one take its mode over instead.
+	KeepMode bool
+	DirMode  uint16 // of directories made on the way
+	// Overwrite replaces an existing file. A symbolic link at the end of the
+	// path is then followed, as open(2) with O_TRUNC does; else it is in the way.
+	Overwrite bool
+	Parents   bool // make missing directories
+	Close     bool // the file is whole: Holder and Token do not count
+	Holder    Holder
+	Token     Token
+	Data      []byte
+	MTime     int64   // Unix milliseconds; 0: now
+	Lease     LeaseID // granted, to attach the file to; 0: none
+}
+
+// PlanCreate checks the making of a file. If it replaces one, Replace of the
+// record says which; whether that one may be taken from a holder is for the
+// caller to find out (OpenFile). Replacing takes write permission on the file
+// and all that removing it takes. Errors: as of PlanMkdir, and IsDirectory.
+func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
+	const op = "create"
+	at, err := t.resolve(c, op, r.Path, r.Overwrite)
+	if err != nil {
+		return nil, err
+	}
+	if r.Lease != 0 {
+		if err := t.CheckLease(c, op, r.Lease); err != nil {
+			return nil, fserror.With(err, op, r.Path)
+		}
+	}
+	o := &OpCreate{
+		Lease: r.Lease,
+		Mode:  r.Mode & modeBits, DirMode: r.DirMode & modeBits, User: t.caller(c),
+		MTime: r.MTime, Closed: r.Close, Data: r.Data,
+	}
+	if !r.Close {
+		o.Holder, o.Token = r.Holder, r.Token
+	}
+	if n := at.node; n != nil {
+		switch {
+		case !r.Overwrite:
+			return nil, exists(op, r.Path, n)
+		case n.typ == TypeDir:
+			return nil, isDirectory(op, r.Path)
+		}
+		if err := t.require(c, n, mayWrite, op, r.Path); err != nil {
+			return nil, err
+		}
+		if err := t.requireRemove(c, at.dir, n, op, r.Path); err != nil {
+			return nil, err
+		}
+		if err := t.checkOwners(c, op, r.Path, o.User, t.groupIn(c, at.dir)); err != nil {
+			return nil, err
+		}
+		o.Replace, o.Name = n.id, at.name
+		if r.KeepMode {
+			o.Mode = n.mode & modeBits
+		}
+	} else if o.Dirs, o.Name, err = t.planNew(c, op, r.Path, at, r.Parents); err != nil {
+		return nil, err
+	}
+	o.Parent, o.Group = at.dir.id, t.groupIn(c, at.dir)
+	return o, nil
+}
+
+// create makes a file, with a number that was set aside unless that is 0.
+func (t *Tree) create(op *OpCreate, id InodeID, e *Entry) (Result, error) {
+	leaf := &inode{id: id, typ: TypeFile, mode: op.Mode & modeBits, mtime: op.MTime}
+	c := chain{
+		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
+		leaf: leaf, user: op.User, group: op.Group,
+	}
+	old, err := t.checkChain(&c, op.Replace)
+	if err != nil {
+		return Result{}, err
+	}
+	if old != nil && old.typ != TypeFile {
+		return Result{}, misfitf("inode %d, which it replaces, is no file", old.id)
+	}
+	if op.Lease != 0 {
+		if _, err := t.liveLease(op.Lease); err != nil {
+			return Result{}, err
+		}
+	}
+	if leaf.mtime == 0 {
+		leaf.mtime = e.Time
+	}
+	if len(op.Data) > 0 || !op.Closed {
+		leaf.ext = &ext{tail: copyTail(op.Data)}
+	}
+	if !op.Closed {
+		leaf.ext.open = &openState{grant: t.grant(op.Holder, op.Token, e)}
+	}
+
+	var r Result
+	if old != nil {
+		r.Closed = t.free(old, e, ReasonReplaced)
+	}
+	t.makeChain(&c, old, e)
+	if op.Lease != 0 {
+		t.attachTo(op.Lease, leaf.id, e)
+	}
+	r.Inode, r.Length = leaf.id, leaf.length()
+	if !op.Closed {
+		t.open.ReplaceOrInsert(leaf.id)
+		o := leaf.openFile()
+		r.Opened = &o
+	}
+	return r, nil
+}

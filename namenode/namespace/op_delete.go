@@ -1,0 +1,67 @@
+package namespace
+
+import "github.com/leasefs/leasefs/internal/fserror"
+
+// OpDelete takes an inode out of the tree. A directory is detached with all
+// that is below it; files open below it are no longer open. OpReclaim gives
+// the memory back afterwards.
+type OpDelete struct {
+	Parent InodeID
+	Name   string
+	Inode  InodeID
+}
+
+func (*OpDelete) opType() uint8 { return typeDelete }
+
+func (op *OpDelete) fields(c *coder) {
+	c.entry(&op.Parent, &op.Name)
+	c.inode(&op.Inode)
+}
+
+// PlanDelete checks a delete. A link at the end is itself deleted. A directory
+// with entries takes recursive; that its subtree may be emptied by a caller
+// other than the superuser is for CanRemoveAll. If only is not 0 an inode of
+// another type is refused (a link counts as a file). Errors: NotFound,
+// NotEmpty, IsDirectory, NotDirectory, InvalidArgument (the root), Permission.
+func (t *Tree) PlanDelete(c *Call, path string, recursive bool, only Type) (*OpDelete, error) {
+	const op = "rm"
+	at, err := t.find(c, op, path, false)
+	if err != nil {
+		return nil, err
+	}
+	n := at.node
+	switch {
+	case n.id == RootID:
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "the root directory cannot be deleted")
+	case only == TypeDir && n.typ != TypeDir:
+		return nil, fserror.New(fserror.NotDirectory, op, path, "not a directory")
+	case only != 0 && only != TypeDir && n.typ == TypeDir:
+		return nil, isDirectory(op, path)
+	case only == TypeSymlink && n.typ != TypeSymlink:
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "not a symbolic link")
+	}
+	if err := t.requireRemove(c, at.dir, n, op, path); err != nil {
+		return nil, err
+	}
+	if n.typ == TypeDir && !recursive {
+		t.lookShown(c, n)
+		if n.entries() > 0 {
+			return nil, fserror.New(fserror.NotEmpty, op, path, "the directory is not empty; delete it recursively to delete all that is in it")
+		}
+	}
+	return &OpDelete{Parent: at.dir.id, Name: at.name, Inode: n.id}, nil
+}
+
+func (t *Tree) remove(op *OpDelete, e *Entry) (Result, error) {
+	if _, err := t.reachableDir(op.Parent); err != nil {
+		return Result{}, err
+	}
+	n, err := t.entry(op.Parent, op.Name, op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	if n == nil {
+		return Result{}, misfit("it names no inode")
+	}
+	return Result{Inode: n.id, Closed: t.unlink(n, e)}, nil
+}

@@ -1,0 +1,35 @@
+package namespace
+
+// OpDetach takes a file from its granted lease.
+type OpDetach struct{ Inode InodeID }
+
+func (*OpDetach) opType() uint8 { return typeDetach }
+
+func (op *OpDetach) fields(c *coder) { c.inode(&op.Inode) }
+
+// PlanDetach checks the detaching of a file from its lease. A nil record
+// without an error: it is attached to none. Errors as for PlanAttach.
+func (t *Tree) PlanDetach(c *Call, path string) (*OpDetach, error) {
+	const op = "lease detach"
+	n, err := t.leaseFile(c, op, path)
+	if err != nil || t.attachedTo(n.id) == 0 {
+		return nil, err
+	}
+	return &OpDetach{Inode: n.id}, nil
+}
+
+func (t *Tree) detachFile(op *OpDetach, e *Entry) (Result, error) {
+	n, err := t.file(op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	if t.attachedTo(n.id) == 0 {
+		return Result{}, misfitf("file %d is attached to no lease", n.id)
+	}
+	if err := t.attachable(n.id); err != nil {
+		return Result{}, err
+	}
+	t.unattach(n.id, e)
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	return fileResult(n), nil
+}

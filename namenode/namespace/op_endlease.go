@@ -1,0 +1,44 @@
+package namespace
+
+// OpEndLease ends a granted lease. It deletes a few of the files attached;
+// if there are more, the lease stays, ended, until OpReap has deleted them.
+type OpEndLease struct {
+	ID     LeaseID
+	Reason string // LeaseExpired or LeaseRevoked
+}
+
+func (*OpEndLease) opType() uint8 { return typeEndLease }
+
+func (op *OpEndLease) fields(c *coder) {
+	c.lease(&op.ID)
+	c.string(&op.Reason)
+}
+
+// PlanEndLease checks the end of a lease, why being LeaseRevoked or
+// LeaseExpired. Errors: NotFound, Permission.
+func (t *Tree) PlanEndLease(c *Call, id LeaseID, why string) (*OpEndLease, error) {
+	if err := t.CheckLease(c, "lease revoke", id); err != nil {
+		return nil, err
+	}
+	return &OpEndLease{ID: id, Reason: why}, nil
+}
+
+// endLease ends a lease and deletes the first of its files.
+func (t *Tree) endLease(op *OpEndLease, e *Entry) (Result, error) {
+	l, err := t.liveLease(op.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	c := *l
+	c.Ended = e.TxID
+	t.leases.ReplaceOrInsert(&c)
+	t.ended.ReplaceOrInsert(endedLease{c.Ended, c.ID})
+	t.forgetAge(AgeKey{Lease: op.ID})
+	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: c.Owner.User, Reason: op.Reason}
+	r.Closed = t.deleteAttached(endFiles, c.ID, e, &r.Deleted)
+	if l := t.lease(op.ID); l != nil {
+		t.setFiles(l, 0) // forgotten if there were none
+	}
+	return r, nil
+}

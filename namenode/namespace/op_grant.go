@@ -1,0 +1,55 @@
+package namespace
+
+import "github.com/leasefs/leasefs/internal/fserror"
+
+// OpGrant grants a lease with a time to live of its own.
+type OpGrant struct {
+	ID    LeaseID
+	TTL   int64 // milliseconds
+	Owner Owner
+}
+
+func (*OpGrant) opType() uint8 { return typeGrant }
+
+func (op *OpGrant) fields(c *coder) {
+	c.lease(&op.ID)
+	c.i64(&op.TTL)
+	c.leaseOwner(&op.Owner)
+}
+
+// PlanGrant checks a new lease. ttl is in milliseconds. Errors: Exists (the
+// id), InvalidArgument (id or ttl cannot be), Retry (too many leases).
+func (t *Tree) PlanGrant(c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant, error) {
+	const op = "lease grant"
+	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(id)})
+	switch {
+	case id == 0 || id > MaxLeaseID:
+		return nil, fserror.New(fserror.InvalidArgument, op, "", "a lease's id is from 1 to %x, not %x", uint64(MaxLeaseID), uint64(id))
+	case ttl <= 0 || ttl > MaxLeaseTTL:
+		return nil, fserror.New(fserror.InvalidArgument, op, "", "a time to live is from 1 ms to 365 days, not %d ms", ttl)
+	case t.lease(id) != nil:
+		return nil, fserror.New(fserror.Exists, op, "", "there is a lease %x already; choose another id, or none", uint64(id))
+	case t.leases.Len() >= MaxLeases:
+		return nil, fserror.With(tooMany("there are %d granted leases, the most there can be; revoke some", MaxLeases), op, "")
+	}
+	return &OpGrant{ID: id, TTL: ttl, Owner: owner}, nil
+}
+
+func (t *Tree) grantLease(op *OpGrant, e *Entry) (Result, error) {
+	switch {
+	case op.ID == 0 || op.ID > MaxLeaseID:
+		return Result{}, misfitf("%d is no id of a lease", uint64(op.ID))
+	case op.TTL <= 0 || op.TTL > MaxLeaseTTL:
+		return Result{}, misfitf("a lease cannot have a time to live of %d ms", op.TTL)
+	case t.lease(op.ID) != nil:
+		return Result{}, misfitf("there is a lease %x already", uint64(op.ID))
+	case t.leases.Len() >= MaxLeases:
+		return Result{}, misfitf("there are %d leases already", MaxLeases)
+	}
+	l := &Lease{ID: op.ID, TTL: op.TTL, Since: e.Time, Owner: Owner{
+		User: cloneString(op.Owner.User), Client: cloneString(op.Owner.Client), Host: cloneString(op.Owner.Host),
+	}}
+	t.leases.ReplaceOrInsert(l)
+	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	return Result{Lease: op.ID, Granted: l}, nil
+}

@@ -1,0 +1,150 @@
+package namespace
+
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+)
+
+// OpHide takes the name (Parent, Name) from a file: it gets the name Hidden
+// in the same directory and is attached to a granted lease. If FromParent is
+// not 0 then (FromParent, FromName), no directory, gets the name that became
+// free, as by OpRename.
+type OpHide struct {
+	Parent     InodeID
+	Name       string
+	Inode      InodeID
+	Hidden     string
+	Lease      LeaseID
+	FromParent InodeID
+	FromName   string
+	Detach     bool
+}
+
+func (*OpHide) opType() uint8 { return typeHide }
+
+func (op *OpHide) fields(c *coder) {
+	c.entry(&op.Parent, &op.Name)
+	c.inode(&op.Inode)
+	c.string(&op.Hidden)
+	c.lease(&op.Lease)
+	c.entry(&op.FromParent, &op.FromName)
+	c.bool(&op.Detach)
+}
+
+// Hide says that a file that loses its name gets another one in its directory,
+// attached to a granted lease of the caller's. If it is not this inode any more
+// that loses the name, it is deleted as usual.
+type Hide struct {
+	Inode InodeID
+	Name  string
+	Lease LeaseID
+}
+
+// Loses returns the inode that a planned rename replaces or a delete removes; 0 if
+// there is none.
+func Loses(op Op) InodeID {
+	switch p := op.(type) {
+	case *OpRename:
+		return p.Replace
+	case *OpDelete:
+		return p.Inode
+	}
+	return 0
+}
+
+// PlanHide makes of a checked rename or delete one that hides the file which it
+// would delete; or returns op itself if that is not the inode of h, or not a file
+// that the caller may attach to a lease. Errors:
+// those of a bad name; Exists, NotFound (the lease), Permission (likewise).
+func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
+	const name = "hide"
+	if h.Inode == 0 {
+		return op, nil // no inode has this number; it is what stands for none
+	}
+	if Loses(op) != h.Inode {
+		return op, nil
+	}
+	o := &OpHide{Inode: h.Inode, Hidden: h.Name, Lease: h.Lease}
+	switch p := op.(type) {
+	case *OpRename:
+		o.Parent, o.Name, o.FromParent, o.FromName, o.Detach = p.ToParent, p.ToName, p.FromParent, p.FromName, p.Detach
+	case *OpDelete:
+		o.Parent, o.Name = p.Parent, p.Name
+	}
+	n := t.get(h.Inode)
+	path, _ := t.Path(n.id)
+	if n.typ != TypeFile {
+		return nil, fserror.New(fserror.InvalidArgument, name, path, "only a file can be hidden")
+	}
+	if !t.mayAttach(c, n) {
+		return op, nil
+	}
+	if err := fspath.CheckName(h.Name); err != nil {
+		return nil, fserror.With(err, name, path)
+	}
+	if err := t.CheckLease(c, name, h.Lease); err != nil {
+		return nil, fserror.With(err, name, path)
+	}
+	t.lookName(c, o.Parent, h.Name)
+	if old := t.lookup(o.Parent, h.Name); old != nil {
+		at, _ := t.Path(old.id)
+		return nil, exists(name, at, old)
+	}
+	if t.attachable(n.id) != nil {
+		return nil, fserror.New(fserror.NotFound, name, path, "lease %x of the file has ended, it is being deleted", uint64(t.attachedTo(n.id)))
+	}
+	return o, nil
+}
+
+// hide gives a file a hidden name, and what was its name to another.
+func (t *Tree) hide(op *OpHide, e *Entry) (Result, error) {
+	if _, err := t.reachableDir(op.Parent); err != nil {
+		return Result{}, err
+	}
+	n, err := t.entry(op.Parent, op.Name, op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	switch {
+	case n == nil || n.typ != TypeFile:
+		return Result{}, misfitf("entry %q of directory %d is no file", op.Name, op.Parent)
+	case t.lookup(op.Parent, op.Hidden) != nil:
+		return Result{}, misfitf("directory %d has an entry %q already", op.Parent, op.Hidden)
+	}
+	if err := checkNames(nil, op.Hidden); err != nil {
+		return Result{}, err
+	}
+	if _, err := t.liveLease(op.Lease); err != nil {
+		return Result{}, err
+	}
+	if err := t.attachable(n.id); err != nil {
+		return Result{}, err
+	}
+	var src *inode
+	if op.FromParent != 0 {
+		if _, err := t.reachableDir(op.FromParent); err != nil {
+			return Result{}, err
+		}
+		src = t.lookup(op.FromParent, op.FromName)
+		switch {
+		case src == nil || src == n || src.typ == TypeDir:
+			return Result{}, misfitf("entry %q of directory %d cannot replace inode %d", op.FromName, op.FromParent, n.id)
+		case op.Detach:
+			if err := t.attachable(src.id); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+
+	t.attachTo(op.Lease, n.id, e)
+	t.dentries.Delete(n)
+	r := t.move(n, op.Parent, op.Hidden, 1, e)
+	if src != nil {
+		if op.Detach {
+			t.unattach(src.id, e)
+		}
+		t.dentries.Delete(src)
+		t.move(src, op.Parent, op.Name, 1, e)
+	}
+	return r, nil
+}

@@ -1,0 +1,28 @@
+package namespace
+
+// OpImage publishes an image that holds the state up to TxID.
+type OpImage struct {
+	TxID uint64
+	Name string
+	Size int64
+	CRC  uint32
+}
+
+func (*OpImage) opType() uint8 { return typeImage }
+
+func (op *OpImage) fields(c *coder) {
+	c.u64(&op.TxID)
+	c.string(&op.Name)
+	c.i64(&op.Size)
+	c.sum32(&op.CRC)
+}
+
+func (t *Tree) image(op *OpImage) (Result, error) {
+	if op.TxID > t.txid {
+		return Result{}, misfitf("it publishes an image of record %d, which is yet to come", op.TxID)
+	}
+	images := append(t.Images(), *op)
+	images[len(images)-1].Name = cloneString(op.Name)
+	t.images = images[max(0, len(images)-2):]
+	return Result{}, nil
+}

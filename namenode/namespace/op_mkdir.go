@@ -1,0 +1,70 @@
+package namespace
+
+// OpMkdir makes one directory or, for -p, a chain of them: Names[1:] each
+// inside the one before.
+type OpMkdir struct {
+	Parent      InodeID
+	Names       []string
+	Mode        uint16
+	User, Group string
+}
+
+func (*OpMkdir) opType() uint8 { return typeMkdir }
+
+func (op *OpMkdir) fields(c *coder) {
+	c.inode(&op.Parent)
+	c.strings(&op.Names)
+	c.u16(&op.Mode)
+	c.owner(&op.User, &op.Group)
+}
+
+// PlanMkdir checks the making of a directory, with parents of all that are
+// missing on the way. Both results are nil if parents is set and the directory
+// is there already. Errors: Exists, NotFound (a parent), NotDirectory,
+// Permission (write and search on the deepest directory that exists), Loop,
+// NoSpace (MaxOwners), and those of a bad path.
+func (t *Tree) PlanMkdir(c *Call, path string, mode uint16, parents bool) (*OpMkdir, error) {
+	const op = "mkdir"
+	at, err := t.resolve(c, op, path, false)
+	if err != nil {
+		return nil, err
+	}
+	if at.node != nil {
+		n := at.node
+		if parents && n.typ == TypeSymlink {
+			if to, err := t.resolve(c, op, path, true); err == nil && to.node != nil {
+				n = to.node
+			}
+		}
+		if parents && n.typ == TypeDir {
+			return nil, nil
+		}
+		return nil, exists(op, path, at.node)
+	}
+	dirs, name, err := t.planNew(c, op, path, at, parents)
+	if err != nil {
+		return nil, err
+	}
+	return &OpMkdir{
+		Parent: at.dir.id, Names: append(dirs, name), Mode: mode & modeBits,
+		User: t.caller(c), Group: t.groupIn(c, at.dir),
+	}, nil
+}
+
+func (t *Tree) mkdir(op *OpMkdir, e *Entry) (Result, error) {
+	last := len(op.Names) - 1
+	if last < 0 {
+		return Result{}, misfit("it has no name")
+	}
+	c := chain{
+		parent: op.Parent, dirs: op.Names[:last], name: op.Names[last],
+		// What mkdir -p makes on the way its maker can go on in (POSIX).
+		dirMode: op.Mode | 0o300,
+		leaf:    &inode{typ: TypeDir, mode: op.Mode & modeBits, mtime: e.Time},
+		user:    op.User, group: op.Group,
+	}
+	if _, err := t.checkChain(&c, 0); err != nil {
+		return Result{}, err
+	}
+	return Result{Inode: t.makeChain(&c, nil, e).id}, nil
+}

@@ -1,0 +1,39 @@
+package namespace
+
+// OpOpen opens an existing file for append. If it was open, this takes it
+// from its holder: the epoch is new, the bytes stay.
+type OpOpen struct {
+	Inode  InodeID
+	Holder Holder
+	Token  Token
+}
+
+func (*OpOpen) opType() uint8 { return typeOpen }
+
+func (op *OpOpen) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.holder(&op.Holder)
+	c.raw((*[16]byte)(&op.Token))
+}
+
+// PlanOpen checks that a caller may open an existing file for append, and
+// returns its attributes; Open of them says who has it now. Links are followed.
+// Errors: NotFound, IsDirectory, Permission (write), Loop.
+func (t *Tree) PlanOpen(c *Call, at Target) (Attr, error) {
+	n, _, err := t.findWritable(c, "append", at)
+	if err != nil {
+		return Attr{}, err
+	}
+	return t.attr(n), nil
+}
+
+func (t *Tree) openForAppend(op *OpOpen, e *Entry) (Result, error) {
+	n, err := t.file(op.Inode)
+	if err != nil {
+		return Result{}, err
+	}
+	if !t.reachable(n, nil) {
+		return Result{}, misfitf("file %d is deleted", n.id)
+	}
+	return t.opened(n, n.edit(), ReasonTakenOver, op.Holder, op.Token, e), nil
+}

@@ -1,0 +1,24 @@
+package namespace
+
+// OpReap deletes up to Limit files of a lease that has ended.
+type OpReap struct {
+	ID    LeaseID
+	Limit uint32
+}
+
+func (*OpReap) opType() uint8 { return typeReap }
+
+func (op *OpReap) fields(c *coder) {
+	c.lease(&op.ID)
+	c.u32(&op.Limit)
+}
+
+// reap deletes files of a lease that has ended.
+func (t *Tree) reap(op *OpReap, e *Entry) (Result, error) {
+	if l := t.lease(op.ID); l == nil || l.Ended == 0 {
+		return Result{}, misfitf("there is no lease %x that has ended", uint64(op.ID))
+	}
+	var r Result
+	r.Closed = t.deleteAttached(int(op.Limit), op.ID, e, &r.Deleted)
+	return r, nil
+}

@@ -1,0 +1,46 @@
+package namespace
+
+// OpReclaim frees up to Limit inodes of detached subtrees.
+type OpReclaim struct{ Limit uint32 }
+
+func (*OpReclaim) opType() uint8 { return typeReclaim }
+
+func (op *OpReclaim) fields(c *coder) { c.u32(&op.Limit) }
+
+// reclaim frees up to limit inodes of detached subtrees, in an order that
+// depends on nothing but the state: the directory of the lowest number first,
+// its entries by name; a directory below that has entries becomes a top of its
+// own, so no depth is too much.
+func (t *Tree) reclaim(op *OpReclaim, e *Entry) (Result, error) {
+	for left := int64(op.Limit); left > 0; {
+		id, ok := t.detached.Min()
+		if !ok {
+			break
+		}
+		top := t.get(id)
+		var batch []*inode
+		t.children(id, "", func(n *inode) bool {
+			batch = append(batch, n)
+			left--
+			return left > 0
+		})
+		for _, n := range batch {
+			if n.typ == TypeDir && n.entries() > 0 {
+				t.detach(n, e)
+				continue
+			}
+			t.dentries.Delete(n)
+			t.free(n, e, "deleted")
+		}
+		if rest := top.entries() - int64(len(batch)); rest > 0 && len(batch) > 0 {
+			top = top.edit()
+			top.ownExt().n = rest
+			t.put(top)
+			continue
+		}
+		t.detached.Delete(id)
+		t.free(top, e, "deleted")
+		left--
+	}
+	return Result{}, nil
+}

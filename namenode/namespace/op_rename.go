@@ -1,0 +1,141 @@
+package namespace
+
+import "github.com/leasefs/leasefs/internal/fserror"
+
+// OpRename moves (FromParent, FromName) to (ToParent, ToName). If Replace is
+// not 0 it is the inode there now, a file or an empty directory.
+type OpRename struct {
+	FromParent InodeID
+	FromName   string
+	ToParent   InodeID
+	ToName     string
+	Replace    InodeID
+	Detach     bool // take the file from the granted lease that it is attached to
+}
+
+func (*OpRename) opType() uint8 { return typeRename }
+
+func (op *OpRename) fields(c *coder) {
+	c.entry(&op.FromParent, &op.FromName)
+	c.entry(&op.ToParent, &op.ToName)
+	c.inode(&op.Replace)
+	c.bool(&op.Detach)
+}
+
+// PlanRename checks a rename by the rules of rename(2): a link at either end is
+// itself renamed or replaced; with overwrite a file may replace a file or link,
+// a directory an empty directory. Both results are nil if both paths name the
+// same inode. Errors: NotFound, Exists, NotEmpty, IsDirectory, NotDirectory,
+// InvalidArgument (the root, or a directory into itself), Permission, Loop,
+// NameTooLong (also of a path below a directory, as far as that is looked at).
+func (t *Tree) PlanRename(c *Call, from, to string, overwrite, detach bool) (*OpRename, error) {
+	const op = "rename"
+	src, err := t.find(c, op, from, false)
+	if err != nil {
+		return nil, err
+	}
+	dst, err := t.resolve(c, op, to, false)
+	if err != nil {
+		return nil, err
+	}
+	n, old := src.node, dst.node
+	switch {
+	case n.id == RootID || (old != nil && old.id == RootID):
+		return nil, fserror.New(fserror.InvalidArgument, op, from, "the root directory can be neither renamed nor replaced")
+	case old == nil && dst.rest != "":
+		return nil, t.missing(dst, op, to)
+	case old == n:
+		return nil, nil
+	case n.typ == TypeDir && t.isBelow(dst.dir, n.id):
+		return nil, fserror.New(fserror.InvalidArgument, op, from, "%s is inside it", to)
+	case old != nil && !overwrite:
+		return nil, exists(op, to, old)
+	case old != nil && old.typ == TypeDir && n.typ != TypeDir:
+		return nil, isDirectory(op, to)
+	case old != nil && old.typ != TypeDir && n.typ == TypeDir:
+		return nil, fserror.New(fserror.NotDirectory, op, to, "not a directory: a directory cannot replace it")
+	}
+	if err := t.requireRemove(c, src.dir, n, op, from); err != nil {
+		return nil, err
+	}
+	if n.typ == TypeDir && src.dir != dst.dir {
+		// Its entry ".." changes: it must itself be writable (POSIX, Linux).
+		if err := t.require(c, n, mayWrite, op, from); err != nil {
+			return nil, err
+		}
+	}
+	if detach {
+		if err := t.attachable(n.id); err != nil {
+			return nil, fserror.New(fserror.NotFound, op, from, "%v, it is being deleted", err)
+		}
+	}
+	if n.typ == TypeDir && t.deepens(c, n, dst) {
+		return nil, tooLong(op, to, "the path of something in it")
+	}
+	o := &OpRename{FromParent: src.dir.id, FromName: src.name, ToParent: dst.dir.id, ToName: dst.name, Detach: detach}
+	if old == nil {
+		if _, _, err := t.planNew(c, op, to, dst, false); err != nil {
+			return nil, err
+		}
+		return o, nil
+	}
+	o.Replace = old.id
+	if err := t.requireRemove(c, dst.dir, old, op, to); err != nil {
+		return nil, err
+	}
+	if old.typ == TypeDir {
+		t.lookShown(c, old)
+		if old.entries() > 0 {
+			return nil, fserror.New(fserror.NotEmpty, op, to, "the directory is not empty")
+		}
+	}
+	return o, nil
+}
+
+func (t *Tree) rename(op *OpRename, e *Entry) (Result, error) {
+	n := t.lookup(op.FromParent, op.FromName)
+	if n == nil {
+		return Result{}, misfitf("directory %d has no entry %q", op.FromParent, op.FromName)
+	}
+	if _, err := t.reachableDir(op.FromParent); err != nil {
+		return Result{}, err
+	}
+	to, err := t.reachableDir(op.ToParent)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := checkNames(nil, op.ToName); err != nil {
+		return Result{}, err
+	}
+	old, err := t.entry(op.ToParent, op.ToName, op.Replace)
+	if err != nil {
+		return Result{}, err
+	}
+	if old == n {
+		return Result{}, misfit("it renames an inode to the name that it has")
+	}
+	if old != nil && ((old.typ == TypeDir) != (n.typ == TypeDir) || old.typ == TypeDir && old.entries() > 0) {
+		return Result{}, misfitf("inode %d cannot replace inode %d", n.id, old.id)
+	}
+	if op.Detach {
+		if err := t.attachable(n.id); err != nil {
+			return Result{}, err
+		}
+	}
+	if n.typ == TypeDir && t.isBelow(to, n.id) {
+		return Result{}, misfitf("directory %d would be inside itself", n.id)
+	}
+
+	if op.Detach {
+		t.unattach(n.id, e)
+	}
+	t.dentries.Delete(n)
+	var closed []ClosedFile
+	if old != nil {
+		t.dentries.Delete(old)
+		closed = t.free(old, e, ReasonReplaced)
+	}
+	r := t.move(n, op.ToParent, op.ToName, delta(old == nil), e)
+	r.Closed = closed
+	return r, nil
+}

@@ -1,0 +1,108 @@
+package namespace
+
+import (
+	"slices"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// OpSetAttr changes attributes; what is not Set stays.
+type OpSetAttr struct {
+	Inode       InodeID
+	SetMode     bool
+	Mode        uint16
+	User, Group string // empty: unchanged
+	SetMTime    bool
+	MTime       int64
+}
+
+func (*OpSetAttr) opType() uint8 { return typeSetAttr }
+
+func (op *OpSetAttr) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.bool(&op.SetMode)
+	c.u16(&op.Mode)
+	c.owner(&op.User, &op.Group)
+	c.bool(&op.SetMTime)
+	c.i64(&op.MTime)
+}
+
+// PlanSetAttr checks a change of attributes; op.Inode is filled in. Mode and
+// mtime are for the owner (an mtime of now also for who may write), the user
+// for the superuser, the group for the owner if in it. As in POSIX, a change
+// of group by the owner takes the set-id bits from a file, and set-group-id
+// cannot be set for a group that the caller is not in. Both results are nil if
+// there is nothing to change. Errors: NotFound, Permission, NoSpace (MaxOwners).
+func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSetAttr, error) {
+	const name = "setattr"
+	n, path, err := t.aim(c, name, at, follow)
+	if err != nil {
+		return nil, err
+	}
+	op.Inode, op.Mode = n.id, op.Mode&modeBits
+	if !op.SetMode && !op.SetMTime && op.User == "" && op.Group == "" {
+		return nil, nil
+	}
+	if err := t.checkOwners(c, name, path, op.User, op.Group); err != nil {
+		return nil, err
+	}
+	if c.isSuper() {
+		return &op, nil
+	}
+	owner := t.isOwner(c, n)
+	denied := func(what string) error {
+		return fserror.New(fserror.Permission, name, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.name(n.user))
+	}
+	switch {
+	case op.SetMode && !owner:
+		return nil, denied("mode")
+	case op.SetMTime && !owner && (op.MTime != 0 || !t.allowed(c, n, mayWrite)):
+		return nil, denied("mtime")
+	case op.User != "" && (!owner || op.User != c.User):
+		return nil, denied("owner")
+	case op.Group != "" && !owner:
+		return nil, denied("group")
+	case op.Group != "" && op.Group != t.groups.name(n.group) && !slices.Contains(c.Groups, op.Group):
+		return nil, fserror.New(fserror.Permission, name, path, "user %s is not in group %s", c.User, op.Group)
+	}
+	if op.Group != "" && !op.SetMode && n.typ == TypeFile && n.mode&setIDBits != 0 {
+		op.SetMode, op.Mode = true, n.mode&^setIDBits
+	}
+	group := op.Group
+	if group == "" {
+		group = t.groups.name(n.group)
+	}
+	if op.SetMode && n.typ == TypeFile && !slices.Contains(c.Groups, group) {
+		op.Mode &^= setGIDBit
+	}
+	return &op, nil
+}
+
+func (t *Tree) setAttr(op *OpSetAttr, e *Entry) (Result, error) {
+	n := t.get(op.Inode)
+	if n == nil {
+		return Result{}, misfitf("there is no inode %d", op.Inode)
+	}
+	if err := t.checkOwners(nil, "", "", op.User, op.Group); err != nil {
+		return Result{}, err
+	}
+	n = n.edit()
+	if op.SetMode {
+		n.mode = op.Mode & modeBits
+	}
+	if op.User != "" {
+		n.user = t.users.add(op.User, t.gen)
+	}
+	if op.Group != "" {
+		n.group = t.groups.add(op.Group, t.gen)
+	}
+	if op.SetMTime {
+		n.mtime = op.MTime
+		if n.mtime == 0 {
+			n.mtime = e.Time
+		}
+	}
+	t.replace(n)
+	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}, nil
+}

@@ -1,0 +1,74 @@
+package namespace
+
+import (
+	"strings"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// OpSymlink makes a symbolic link.
+type OpSymlink struct {
+	Parent      InodeID
+	Dirs        []string
+	DirMode     uint16
+	Name        string
+	Target      string
+	User, Group string
+}
+
+func (*OpSymlink) opType() uint8 { return typeSymlink }
+
+func (op *OpSymlink) fields(c *coder) {
+	c.inode(&op.Parent)
+	c.strings(&op.Dirs)
+	c.u16(&op.DirMode)
+	c.string(&op.Name)
+	c.string(&op.Target)
+	c.owner(&op.User, &op.Group)
+}
+
+// PlanSymlink checks the making of a symbolic link. The target, 1 to MaxTarget
+// bytes without NUL, is taken as it is. Errors: as of PlanMkdir, and
+// InvalidArgument.
+func (t *Tree) PlanSymlink(c *Call, path, target string, parents bool) (*OpSymlink, error) {
+	const op = "symlink"
+	switch {
+	case target == "":
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "the target of a symbolic link must not be empty")
+	case len(target) > MaxTarget:
+		return nil, fserror.New(fserror.NameTooLong, op, path, "target of %d bytes is over the limit of %d", len(target), MaxTarget)
+	case strings.IndexByte(target, 0) >= 0:
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "the target contains a NUL byte")
+	}
+	at, err := t.resolve(c, op, path, false)
+	if err != nil {
+		return nil, err
+	}
+	if at.node != nil {
+		return nil, exists(op, path, at.node)
+	}
+	dirs, name, err := t.planNew(c, op, path, at, parents)
+	if err != nil {
+		return nil, err
+	}
+	return &OpSymlink{
+		Parent: at.dir.id, Dirs: dirs, DirMode: 0o755, Name: name, Target: target,
+		User: t.caller(c), Group: t.groupIn(c, at.dir),
+	}, nil
+}
+
+func (t *Tree) symlink(op *OpSymlink, e *Entry) (Result, error) {
+	if op.Target == "" {
+		return Result{}, misfit("the link has no target")
+	}
+	target := []byte(op.Target)
+	c := chain{
+		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
+		leaf: &inode{typ: TypeSymlink, mode: 0o777, mtime: e.Time, ext: &ext{tail: target[:len(target):len(target)]}},
+		user: op.User, group: op.Group,
+	}
+	if _, err := t.checkChain(&c, 0); err != nil {
+		return Result{}, err
+	}
+	return Result{Inode: t.makeChain(&c, nil, e).id}, nil
+}

@@ -1,0 +1,40 @@
+package namespace
+
+import "github.com/leasefs/leasefs/internal/blockstore"
+
+// OpTombstone declares blocks that no file has as garbage.
+type OpTombstone struct{ Blocks []StoredBlock }
+
+func (*OpTombstone) opType() uint8 { return typeTombstone }
+
+func (op *OpTombstone) fields(c *coder) { list(c, &op.Blocks, 3, c.storedBlock) }
+
+// PlanTombstone returns the record that declares those of blocks garbage that no
+// file has and that are no garbage yet; nil if none is left. Blocks found in the
+// store that may still be committed are the caller's care.
+func (t *Tree) PlanTombstone(blocks []StoredBlock) *OpTombstone {
+	op := new(OpTombstone)
+	seen := make(map[blockstore.Key]bool, len(blocks))
+	for _, b := range blocks {
+		if k := b.Key; k.Seq != 0 && !seen[k] && !t.HasBlock(k) && !t.IsGarbage(k) {
+			seen[k] = true
+			op.Blocks = append(op.Blocks, b)
+		}
+	}
+	if len(op.Blocks) == 0 {
+		return nil
+	}
+	return op
+}
+
+func (t *Tree) tombstone(op *OpTombstone, e *Entry) (Result, error) {
+	for _, b := range op.Blocks {
+		if t.HasBlock(b.Key) {
+			return Result{}, misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
+		}
+	}
+	for _, b := range op.Blocks {
+		t.addGarbage(b, e.reigned)
+	}
+	return Result{}, nil
+}

@@ -1,0 +1,53 @@
+package namespace
+
+import "github.com/leasefs/leasefs/internal/fserror"
+
+// OpTruncate shrinks a closed file.
+type OpTruncate struct {
+	Inode  InodeID
+	Length int64
+}
+
+func (*OpTruncate) opType() uint8 { return typeTruncate }
+
+func (op *OpTruncate) fields(c *coder) {
+	c.inode(&op.Inode)
+	c.i64(&op.Length)
+}
+
+// PlanTruncate checks the shrinking of a closed file to length bytes. Links are
+// followed. Both results are nil if it has that length. Errors: NotFound,
+// IsDirectory, Permission (write), Held with the holder, InvalidArgument (a
+// length below 0), Unsupported (a length above the file's).
+func (t *Tree) PlanTruncate(c *Call, at Target, length int64) (*OpTruncate, error) {
+	const op = "truncate"
+	n, path, err := t.findWritable(c, op, at)
+	switch {
+	case err != nil:
+		return nil, err
+	case length < 0:
+		return nil, fserror.New(fserror.InvalidArgument, op, path, "the length %d is below 0", length)
+	case n.open() != nil:
+		return nil, held(op, path, n)
+	case length > n.length():
+		return nil, noLonger(op, path, n)
+	case length == n.length():
+		return nil, nil
+	}
+	return &OpTruncate{Inode: n.id, Length: length}, nil
+}
+
+func (t *Tree) truncate(op *OpTruncate, e *Entry) (Result, error) {
+	n, err := t.file(op.Inode)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case n.open() != nil:
+		return Result{}, misfitf("file %d is open", n.id)
+	}
+	if n, err = t.shortened(n, op.Length, e); err != nil {
+		return Result{}, err
+	}
+	t.store(n, e)
+	return fileResult(n), nil
+}
