@@ -130,7 +130,7 @@ var (
 	descSkewBound  = gauge("clock_skew_bound_seconds", "How far leasefs_clock_skew_seconds can be wrong, either way.")
 	descConflict   = gauge("store_conflict", "1 while nothing is deleted because the block store has another copy of the namespace.")
 	descUnswept    = gauge("unswept_blocks", "Blocks without a file that the last search left for leasefs admin gc.")
-	descPressure   = gauge("space_short", "1 while disk or memory is short: nothing new is made, or would be if this namenode were active, or there is no room for an image.")
+	descPressure   = gauge("space_short", "1 while disk or memory is short: nothing new is made, or would be if this namenode were active, or there is no room for an image, or its own disk cannot be written.")
 	descPuts       = gauge("blocks_put_total", "Blocks written to the local store.")
 	descGets       = gauge("blocks_get_total", "Reads from the local store.")
 	descImageTxID  = gauge("image_txid", "Last record in the newest image.")

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal/zk"
+	"github.com/leasefs/leasefs/namenode/datadir"
 )
 
 const (
@@ -23,9 +25,20 @@ const (
 	leastReign = time.Minute
 )
 
-// diskShortage says why growth is refused for want of room on this namenode's own
-// disk; it is empty while there is room.
+// diskShortage says why growth is refused on account of this namenode's own disk: it
+// has no room, or is read-only, as after an error of the disk; it is empty while
+// neither is so.
 func (s *Server) diskShortage() (why string, err error) {
+	f, err := s.cfg.FS.OpenWrite(s.dir.File(datadir.VersionFile)) // nothing is written: it has to be allowed
+	if err == nil {
+		err = f.Close()
+	}
+	switch {
+	case errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO): // EIO: a file system that has shut down
+		return fmt.Sprintf("the namenode's disk cannot be written (%v); look for its errors in the kernel's log, and mount it writable", err), nil
+	case err != nil:
+		return "", fmt.Errorf("it is not known whether the disk of %s can be written: %w", s.dir.path, err)
+	}
 	free, _, err := s.cfg.FS.Usage(s.dir.path)
 	if err != nil {
 		return "", fmt.Errorf("the room on the disk of %s is not known: %w", s.dir.path, err)

@@ -76,6 +76,46 @@ func TestFullDiskMakesWay(t *testing.T) {
 	}
 }
 
+// readOnly is a disk that was mounted again, read-only, while on is set.
+type readOnly struct {
+	vfs.FS
+	dir string
+	on  *atomic.Bool
+}
+
+func (f readOnly) OpenWrite(name string) (vfs.File, error) {
+	if f.on.Load() && strings.HasPrefix(name, f.dir) {
+		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EROFS}
+	}
+	return f.FS.OpenWrite(name)
+}
+
+// A namenode whose disk cannot be written is as one whose disk is full, however much is
+// free there: it is not handed over to, and does not stay active beside one that is fit.
+func TestReadOnlyDiskMakesWay(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	var aro, bro atomic.Bool
+	clk := monoAhead{ahead: new(atomic.Int64)}
+	acfg, _ := p.config(func(c *namenode.Config) {
+		c.FS, c.Clock = readOnly{vfs.OS(), c.Data, &aro}, clk
+	})
+	bcfg, _ := p.config(func(c *namenode.Config) { c.FS = readOnly{vfs.OS(), c.Data, &bro} })
+	a, b := p.active(acfg), p.start(bcfg)
+	r := env.RawAt(t, acfg.Listen, "operator")
+	rb := r.At(bcfg.Listen)
+	bro.Store(true)
+	p.eventually("its status says so", func() bool {
+		st, err := rb.Admin.Status(t.Context(), &pb.StatusRequest{Caller: rb.Who})
+		return err == nil && strings.Contains(st.GetShort(), "cannot be written")
+	})
+	p.refusesFailover(a, b, r, "cannot be written", bcfg.Listen)
+	bro.Store(false)
+	aro.Store(true)
+	clk.ahead.Store(int64(time.Hour))
+	p.handedOver(a, b)
+}
+
 // refusesFailover asks for a hand-over that is to be refused for a reason of the standby's, and
 // to change nothing.
 func (p *pair) refusesFailover(a, b *namenode.Server, r *env.Raw, why, standby string) {

@@ -22,8 +22,8 @@ func (p *program) statusCommand() *cli.Command {
 			"wait to be deleted (GARBAGE), leases, open files, uptime, version. If none of them is active, the\n" +
 			"one that they say is active is asked too. Exit code 9 if no namenode is active. A namenode that was\n" +
 			"active and has lost sight of ZooKeeper is \"isolated\": it answers nothing until it knows who is.\n" +
-			"One \"(no room)\" refuses what needs room, or would if it were active, or has none for an image;\n" +
-			"--json says why.",
+			"One \"(no room)\" refuses what needs room, or would if it were active, or has none for an image,\n" +
+			"or its own disk cannot be written; --json says why.",
 		Action: p.action(operands{}, status),
 	}
 }
