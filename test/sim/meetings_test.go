@@ -26,8 +26,8 @@ func TestCoverage(t *testing.T) {
 	folder.failovers, store.failovers = 3, 4
 	folder.calls.Store(100)
 	store.calls.Store(20)
-	store.truth = newTruth(&store)
-	folder.truth = newTruth(&folder)
+	store.truth = newTruth(&store.Work)
+	folder.truth = newTruth(&folder.Work)
 	folder.truth.failures = []string{"a promise"}
 	c.Add(&folder, time.Minute)
 	c.Add(&store, 30*time.Second)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -44,6 +45,7 @@ type Work struct {
 	began    time.Time
 	log      *history
 	running  sync.WaitGroup
+	calls    atomic.Int64 // of clients, answered or not
 }
 
 // set makes everybody; they connect when they begin.

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,7 +60,6 @@ type World struct {
 	hits     []string // whom the fault that is about to begin hits
 	meetings meetings
 
-	calls     atomic.Int64  // of clients, answered or not
 	failovers int           // terms after the first
 	lasted    time.Duration // of simulated time
 }
