@@ -65,6 +65,9 @@ func TestHandOverHappensOnce(t *testing.T) {
 	if _, err := rb.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: rb.Who, Term: was + 10}); err == nil || !strings.Contains(err.Error(), "has not begun") {
 		t.Errorf("of a term to come: %v", err)
 	}
+	if _, err := rb.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: rb.Who}); !errors.Is(err, fserror.InvalidArgument) || !strings.Contains(err.Error(), fmt.Sprintf("this is term %d", was+1)) {
+		t.Errorf("of no term: %v", err)
+	}
 	if got := term(rb); b.Role() != "active" || got != was+1 {
 		t.Errorf("it is %s in term %d, and began %d", b.Role(), got, was+1)
 	}

@@ -372,9 +372,12 @@ func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fail
 	if !s.joined.Load() {
 		return nil, fserror.New(fserror.Unsupported, "failover", "", "this namenode serves alone; several need --zookeeper")
 	}
-	if want := r.GetTerm(); want != 0 && want < s.term {
+	switch want := r.GetTerm(); {
+	case want == 0:
+		return nil, fserror.New(fserror.InvalidArgument, "failover", "", "the request does not name the term that is to end; this is term %d", s.term)
+	case want < s.term:
 		return &pb.FailoverResponse{Next: s.advertised()}, nil
-	} else if want > s.term {
+	case want > s.term:
 		return nil, fserror.New(fserror.InvalidArgument, "failover", "", "term %d has not begun; this is term %d", want, s.term)
 	}
 	next, err := s.successor(ctx)

@@ -120,7 +120,7 @@ func TestReadOnlyDiskMakesWay(t *testing.T) {
 // to change nothing.
 func (p *pair) refusesFailover(a, b *namenode.Server, r *env.Raw, why, standby string) {
 	p.t.Helper()
-	_, err := r.Admin.Failover(p.t.Context(), &pb.FailoverRequest{Caller: r.Who})
+	_, err := r.Failover()
 	if err == nil {
 		p.t.Fatalf("handed over to %s; want a refusal that says %q", standby, why)
 	}
@@ -141,14 +141,14 @@ func TestFailoverToAFullDisk(t *testing.T) {
 	full.Store(true)
 	a := p.active(acfg)
 	r := env.RawAt(t, acfg.Listen, "operator")
-	if _, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who}); !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "no standby to hand over to") {
+	if _, err := r.Failover(); !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "no standby to hand over to") {
 		t.Errorf("without a standby: %v", err)
 	}
 	b := p.start(bcfg)
 	p.refusesFailover(a, b, r, "disk is full", bcfg.Listen)
 	full.Store(false)
 	p.eventually("it hands over", func() bool {
-		_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+		_, err := r.Failover()
 		return err == nil
 	})
 	p.handedOver(a, b)
@@ -169,7 +169,7 @@ func TestHandOversPastAFullDisk(t *testing.T) {
 		t.Helper()
 		r := env.RawAt(t, cfg.Listen, "operator")
 		p.eventually("it hands over", func() bool {
-			_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+			_, err := r.Failover()
 			return err == nil
 		})
 		<-from.Done()
@@ -221,7 +221,7 @@ func TestFailoverToOneThatLags(t *testing.T) {
 	})
 	release()
 	p.eventually("it hands over", func() bool {
-		_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+		_, err := r.Failover()
 		return err == nil
 	})
 	p.handedOver(a, b)
@@ -240,7 +240,7 @@ func TestOneThatLagsMakesWay(t *testing.T) {
 	r.Create("/unseen")
 	var next string
 	p.eventually("it hands over", func() bool {
-		out, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+		out, err := r.Failover()
 		next = out.GetNext()
 		return err == nil
 	})
@@ -298,7 +298,7 @@ func TestActiveWithAFullDiskHandsOver(t *testing.T) {
 	p.eventually("both say that they are full", func() bool {
 		return strings.Contains(short(r), "disk is full") && strings.Contains(short(rb), "disk is full")
 	})
-	if _, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who}); !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "disk is full") {
+	if _, err := r.Failover(); !errors.Is(err, fserror.Retry) || !strings.Contains(err.Error(), "disk is full") {
 		t.Errorf("a hand-over to a full disk: %v", err)
 	}
 	if a.Role() != "active" {
@@ -329,7 +329,7 @@ func TestDiskThatDoesNotAnswer(t *testing.T) {
 	}
 	r := env.RawAt(t, acfg.Listen, "operator")
 	p.eventually("it hands over", func() bool {
-		_, err := r.Admin.Failover(t.Context(), &pb.FailoverRequest{Caller: r.Who})
+		_, err := r.Failover()
 		return err == nil
 	})
 	p.handedOver(a, b)

@@ -232,6 +232,15 @@ func (r *Raw) File(path string) *pb.GetFileResponse {
 	return out
 }
 
+// Failover asks for the end of the term that Status tells.
+func (r *Raw) Failover() (*pb.FailoverResponse, error) {
+	st, err := r.Admin.Status(r.t.Context(), &pb.StatusRequest{Caller: r.Who})
+	if err != nil {
+		return nil, err
+	}
+	return r.Admin.Failover(r.t.Context(), &pb.FailoverRequest{Caller: r.Who, Term: st.GetTerm()})
+}
+
 // TxID is the number of the last record: what changes nothing leaves it.
 func (r *Raw) TxID() uint64 {
 	r.t.Helper()

@@ -8055,8 +8055,9 @@ func (x *CollectResponse) GetOrphans() uint64 {
 type FailoverRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	// The term that is to end. If a later one has begun already, because the
-	// reply of an earlier attempt was lost, nothing is done. 0: whichever it is.
+	// The term that is to end, as Status has it. If a later one has begun already,
+	// because the reply of an earlier attempt was lost, nothing is done. 0 is
+	// refused: sent again it could not be told from a request to end the next one.
 	Term          uint64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
