@@ -63,15 +63,8 @@ func (t *Tree) forgetAge(k AgeKey) {
 // the record; and the tree forgets the session's age, so that a namenode that takes
 // over counts its limits from then.
 func (t *Tree) WriterOf(op Op) (f OpenFile, ok bool) {
-	switch op := op.(type) {
-	case *OpAppendTail:
-		return t.OpenFile(op.Inode)
-	case *OpCommit:
-		if !op.ReplaceLast && int64(op.Block.Used) > op.TailCovered {
-			return t.OpenFile(op.Inode)
-		}
-	case *OpClose:
-		return t.OpenFile(op.Inode)
+	if w, is := op.(interface{ written() InodeID }); is {
+		return t.OpenFile(w.written())
 	}
 	return f, false
 }

@@ -28,6 +28,8 @@ type Result struct {
 	Deleted    int    // attached files that the end of leases deleted
 	// Forgotten are sessions whose results are not kept any more.
 	Forgotten []SessionID
+	// flag is that of the CallResult.
+	flag bool
 	// Events are what the record did to names, in order, if Tree.Events is on.
 	Events []Event
 }
@@ -71,28 +73,27 @@ func closedFile(n *inode, reason string) ClosedFile {
 //
 // Strings and bytes of the entry are copied as far as they are kept.
 func (t *Tree) Apply(e Entry) (Result, error) {
-	var ev []Event
-	var length int64
+	if err := t.follows(&e); err != nil {
+		return Result{}, t.refusal(&e, err)
+	}
+	var n news
 	if t.events {
-		length = t.lengthOf(e.Op)
-		ev = t.eventsBefore(e.Op)
+		n = e.Op.events(news{t: t})
 	}
 	var writer OpenFile
 	if t.ages.Len() > 0 {
 		writer, _ = t.WriterOf(e.Op)
 	}
-	e.reigned = t.reigned
+	now := stamp{TxID: e.TxID, Time: e.Time, reigned: t.reigned}
 	if _, activation := e.Op.(*OpActivate); !activation {
-		e.reigned += e.Time - t.time
+		now.reigned += e.Time - t.time
 	}
-	r, err := t.apply(&e)
+	r, err := e.Op.apply(t, now)
 	if err != nil {
-		err := fserror.Wrap(fserror.Internal, "apply", "", err)
-		err.Message = fmt.Sprintf("record %d (%s) does not fit the state after record %d", e.TxID, opName(e.Op), t.txid)
-		return Result{}, err
+		return Result{}, t.refusal(&e, err)
 	}
 	r.TxID = e.TxID
-	t.txid, t.time, t.reigned = e.TxID, e.Time, e.reigned
+	t.txid, t.time, t.reigned = e.TxID, e.Time, now.reigned
 	if r.Opened != nil {
 		writer = *r.Opened
 	}
@@ -101,9 +102,16 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	t.remember(&e, &r)
 	r.Forgotten = t.expireSessions()
 	if t.events {
-		r.Events = t.eventsAfter(e.Op, &r, ev, r.Length != length)
+		r.Events = n.of(&r)
 	}
 	return r, nil
+}
+
+// refusal is the error for a record that does not fit, and why.
+func (t *Tree) refusal(e *Entry, why error) error {
+	err := fserror.Wrap(fserror.Internal, "apply", "", why)
+	err.Message = fmt.Sprintf("record %d (%s) does not fit the state after record %d", e.TxID, opName(e.Op), t.txid)
+	return err
 }
 
 // misfit is why a record does not fit the state.
@@ -113,89 +121,24 @@ func (m misfit) Error() string { return string(m) }
 
 func misfitf(format string, args ...any) error { return misfit(fmt.Sprintf(format, args...)) }
 
-// apply checks what holds for all records and calls the kind's own function,
-// which checks all the rest before it changes anything.
-func (t *Tree) apply(e *Entry) (Result, error) {
+// follows checks what holds for records of all kinds.
+func (t *Tree) follows(e *Entry) error {
 	_, activate := e.Op.(*OpActivate)
 	switch {
 	case t.frozen:
-		return Result{}, misfit("a clone cannot be changed")
+		return misfit("a clone cannot be changed")
+	case e.Op == nil:
+		return misfit("it says nothing")
 	case e.TxID == 0 || (t.txid != 0 && e.TxID != t.txid+1):
-		return Result{}, misfit("its number is not the next")
+		return misfit("its number is not the next")
 	case e.Time < t.time:
-		return Result{}, misfitf("its time %d is before %d, that of the last", e.Time, t.time)
+		return misfitf("its time %d is before %d, that of the last", e.Time, t.time)
 	case t.term == 0 && !activate:
-		return Result{}, misfit("the first record of a namespace must be an activation")
+		return misfit("the first record of a namespace must be an activation")
 	case t.repeated(e.Call):
-		return Result{}, misfitf("call %d of its session was carried out already", e.Call.Seq)
+		return misfitf("call %d of its session was carried out already", e.Call.Seq)
 	}
-	switch op := e.Op.(type) {
-	case *OpActivate:
-		return t.activate(op, e)
-	case *OpMkdir:
-		return t.mkdir(op, e)
-	case *OpCreate:
-		return t.create(op, 0, e)
-	case *OpCreateAs:
-		return t.createAs(op, e)
-	case *OpReserve:
-		return t.reserve(op)
-	case *OpOpen:
-		return t.openForAppend(op, e)
-	case *OpCut:
-		return t.cut(op, e)
-	case *OpAppendTail:
-		return t.appendTail(op, e)
-	case *OpCommit:
-		return t.commit(op, e)
-	case *OpClose:
-		return t.closeFile(op, e)
-	case *OpRecover:
-		return t.recover(op, e)
-	case *OpRename:
-		return t.rename(op, e)
-	case *OpHide:
-		return t.hide(op, e)
-	case *OpDelete:
-		return t.remove(op, e)
-	case *OpReclaim:
-		return t.reclaim(op, e)
-	case *OpSetAttr:
-		return t.setAttr(op, e)
-	case *OpXattr:
-		return t.setXattr(op, e)
-	case *OpSymlink:
-		return t.symlink(op, e)
-	case *OpTruncate:
-		return t.truncate(op, e)
-	case *OpConcat:
-		return t.concat(op, e)
-	case *OpTombstone:
-		return t.tombstone(op, e)
-	case *OpCollected:
-		return t.collected(op)
-	case *OpImage:
-		return t.image(op)
-	case *OpSafeMode:
-		t.safeMode = op.On
-		t.touch(e.TxID, safeModeChange)
-		return Result{}, nil
-	case *OpGrant:
-		return t.grantLease(op, e)
-	case *OpEndLease:
-		return t.endLease(op, e)
-	case *OpReap:
-		return t.reap(op, e)
-	case *OpAttach:
-		return t.attachFile(op, e)
-	case *OpDetach:
-		return t.detachFile(op, e)
-	case *OpAges:
-		return t.setAges(op)
-	case *OpCaching:
-		return t.setCaching(op)
-	}
-	return Result{}, misfitf("unknown kind of record %T", e.Op)
+	return nil
 }
 
 // reachableDir returns a directory in which something can be made.

@@ -2,137 +2,18 @@ package namespace
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// The numbers of the kinds of records. They are in journals: never reused.
-const (
-	typeActivate uint8 = iota + 1
-	typeMkdir
-	typeCreate
-	typeOpen
-	typeAppendTail
-	typeCommit
-	typeClose
-	typeRecover
-	typeRename
-	typeDelete
-	typeReclaim
-	typeSetAttr
-	typeSymlink
-	typeTruncate
-	typeConcat
-	typeTombstone
-	typeCollected
-	typeImage
-	typeSafeMode
-	typeGrant
-	typeEndLease
-	typeReap
-	typeAttach
-	typeDetach
-	typeAges
-	typeCaching
-	typeCut
-	typeHide
-	typeXattr
-	typeReserve
-	typeCreateAs
-)
-
-// fielded is a record that can list its fields to a coder. All kinds are.
-type fielded interface {
-	Op
-	fields(c *coder)
-}
-
-// newOp returns an empty record of the kind, nil if there is none such.
-func newOp(typ uint8) fielded {
-	switch typ {
-	case typeActivate:
-		return new(OpActivate)
-	case typeMkdir:
-		return new(OpMkdir)
-	case typeCreate:
-		return new(OpCreate)
-	case typeOpen:
-		return new(OpOpen)
-	case typeAppendTail:
-		return new(OpAppendTail)
-	case typeCommit:
-		return new(OpCommit)
-	case typeClose:
-		return new(OpClose)
-	case typeRecover:
-		return new(OpRecover)
-	case typeRename:
-		return new(OpRename)
-	case typeDelete:
-		return new(OpDelete)
-	case typeReclaim:
-		return new(OpReclaim)
-	case typeSetAttr:
-		return new(OpSetAttr)
-	case typeSymlink:
-		return new(OpSymlink)
-	case typeTruncate:
-		return new(OpTruncate)
-	case typeConcat:
-		return new(OpConcat)
-	case typeTombstone:
-		return new(OpTombstone)
-	case typeCollected:
-		return new(OpCollected)
-	case typeImage:
-		return new(OpImage)
-	case typeSafeMode:
-		return new(OpSafeMode)
-	case typeGrant:
-		return new(OpGrant)
-	case typeEndLease:
-		return new(OpEndLease)
-	case typeReap:
-		return new(OpReap)
-	case typeAttach:
-		return new(OpAttach)
-	case typeDetach:
-		return new(OpDetach)
-	case typeAges:
-		return new(OpAges)
-	case typeCaching:
-		return new(OpCaching)
-	case typeCut:
-		return new(OpCut)
-	case typeHide:
-		return new(OpHide)
-	case typeXattr:
-		return new(OpXattr)
-	case typeReserve:
-		return new(OpReserve)
-	case typeCreateAs:
-		return new(OpCreateAs)
-	}
-	return nil
-}
-
-// opName is the kind of a record in words, such as "Create".
-func opName(op Op) string {
-	if op == nil {
-		return "nil"
-	}
-	return fmt.Sprintf("%T", op)[len("*namespace.Op"):]
-}
-
 // EncodeOp appends a record's body to dst. The layout is in
 // docs/design/records-and-image.md. The op is not changed.
 func EncodeOp(dst []byte, call CallID, op Op) (typ uint8, body []byte) {
 	c := coder{buf: dst, encode: true}
 	c.call(&call)
-	op.(fielded).fields(&c)
+	op.fields(&c)
 	return op.opType(), c.buf
 }
 

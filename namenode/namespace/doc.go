@@ -122,10 +122,12 @@
 //
 // # Files of this package
 //
-// op_NAME.go each kind of record: its fields and their layout, its plan, how it
-// is applied; record.go what all have, codec.go the primitives; inode.go, table.go, tree.go the
-// structures; apply.go, entries.go, file.go, garbage.go, session.go what changes them; resolve.go
-// paths and permissions; plan.go, writer.go, read.go, walk.go what callers ask; track.go
-// durability; image*.go the image; check.go and equal.go. The byte formats are
-// in docs/design/records-and-image.md.
+// op_NAME.go has all of one kind of record: fields and layout, plan, how it is
+// applied, whom it affects, its events. A new kind is such a file and a line of
+// the table in record.go. codec.go has the primitives of layouts; inode.go,
+// table.go, tree.go the structures; apply.go, entries.go, file.go, garbage.go,
+// session.go what changes them; resolve.go paths and permissions; plan.go,
+// writer.go, read.go, walk.go what callers ask; affects.go and event.go who hears
+// of a change; track.go durability; image*.go the image; check.go and equal.go.
+// The byte formats are in docs/design/records-and-image.md.
 package namespace

@@ -38,7 +38,7 @@ func (t *Tree) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 
 // makeChain makes a chain that was checked. If old is not nil the leaf takes
 // its place; the old inode was freed already.
-func (t *Tree) makeChain(c *chain, old *inode, e *Entry) *inode {
+func (t *Tree) makeChain(c *chain, old *inode, e stamp) *inode {
 	user, group := t.users.add(c.user, t.gen), t.groups.add(c.group, t.gen)
 	top := c.name
 	if len(c.dirs) > 0 {
@@ -59,7 +59,7 @@ func (t *Tree) makeChain(c *chain, old *inode, e *Entry) *inode {
 
 // attach numbers and names a new inode and hangs it into a directory, whose
 // own attributes are the caller's affair.
-func (t *Tree) attach(n *inode, parent InodeID, name string, user, group uint16, e *Entry) {
+func (t *Tree) attach(n *inode, parent InodeID, name string, user, group uint16, e stamp) {
 	if n.id == 0 {
 		n.id = t.nextInode
 		t.nextInode++
@@ -84,7 +84,7 @@ func delta(grew bool) int64 {
 
 // changeEntries adds d to the number of a directory's entries and sets its
 // mtime to the record's time.
-func (t *Tree) changeEntries(dir InodeID, d int64, e *Entry) {
+func (t *Tree) changeEntries(dir InodeID, d int64, e stamp) {
 	n := t.get(dir).edit()
 	n.mtime = e.Time
 	if d != 0 {
@@ -94,13 +94,13 @@ func (t *Tree) changeEntries(dir InodeID, d int64, e *Entry) {
 	t.replace(n)
 }
 
-func (t *Tree) grant(h Holder, token Token, e *Entry) *grant {
+func (t *Tree) grant(h Holder, token Token, e stamp) *grant {
 	return &grant{holder: t.shareHolder(h), epoch: e.TxID, token: token, since: e.Time}
 }
 
 // move gives an inode, which is no entry any more, another place. grown is by
 // how many entries the directory that it comes to grows.
-func (t *Tree) move(n *inode, dir InodeID, name string, grown int64, e *Entry) Result {
+func (t *Tree) move(n *inode, dir InodeID, name string, grown int64, e stamp) Result {
 	from, fromName := n.parent, n.nameString()
 	moved := n.edit()
 	moved.parent = dir
@@ -137,7 +137,7 @@ func (t *Tree) isBelow(n *inode, id InodeID) bool {
 
 // unlink takes an entry out of its directory. A directory with entries is
 // detached, anything else freed at once.
-func (t *Tree) unlink(n *inode, e *Entry) []ClosedFile {
+func (t *Tree) unlink(n *inode, e stamp) []ClosedFile {
 	var closed []ClosedFile
 	dir, name := n.parent, n.nameString()
 	if n.typ == TypeDir && n.entries() > 0 {

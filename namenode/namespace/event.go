@@ -32,57 +32,6 @@ type Event struct {
 // first: each takes the building of a path.
 func (t *Tree) Events(on bool) { t.events = on && !t.frozen }
 
-// eventsBefore returns the events of what a record, which fits, takes away.
-func (t *Tree) eventsBefore(op Op) (ev []Event) {
-	gone := func(id InodeID) {
-		if n := t.get(id); n != nil && t.reachable(n, nil) {
-			ev = append(ev, t.event(EventDelete, n))
-		}
-	}
-	switch op := op.(type) {
-	case *OpCreate:
-		gone(op.Replace)
-	case *OpDelete:
-		if n := t.get(op.Inode); n != nil && n.typ == TypeDir {
-			for _, f := range t.openBelow(n) { // who reads one waits for news of it
-				ev = append(ev, t.event(EventClose, f))
-			}
-		}
-		gone(op.Inode)
-	case *OpRename:
-		gone(op.Replace)
-		if n := t.lookup(op.FromParent, op.FromName); n != nil {
-			if op.Detach && t.attachedTo(n.id) != 0 {
-				ev = append(ev, t.event(EventLease, n))
-			}
-			ev = append(ev, t.event(EventRename, n))
-		}
-	case *OpHide:
-		if n := t.get(op.Inode); n != nil {
-			ev = append(ev, t.event(EventRename, n))
-		}
-		if n := t.lookup(op.FromParent, op.FromName); n != nil {
-			if op.Detach && t.attachedTo(n.id) != 0 {
-				ev = append(ev, t.event(EventLease, n))
-			}
-			ev = append(ev, t.event(EventRename, n))
-		}
-	case *OpConcat:
-		for _, id := range op.Sources {
-			gone(id)
-		}
-	case *OpEndLease:
-		for _, id := range t.toDelete(endFiles, op.ID) {
-			gone(id)
-		}
-	case *OpReap:
-		for _, id := range t.toDelete(int(op.Limit), op.ID) {
-			gone(id)
-		}
-	}
-	return ev
-}
-
 // event is an event about an inode as it is now.
 func (t *Tree) event(typ EventType, n *inode) Event {
 	path, _ := t.Path(n.id)
@@ -93,84 +42,78 @@ func (t *Tree) event(typ EventType, n *inode) Event {
 	return e
 }
 
-// eventsAfter adds the events of what an applied record made or changed.
-// longer tells that the file it is about has another length than before.
-func (t *Tree) eventsAfter(op Op, r *Result, ev []Event, longer bool) []Event {
-	add := func(typ EventType, id InodeID) {
-		if n := t.get(id); n != nil && t.reachable(n, nil) {
-			ev = append(ev, t.event(typ, n))
-		}
-	}
-	// made is for a chain of new inodes, the last of which is id.
-	made := func(id InodeID, dirs int) {
-		for d := id - InodeID(dirs); d <= id; d++ { //nolint:gosec // a length
-			add(EventCreate, d)
-		}
-	}
-	switch op := op.(type) {
-	case *OpMkdir:
-		made(r.Inode, len(op.Names)-1)
-	case *OpSymlink:
-		made(r.Inode, len(op.Dirs))
-	case *OpCreate:
-		made(r.Inode, len(op.Dirs))
-	case *OpCreateAs:
-		add(EventCreate, r.Inode)
-	case *OpRename, *OpHide:
-		for i := range ev {
-			if n := t.get(ev[i].Inode); ev[i].Type == EventRename && n != nil {
-				ev[i].NewDir = n.parent
-				ev[i].NewPath, _ = t.Path(n.id)
-			}
-		}
-		if op, ok := op.(*OpHide); ok {
-			add(EventLease, op.Inode)
-		}
-	case *OpXattr:
-		add(EventAttr, op.Inode)
-	case *OpSetAttr:
-		add(EventAttr, op.Inode)
-	case *OpAttach:
-		add(EventLease, op.Inode)
-	case *OpDetach:
-		add(EventLease, op.Inode)
-	case *OpAppendTail, *OpTruncate, *OpCut, *OpConcat, *OpCommit:
-		if longer {
-			add(EventLength, r.Inode)
-		}
-	case *OpClose, *OpRecover:
-		if longer {
-			add(EventLength, r.Inode)
-		}
-		add(EventClose, r.Inode)
-	}
-	if f := r.Opened; f != nil {
-		add(EventLease, f.Inode)
-	}
-	return ev
+// news collects the events of a record that is about to be applied. What it takes
+// away is described as it is before, without a path is what will be described as
+// it is afterwards.
+type news struct {
+	t    *Tree
+	list []Event
 }
 
-// lengthOf is the length of the file that a record is about, before it.
-func (t *Tree) lengthOf(op Op) int64 {
-	var id InodeID
-	switch op := op.(type) {
-	case *OpAppendTail:
-		id = op.Inode
-	case *OpTruncate:
-		id = op.Inode
-	case *OpCut:
-		id = op.Inode
-	case *OpConcat:
-		id = op.Target
-	case *OpCommit:
-		id = op.Inode
-	case *OpClose:
-		id = op.Inode
-	case *OpRecover:
-		id = op.Inode
+// gone is for inodes that are deleted.
+func (n news) gone(ids ...InodeID) news {
+	for _, id := range ids {
+		if f := n.t.get(id); f != nil && n.t.reachable(f, nil) {
+			n.list = append(n.list, n.t.event(EventDelete, f))
+		}
 	}
-	if n := t.get(id); id != 0 && n != nil {
-		return n.length()
+	return n
+}
+
+// moved is for what has a name, if anything has, and gets another; detach if it is
+// also taken from the lease that it may be attached to.
+func (n news) moved(dir InodeID, name string, detach bool) news {
+	f := n.t.lookup(dir, name)
+	if f == nil {
+		return n
 	}
-	return 0
+	if detach && n.t.attachedTo(f.id) != 0 {
+		n.list = append(n.list, n.t.event(EventLease, f))
+	}
+	n.list = append(n.list, n.t.event(EventRename, f))
+	return n
+}
+
+// made is for count inodes that get the next numbers.
+func (n news) made(count int) news {
+	for i := range count {
+		n = n.after(EventCreate, n.t.nextInode+InodeID(i)) //nolint:gosec // a length
+	}
+	return n
+}
+
+// length is for a file that gets this length.
+func (n news) length(id InodeID, length int64) news {
+	if f := n.t.get(id); f == nil || f.length() == length {
+		return n
+	}
+	return n.after(EventLength, id)
+}
+
+// after is for an inode that is in the tree afterwards.
+func (n news) after(typ EventType, id InodeID) news {
+	n.list = append(n.list, Event{Type: typ, Inode: id})
+	return n
+}
+
+// of returns the events now that the record was applied.
+func (n news) of(r *Result) []Event {
+	if r.Opened != nil {
+		n = n.after(EventLease, r.Opened.Inode)
+	}
+	told := n.list[:0]
+	for _, e := range n.list {
+		f := n.t.get(e.Inode)
+		switch {
+		case e.Path == "" && (f == nil || !n.t.reachable(f, nil)):
+			continue
+		case e.Path == "":
+			e = n.t.event(e.Type, f)
+		case e.Type == EventRename:
+			e.NewDir = f.parent
+			e.NewPath, _ = n.t.Path(f.id)
+		}
+		told = append(told, e)
+	}
+	return told
 }

@@ -13,7 +13,7 @@ func fileResult(n *inode) Result {
 }
 
 // store puts a changed file in the place of the old one.
-func (t *Tree) store(n *inode, e *Entry) {
+func (t *Tree) store(n *inode, e stamp) {
 	n.dropEmptyExt()
 	t.replace(n)
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
@@ -21,7 +21,7 @@ func (t *Tree) store(n *inode, e *Entry) {
 
 // shut closes the copy n of an open file, gives its lists their exact size and
 // stores it.
-func (t *Tree) shut(n *inode, e *Entry) {
+func (t *Tree) shut(n *inode, e stamp) {
 	x := n.ownExt()
 	x.open = nil
 	x.tail = exactTail(x.tail)
@@ -45,7 +45,7 @@ func (t *Tree) openForWrite(id InodeID) (*inode, error) {
 
 // opened opens next, a copy of n that is to take its place, for append; why is
 // the reason for who had n open.
-func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e *Entry) Result {
+func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e stamp) Result {
 	var closed []ClosedFile
 	if n.open() != nil {
 		closed = []ClosedFile{closedFile(n, why)}
@@ -57,11 +57,12 @@ func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e *Entr
 	r := fileResult(next)
 	o := next.openFile()
 	r.Opened, r.Closed = &o, closed
+	r.flag = closed != nil && why == ReasonTakenOver
 	return r
 }
 
 // shortened returns a copy of a file, cut to length bytes, to be stored.
-func (t *Tree) shortened(n *inode, length int64, e *Entry) (*inode, error) {
+func (t *Tree) shortened(n *inode, length int64, e stamp) (*inode, error) {
 	if length < 0 || length > n.length() {
 		return nil, misfitf("length %d is not within the file's %d bytes", length, n.length())
 	}
@@ -84,7 +85,7 @@ func (t *Tree) shortened(n *inode, length int64, e *Entry) (*inode, error) {
 }
 
 // cutBlocks shortens a block list to length bytes, which is less than it has.
-func (t *Tree) cutBlocks(x *ext, length int64, e *Entry) {
+func (t *Tree) cutBlocks(x *ext, length int64, e stamp) {
 	keep, begin := len(x.blocks), x.n
 	for keep > 0 && begin-int64(x.blocks[keep-1].Used) >= length {
 		keep--

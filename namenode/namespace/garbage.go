@@ -80,7 +80,7 @@ func (t *Tree) disownBlocks(blocks []Block, time int64) {
 // free takes an inode out of the table and gives its blocks up. Its entry, if
 // it has one, is the caller's affair, and it is no directory with entries. A
 // file that was open is returned as closed for reason.
-func (t *Tree) free(n *inode, e *Entry, reason string) []ClosedFile {
+func (t *Tree) free(n *inode, e stamp, reason string) []ClosedFile {
 	var closed []ClosedFile
 	if n.open() != nil {
 		t.open.Delete(n.id)
@@ -98,7 +98,7 @@ func (t *Tree) free(n *inode, e *Entry, reason string) []ClosedFile {
 
 // detach hangs a directory that has entries off the tree: its own entry is
 // taken away, it has no parent, and all below it is unreachable from then on.
-func (t *Tree) detach(n *inode, e *Entry) {
+func (t *Tree) detach(n *inode, e stamp) {
 	t.dentries.Delete(n)
 	n = n.edit()
 	n.parent = 0

@@ -19,6 +19,7 @@ func planned(t tb, r *rig, op Op, err error) Result {
 // its writer and bytes with it, in one record; at the end of the lease it goes.
 func TestHide(t *testing.T) {
 	r := newRig(t)
+	r.watch = newObserver(r.tree)
 	r.grant(t, 5, 60_000)
 	w := r.open(t, "/d/log", "client")
 	r.write(t, w, 0, "old")
@@ -69,6 +70,7 @@ func TestHide(t *testing.T) {
 	if d, _ := r.tree.Stat(nil, "/d", false); d.Entries != 0 {
 		t.Fatal(d.Entries)
 	}
+	r.watch.check(t)
 }
 
 func TestPlanHideRefuses(t *testing.T) {
@@ -104,6 +106,7 @@ func TestPlanHideRefuses(t *testing.T) {
 // TestCut: a writer cuts its file and continues; what it sent before is fenced.
 func TestCut(t *testing.T) {
 	r := newRig(t)
+	r.watch = newObserver(r.tree)
 	w := r.open(t, "/f", "client")
 	r.write(t, w, 0, "abc")
 	a, err := r.tree.PlanOpen(nil, At("/f"))
@@ -137,6 +140,7 @@ func TestCut(t *testing.T) {
 	}
 	sound(t, r.tree)
 	same(t, r.tree, replay(t, r.journal))
+	r.watch.check(t)
 }
 
 // TestHideNothing: inode 0 stands for none, and is no file that a rename to a new

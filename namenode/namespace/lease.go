@@ -113,7 +113,7 @@ func (t *Tree) setFiles(l *Lease, d int) {
 }
 
 // attachTo attaches a file to a living lease, instead of another one if it is.
-func (t *Tree) attachTo(id LeaseID, inode InodeID, e *Entry) {
+func (t *Tree) attachTo(id LeaseID, inode InodeID, e stamp) {
 	t.unattach(inode, e)
 	t.attached.ReplaceOrInsert(attachment{id, inode})
 	t.attachments.ReplaceOrInsert(attachment{id, inode})
@@ -122,7 +122,7 @@ func (t *Tree) attachTo(id LeaseID, inode InodeID, e *Entry) {
 }
 
 // unattach detaches a file if it is attached.
-func (t *Tree) unattach(inode InodeID, e *Entry) {
+func (t *Tree) unattach(inode InodeID, e stamp) {
 	if t.attached.Len() == 0 {
 		return
 	}
@@ -149,7 +149,7 @@ func (t *Tree) toDelete(limit int, id LeaseID) (files []InodeID) {
 
 // deleteAttached deletes up to limit files of a lease. One whose directory was
 // deleted is merely detached: its memory is freed with that.
-func (t *Tree) deleteAttached(limit int, id LeaseID, e *Entry, deleted *int) (closed []ClosedFile) {
+func (t *Tree) deleteAttached(limit int, id LeaseID, e stamp, deleted *int) (closed []ClosedFile) {
 	for _, inode := range t.toDelete(limit, id) {
 		*deleted++
 		n := t.get(inode)

@@ -94,7 +94,7 @@ func (m *machine) Grant(t *rapid.T) {
 		t.Fatalf("grant: %+v, %v", res, err)
 	}
 	got, known, err := m.tree.CallResult(call)
-	if err != nil || !known || got.Inode != InodeID(id) || got.TxID != res.TxID || got.Op != typeGrant {
+	if err != nil || !known || got.Inode != InodeID(id) || got.TxID != res.TxID || got.Op != (*OpGrant)(nil).opType() {
 		t.Fatalf("the grant's call has the result %+v %v, %v", got, known, err)
 	}
 	if _, err := m.apply(call, op); err == nil {

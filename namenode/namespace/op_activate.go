@@ -8,7 +8,7 @@ type OpActivate struct {
 	Nonce       [16]byte // tells it from a reign of that term in another history
 }
 
-func (*OpActivate) opType() uint8 { return typeActivate }
+func (*OpActivate) opType() uint8 { return 1 }
 
 func (op *OpActivate) fields(c *coder) {
 	c.u64(&op.Term)
@@ -17,7 +17,7 @@ func (op *OpActivate) fields(c *coder) {
 	c.id16(&op.Nonce)
 }
 
-func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
+func (op *OpActivate) apply(t *Tree, e stamp) (Result, error) {
 	first := t.term == 0
 	switch {
 	case op.Term <= t.term:
@@ -48,3 +48,6 @@ func (t *Tree) activate(op *OpActivate, e *Entry) (Result, error) {
 	}
 	return Result{}, nil
 }
+
+func (*OpActivate) affects(a affected) affected { return a }
+func (*OpActivate) events(n news) news          { return n }

@@ -5,15 +5,13 @@ package namespace
 // writer (WriterOf), or that opens a file, forgets those of its session and file.
 type OpAges struct{ Ages []Age }
 
-func (*OpAges) opType() uint8 { return typeAges }
+func (*OpAges) opType() uint8 { return 25 }
 
 func (op *OpAges) fields(c *coder) { list(c, &op.Ages, ageSize, c.age) }
 
-// setAges keeps the ages of leases that missed renewals, so that a namenode
-// that takes over continues counting from there. Ages are counted without the
-// tree, so what one is of may be over by now: then it is dropped, for an id
-// that is granted again must not be born old.
-func (t *Tree) setAges(op *OpAges) (Result, error) {
+// Ages are counted without the tree, so what one is of may be over by now: then
+// it is dropped, for an id that is granted again must not be born old.
+func (op *OpAges) apply(t *Tree, _ stamp) (Result, error) {
 	for _, a := range op.Ages {
 		if !a.names() || a.MS < 0 {
 			return Result{}, misfit("it has an age of nothing, of more than one thing, or below zero")
@@ -28,3 +26,6 @@ func (t *Tree) setAges(op *OpAges) (Result, error) {
 	}
 	return Result{}, nil
 }
+
+func (*OpAges) affects(a affected) affected { return a }
+func (*OpAges) events(n news) news          { return n }

@@ -14,7 +14,7 @@ type OpAppendTail struct {
 	Data   []byte
 }
 
-func (*OpAppendTail) opType() uint8 { return typeAppendTail }
+func (*OpAppendTail) opType() uint8 { return 5 }
 
 func (op *OpAppendTail) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -50,7 +50,7 @@ func (t *Tree) PlanAppendTail(c *Call, w Writer, offset int64, data []byte, maxT
 	return &OpAppendTail{Inode: n.id, Offset: offset, Data: data}, offset + int64(len(data)), nil
 }
 
-func (t *Tree) appendTail(op *OpAppendTail, e *Entry) (Result, error) {
+func (op *OpAppendTail) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.openForWrite(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -78,3 +78,10 @@ func (t *Tree) appendTail(op *OpAppendTail, e *Entry) (Result, error) {
 	t.store(n, e)
 	return fileResult(n), nil
 }
+
+func (op *OpAppendTail) affects(a affected) affected { return a.attr(op.Inode) }
+
+func (op *OpAppendTail) events(n news) news { return n.after(EventLength, op.Inode) }
+
+// written is the file to which its writer brings bytes; see Tree.WriterOf.
+func (op *OpAppendTail) written() InodeID { return op.Inode }

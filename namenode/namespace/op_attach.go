@@ -8,7 +8,7 @@ type OpAttach struct {
 	Inode InodeID
 }
 
-func (*OpAttach) opType() uint8 { return typeAttach }
+func (*OpAttach) opType() uint8 { return 23 }
 
 func (op *OpAttach) fields(c *coder) {
 	c.lease(&op.ID)
@@ -62,7 +62,7 @@ func (t *Tree) leaseFile(c *Call, op, path string) (*inode, error) {
 	return n, nil
 }
 
-func (t *Tree) attachFile(op *OpAttach, e *Entry) (Result, error) {
+func (op *OpAttach) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -82,3 +82,6 @@ func (t *Tree) attachFile(op *OpAttach, e *Entry) (Result, error) {
 	r.Lease = op.ID
 	return r, nil
 }
+
+func (op *OpAttach) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpAttach) events(n news) news          { return n.after(EventLease, op.Inode) }

@@ -9,15 +9,14 @@ type OpCaching struct {
 	Term    int64 // milliseconds that one lasts at most after each renewal
 }
 
-func (*OpCaching) opType() uint8 { return typeCaching }
+func (*OpCaching) opType() uint8 { return 26 }
 
 func (op *OpCaching) fields(c *coder) {
 	c.raw((*[16]byte)(&op.Session))
 	c.i64(&op.Term)
 }
 
-// setCaching keeps which sessions may have read-cache leases.
-func (t *Tree) setCaching(op *OpCaching) (Result, error) {
+func (op *OpCaching) apply(t *Tree, _ stamp) (Result, error) {
 	switch {
 	case op.Session == SessionID{}:
 		return Result{}, misfit("it names no session")
@@ -51,3 +50,6 @@ func (t *Tree) CachingSessions() (ids []SessionID, term int64) {
 }
 
 func lessCaching(a, b OpCaching) bool { return bytes.Compare(a.Session[:], b.Session[:]) < 0 }
+
+func (*OpCaching) affects(a affected) affected { return a }
+func (*OpCaching) events(n news) news          { return n }

@@ -13,7 +13,7 @@ type OpClose struct {
 	MTime int64 // 0: the record's time
 }
 
-func (*OpClose) opType() uint8 { return typeClose }
+func (*OpClose) opType() uint8 { return 7 }
 
 func (op *OpClose) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -63,7 +63,7 @@ func (t *Tree) PlanClose(c *Call, w Writer, offset int64, data []byte, length in
 	return &OpClose{Inode: n.id, Data: data, MTime: mtime}, nil
 }
 
-func (t *Tree) closeFile(op *OpClose, e *Entry) (Result, error) {
+func (op *OpClose) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.openForWrite(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -88,3 +88,15 @@ func (t *Tree) closeFile(op *OpClose, e *Entry) (Result, error) {
 	r.Closed = closed
 	return r, nil
 }
+
+func (op *OpClose) affects(a affected) affected { return a.attr(op.Inode) }
+
+func (op *OpClose) events(n news) news {
+	if len(op.Data) > 0 {
+		n = n.after(EventLength, op.Inode)
+	}
+	return n.after(EventClose, op.Inode)
+}
+
+// written is as of an OpAppendTail.
+func (op *OpClose) written() InodeID { return op.Inode }

@@ -5,14 +5,17 @@ import "github.com/leasefs/leasefs/internal/blockstore"
 // OpCollected says that garbage blocks are gone from the store.
 type OpCollected struct{ Keys []blockstore.Key }
 
-func (*OpCollected) opType() uint8 { return typeCollected }
+func (*OpCollected) opType() uint8 { return 17 }
 
 func (op *OpCollected) fields(c *coder) { c.keys(&op.Keys) }
 
-// collected forgets garbage; keys that are none are nothing to forget.
-func (t *Tree) collected(op *OpCollected) (Result, error) {
+// Keys that are no garbage are nothing to forget.
+func (op *OpCollected) apply(t *Tree, _ stamp) (Result, error) {
 	for _, k := range op.Keys {
 		t.removeGarbage(k)
 	}
 	return Result{}, nil
 }
+
+func (*OpCollected) affects(a affected) affected { return a }
+func (*OpCollected) events(n news) news          { return n }

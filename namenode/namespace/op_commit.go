@@ -20,7 +20,7 @@ type OpCommit struct {
 	ReplaceLast bool
 }
 
-func (*OpCommit) opType() uint8 { return typeCommit }
+func (*OpCommit) opType() uint8 { return 6 }
 
 func (op *OpCommit) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -146,7 +146,7 @@ func (t *Tree) checkCommit(n *inode, op *OpCommit) error {
 	return nil
 }
 
-func (t *Tree) commit(op *OpCommit, e *Entry) (Result, error) {
+func (op *OpCommit) apply(t *Tree, e stamp) (Result, error) {
 	old, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -174,4 +174,27 @@ func (t *Tree) commit(op *OpCommit, e *Entry) (Result, error) {
 	}
 	t.store(n, e)
 	return fileResult(n), nil
+}
+
+func (op *OpCommit) affects(a affected) affected { return a.attr(op.Inode) }
+
+func (op *OpCommit) events(n news) news {
+	if !op.grows() {
+		return n
+	}
+	return n.after(EventLength, op.Inode)
+}
+
+// grows reports whether it makes the file longer.
+func (op *OpCommit) grows() bool {
+	return !op.ReplaceLast && int64(op.Block.Used) > op.TailCovered
+}
+
+// written is as of an OpAppendTail; a block that makes the file no longer may be
+// the namenode's.
+func (op *OpCommit) written() InodeID {
+	if !op.grows() {
+		return 0
+	}
+	return op.Inode
 }

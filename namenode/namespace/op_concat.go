@@ -14,7 +14,7 @@ type OpConcat struct {
 	Sources []InodeID
 }
 
-func (*OpConcat) opType() uint8 { return typeConcat }
+func (*OpConcat) opType() uint8 { return 15 }
 
 func (op *OpConcat) fields(c *coder) {
 	c.inode(&op.Target)
@@ -123,7 +123,7 @@ func tailsToSeal(files []*inode) (ids []InodeID) {
 	return ids
 }
 
-func (t *Tree) concat(op *OpConcat, e *Entry) (Result, error) {
+func (op *OpConcat) apply(t *Tree, e stamp) (Result, error) {
 	files, err := t.concatFiles(op)
 	if err != nil {
 		return Result{}, err
@@ -160,4 +160,16 @@ func (t *Tree) concat(op *OpConcat, e *Entry) (Result, error) {
 	}
 	t.store(n, e)
 	return fileResult(n), nil
+}
+
+func (op *OpConcat) affects(a affected) affected { return a.attr(op.Target).deleted(op.Sources...) }
+
+func (op *OpConcat) events(n news) news {
+	n = n.gone(op.Sources...)
+	for _, id := range op.Sources {
+		if s := n.t.get(id); s != nil && s.length() > 0 {
+			return n.after(EventLength, op.Target)
+		}
+	}
+	return n
 }

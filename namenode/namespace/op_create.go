@@ -20,7 +20,7 @@ type OpCreate struct {
 	Lease       LeaseID // the granted lease that it is attached to; 0: none
 }
 
-func (*OpCreate) opType() uint8 { return typeCreate }
+func (*OpCreate) opType() uint8 { return 3 }
 
 func (op *OpCreate) fields(c *coder) {
 	c.inode(&op.Parent)
@@ -109,8 +109,10 @@ func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 	return o, nil
 }
 
-// create makes a file, with a number that was set aside unless that is 0.
-func (t *Tree) create(op *OpCreate, id InodeID, e *Entry) (Result, error) {
+func (op *OpCreate) apply(t *Tree, e stamp) (Result, error) { return op.create(t, 0, e) }
+
+// create makes the file, with a number that was set aside unless that is 0.
+func (op *OpCreate) create(t *Tree, id InodeID, e stamp) (Result, error) {
 	leaf := &inode{id: id, typ: TypeFile, mode: op.Mode & modeBits, mtime: op.MTime}
 	c := chain{
 		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
@@ -154,3 +156,8 @@ func (t *Tree) create(op *OpCreate, id InodeID, e *Entry) (Result, error) {
 	}
 	return r, nil
 }
+
+func (op *OpCreate) affects(a affected) affected {
+	return a.newEntry(op.Parent, op.Dirs, op.Name).attr(op.Replace)
+}
+func (op *OpCreate) events(n news) news { return n.gone(op.Replace).made(len(op.Dirs) + 1) }

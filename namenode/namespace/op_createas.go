@@ -13,7 +13,7 @@ type OpCreateAs struct {
 	OpCreate
 }
 
-func (*OpCreateAs) opType() uint8 { return typeCreateAs }
+func (*OpCreateAs) opType() uint8 { return 31 }
 
 func (op *OpCreateAs) fields(c *coder) {
 	c.id16((*[16]byte)(&op.Session))
@@ -67,16 +67,23 @@ func (t *Tree) PlanCreateAs(c *Call, id, dir InodeID, r CreateRequest) (*OpCreat
 	return o, t.checkOwners(c, op, r.Path, o.User, o.Group)
 }
 
-func (t *Tree) createAs(op *OpCreateAs, e *Entry) (Result, error) {
+func (op *OpCreateAs) apply(t *Tree, e stamp) (Result, error) {
 	switch {
 	case len(op.Dirs) > 0 || op.Replace != 0:
 		return Result{}, misfit("a file with a number set aside is made in a directory that exists, and replaces nothing")
 	case !t.Reserved(op.Session, op.Inode):
 		return Result{}, misfitf("inode number %d is not set aside for its session, or is used", op.Inode)
 	}
-	r, err := t.create(&op.OpCreate, op.Inode, e)
+	r, err := op.create(t, op.Inode, e)
 	if n, found := t.rangeOf(op.Session, op.Inode); err == nil && found {
 		t.numbers.ReplaceOrInsert(n.use(op.Inode - n.first))
 	}
 	return r, err
 }
+
+func (op *OpCreateAs) affects(a affected) affected {
+	// That there is no inode of this number may have been cached.
+	return a.entry(op.Parent, op.Name).attr(op.Inode)
+}
+
+func (op *OpCreateAs) events(n news) news { return n.after(EventCreate, op.Inode) }

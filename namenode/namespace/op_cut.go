@@ -12,7 +12,7 @@ type OpCut struct {
 	Token  Token
 }
 
-func (*OpCut) opType() uint8 { return typeCut }
+func (*OpCut) opType() uint8 { return 27 }
 
 func (op *OpCut) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -37,8 +37,7 @@ func (t *Tree) PlanCut(a Attr, length int64, h Holder, token Token) (*OpCut, err
 	return &OpCut{Inode: a.ID, Length: length, Holder: h, Token: token}, nil
 }
 
-// cut shortens a file and opens it.
-func (t *Tree) cut(op *OpCut, e *Entry) (Result, error) {
+func (op *OpCut) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.file(op.Inode)
 	switch {
 	case err != nil:
@@ -58,3 +57,6 @@ func (t *Tree) cut(op *OpCut, e *Entry) (Result, error) {
 	}
 	return t.opened(n, short.edit(), why, op.Holder, op.Token, e), nil
 }
+
+func (op *OpCut) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpCut) events(n news) news          { return n.length(op.Inode, op.Length) }

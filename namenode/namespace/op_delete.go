@@ -11,7 +11,7 @@ type OpDelete struct {
 	Inode  InodeID
 }
 
-func (*OpDelete) opType() uint8 { return typeDelete }
+func (*OpDelete) opType() uint8 { return 10 }
 
 func (op *OpDelete) fields(c *coder) {
 	c.entry(&op.Parent, &op.Name)
@@ -52,7 +52,7 @@ func (t *Tree) PlanDelete(c *Call, path string, recursive bool, only Type) (*OpD
 	return &OpDelete{Parent: at.dir.id, Name: at.name, Inode: n.id}, nil
 }
 
-func (t *Tree) remove(op *OpDelete, e *Entry) (Result, error) {
+func (op *OpDelete) apply(t *Tree, e stamp) (Result, error) {
 	if _, err := t.reachableDir(op.Parent); err != nil {
 		return Result{}, err
 	}
@@ -64,4 +64,15 @@ func (t *Tree) remove(op *OpDelete, e *Entry) (Result, error) {
 		return Result{}, misfit("it names no inode")
 	}
 	return Result{Inode: n.id, Closed: t.unlink(n, e)}, nil
+}
+
+func (op *OpDelete) affects(a affected) affected { return a.entry(op.Parent, op.Name).attr(op.Inode) }
+
+func (op *OpDelete) events(n news) news {
+	if dir := n.t.get(op.Inode); dir != nil && dir.typ == TypeDir {
+		for _, f := range n.t.openBelow(dir) { // who reads one waits for news of it
+			n.list = append(n.list, n.t.event(EventClose, f))
+		}
+	}
+	return n.gone(op.Inode)
 }

@@ -3,7 +3,7 @@ package namespace
 // OpDetach takes a file from its granted lease.
 type OpDetach struct{ Inode InodeID }
 
-func (*OpDetach) opType() uint8 { return typeDetach }
+func (*OpDetach) opType() uint8 { return 24 }
 
 func (op *OpDetach) fields(c *coder) { c.inode(&op.Inode) }
 
@@ -18,7 +18,7 @@ func (t *Tree) PlanDetach(c *Call, path string) (*OpDetach, error) {
 	return &OpDetach{Inode: n.id}, nil
 }
 
-func (t *Tree) detachFile(op *OpDetach, e *Entry) (Result, error) {
+func (op *OpDetach) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -33,3 +33,6 @@ func (t *Tree) detachFile(op *OpDetach, e *Entry) (Result, error) {
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 	return fileResult(n), nil
 }
+
+func (op *OpDetach) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpDetach) events(n news) news          { return n.after(EventLease, op.Inode) }

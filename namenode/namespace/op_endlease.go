@@ -7,7 +7,7 @@ type OpEndLease struct {
 	Reason string // LeaseExpired or LeaseRevoked
 }
 
-func (*OpEndLease) opType() uint8 { return typeEndLease }
+func (*OpEndLease) opType() uint8 { return 21 }
 
 func (op *OpEndLease) fields(c *coder) {
 	c.lease(&op.ID)
@@ -23,8 +23,7 @@ func (t *Tree) PlanEndLease(c *Call, id LeaseID, why string) (*OpEndLease, error
 	return &OpEndLease{ID: id, Reason: why}, nil
 }
 
-// endLease ends a lease and deletes the first of its files.
-func (t *Tree) endLease(op *OpEndLease, e *Entry) (Result, error) {
+func (op *OpEndLease) apply(t *Tree, e stamp) (Result, error) {
 	l, err := t.liveLease(op.ID)
 	if err != nil {
 		return Result{}, err
@@ -42,3 +41,8 @@ func (t *Tree) endLease(op *OpEndLease, e *Entry) (Result, error) {
 	}
 	return r, nil
 }
+
+func (op *OpEndLease) affects(a affected) affected {
+	return a.deleted(a.t.toDelete(endFiles, op.ID)...)
+}
+func (op *OpEndLease) events(n news) news { return n.gone(n.t.toDelete(endFiles, op.ID)...) }

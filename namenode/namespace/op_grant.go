@@ -9,7 +9,7 @@ type OpGrant struct {
 	Owner Owner
 }
 
-func (*OpGrant) opType() uint8 { return typeGrant }
+func (*OpGrant) opType() uint8 { return 20 }
 
 func (op *OpGrant) fields(c *coder) {
 	c.lease(&op.ID)
@@ -35,7 +35,7 @@ func (t *Tree) PlanGrant(c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant,
 	return &OpGrant{ID: id, TTL: ttl, Owner: owner}, nil
 }
 
-func (t *Tree) grantLease(op *OpGrant, e *Entry) (Result, error) {
+func (op *OpGrant) apply(t *Tree, e stamp) (Result, error) {
 	switch {
 	case op.ID == 0 || op.ID > MaxLeaseID:
 		return Result{}, misfitf("%d is no id of a lease", uint64(op.ID))
@@ -53,3 +53,6 @@ func (t *Tree) grantLease(op *OpGrant, e *Entry) (Result, error) {
 	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	return Result{Lease: op.ID, Granted: l}, nil
 }
+
+func (*OpGrant) affects(a affected) affected { return a }
+func (*OpGrant) events(n news) news          { return n }

@@ -20,7 +20,7 @@ type OpHide struct {
 	Detach     bool
 }
 
-func (*OpHide) opType() uint8 { return typeHide }
+func (*OpHide) opType() uint8 { return 28 }
 
 func (op *OpHide) fields(c *coder) {
 	c.entry(&op.Parent, &op.Name)
@@ -96,8 +96,7 @@ func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
 	return o, nil
 }
 
-// hide gives a file a hidden name, and what was its name to another.
-func (t *Tree) hide(op *OpHide, e *Entry) (Result, error) {
+func (op *OpHide) apply(t *Tree, e stamp) (Result, error) {
 	if _, err := t.reachableDir(op.Parent); err != nil {
 		return Result{}, err
 	}
@@ -146,5 +145,16 @@ func (t *Tree) hide(op *OpHide, e *Entry) (Result, error) {
 		t.dentries.Delete(src)
 		t.move(src, op.Parent, op.Name, 1, e)
 	}
+	r.flag = true
 	return r, nil
+}
+
+func (op *OpHide) affects(a affected) affected {
+	a = a.entry(op.Parent, op.Name).entry(op.Parent, op.Hidden).attr(op.Inode)
+	return a.moved(op.FromParent, op.FromName)
+}
+
+func (op *OpHide) events(n news) news {
+	n = n.moved(op.Parent, op.Name, false).moved(op.FromParent, op.FromName, op.Detach)
+	return n.after(EventLease, op.Inode)
 }

@@ -8,7 +8,7 @@ type OpImage struct {
 	CRC  uint32
 }
 
-func (*OpImage) opType() uint8 { return typeImage }
+func (*OpImage) opType() uint8 { return 18 }
 
 func (op *OpImage) fields(c *coder) {
 	c.u64(&op.TxID)
@@ -17,7 +17,7 @@ func (op *OpImage) fields(c *coder) {
 	c.sum32(&op.CRC)
 }
 
-func (t *Tree) image(op *OpImage) (Result, error) {
+func (op *OpImage) apply(t *Tree, _ stamp) (Result, error) {
 	if op.TxID > t.txid {
 		return Result{}, misfitf("it publishes an image of record %d, which is yet to come", op.TxID)
 	}
@@ -26,3 +26,6 @@ func (t *Tree) image(op *OpImage) (Result, error) {
 	t.images = images[max(0, len(images)-2):]
 	return Result{}, nil
 }
+
+func (*OpImage) affects(a affected) affected { return a }
+func (*OpImage) events(n news) news          { return n }

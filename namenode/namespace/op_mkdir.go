@@ -9,7 +9,7 @@ type OpMkdir struct {
 	User, Group string
 }
 
-func (*OpMkdir) opType() uint8 { return typeMkdir }
+func (*OpMkdir) opType() uint8 { return 2 }
 
 func (op *OpMkdir) fields(c *coder) {
 	c.inode(&op.Parent)
@@ -51,7 +51,7 @@ func (t *Tree) PlanMkdir(c *Call, path string, mode uint16, parents bool) (*OpMk
 	}, nil
 }
 
-func (t *Tree) mkdir(op *OpMkdir, e *Entry) (Result, error) {
+func (op *OpMkdir) apply(t *Tree, e stamp) (Result, error) {
 	last := len(op.Names) - 1
 	if last < 0 {
 		return Result{}, misfit("it has no name")
@@ -68,3 +68,6 @@ func (t *Tree) mkdir(op *OpMkdir, e *Entry) (Result, error) {
 	}
 	return Result{Inode: t.makeChain(&c, nil, e).id}, nil
 }
+
+func (op *OpMkdir) affects(a affected) affected { return a.entry(op.Parent, op.Names[0]) }
+func (op *OpMkdir) events(n news) news          { return n.made(len(op.Names)) }

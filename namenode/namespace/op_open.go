@@ -8,7 +8,7 @@ type OpOpen struct {
 	Token  Token
 }
 
-func (*OpOpen) opType() uint8 { return typeOpen }
+func (*OpOpen) opType() uint8 { return 4 }
 
 func (op *OpOpen) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -27,7 +27,7 @@ func (t *Tree) PlanOpen(c *Call, at Target) (Attr, error) {
 	return t.attr(n), nil
 }
 
-func (t *Tree) openForAppend(op *OpOpen, e *Entry) (Result, error) {
+func (op *OpOpen) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -37,3 +37,6 @@ func (t *Tree) openForAppend(op *OpOpen, e *Entry) (Result, error) {
 	}
 	return t.opened(n, n.edit(), ReasonTakenOver, op.Holder, op.Token, e), nil
 }
+
+func (op *OpOpen) affects(a affected) affected { return a.attr(op.Inode) }
+func (*OpOpen) events(n news) news             { return n }

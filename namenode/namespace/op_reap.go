@@ -6,15 +6,14 @@ type OpReap struct {
 	Limit uint32
 }
 
-func (*OpReap) opType() uint8 { return typeReap }
+func (*OpReap) opType() uint8 { return 22 }
 
 func (op *OpReap) fields(c *coder) {
 	c.lease(&op.ID)
 	c.u32(&op.Limit)
 }
 
-// reap deletes files of a lease that has ended.
-func (t *Tree) reap(op *OpReap, e *Entry) (Result, error) {
+func (op *OpReap) apply(t *Tree, e stamp) (Result, error) {
 	if l := t.lease(op.ID); l == nil || l.Ended == 0 {
 		return Result{}, misfitf("there is no lease %x that has ended", uint64(op.ID))
 	}
@@ -22,3 +21,8 @@ func (t *Tree) reap(op *OpReap, e *Entry) (Result, error) {
 	r.Closed = t.deleteAttached(int(op.Limit), op.ID, e, &r.Deleted)
 	return r, nil
 }
+
+func (op *OpReap) affects(a affected) affected {
+	return a.deleted(a.t.toDelete(int(op.Limit), op.ID)...)
+}
+func (op *OpReap) events(n news) news { return n.gone(n.t.toDelete(int(op.Limit), op.ID)...) }

@@ -3,15 +3,14 @@ package namespace
 // OpReclaim frees up to Limit inodes of detached subtrees.
 type OpReclaim struct{ Limit uint32 }
 
-func (*OpReclaim) opType() uint8 { return typeReclaim }
+func (*OpReclaim) opType() uint8 { return 11 }
 
 func (op *OpReclaim) fields(c *coder) { c.u32(&op.Limit) }
 
-// reclaim frees up to limit inodes of detached subtrees, in an order that
-// depends on nothing but the state: the directory of the lowest number first,
+// The order depends on nothing but the state: the directory of the lowest number first,
 // its entries by name; a directory below that has entries becomes a top of its
 // own, so no depth is too much.
-func (t *Tree) reclaim(op *OpReclaim, e *Entry) (Result, error) {
+func (op *OpReclaim) apply(t *Tree, e stamp) (Result, error) {
 	for left := int64(op.Limit); left > 0; {
 		id, ok := t.detached.Min()
 		if !ok {
@@ -44,3 +43,6 @@ func (t *Tree) reclaim(op *OpReclaim, e *Entry) (Result, error) {
 	}
 	return Result{}, nil
 }
+
+func (*OpReclaim) affects(a affected) affected { return a }
+func (*OpReclaim) events(n news) news          { return n }

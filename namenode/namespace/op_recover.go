@@ -7,14 +7,14 @@ type OpRecover struct {
 	Reason string // "soft limit", "hard limit", "forced", "same client", "repair"
 }
 
-func (*OpRecover) opType() uint8 { return typeRecover }
+func (*OpRecover) opType() uint8 { return 8 }
 
 func (op *OpRecover) fields(c *coder) {
 	c.inode(&op.Inode)
 	c.string(&op.Reason)
 }
 
-func (t *Tree) recover(op *OpRecover, e *Entry) (Result, error) {
+func (op *OpRecover) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.openForWrite(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -26,3 +26,6 @@ func (t *Tree) recover(op *OpRecover, e *Entry) (Result, error) {
 	r.Closed = closed
 	return r, nil
 }
+
+func (op *OpRecover) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpRecover) events(n news) news          { return n.after(EventClose, op.Inode) }

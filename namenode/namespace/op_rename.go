@@ -13,7 +13,7 @@ type OpRename struct {
 	Detach     bool // take the file from the granted lease that it is attached to
 }
 
-func (*OpRename) opType() uint8 { return typeRename }
+func (*OpRename) opType() uint8 { return 9 }
 
 func (op *OpRename) fields(c *coder) {
 	c.entry(&op.FromParent, &op.FromName)
@@ -92,7 +92,7 @@ func (t *Tree) PlanRename(c *Call, from, to string, overwrite, detach bool) (*Op
 	return o, nil
 }
 
-func (t *Tree) rename(op *OpRename, e *Entry) (Result, error) {
+func (op *OpRename) apply(t *Tree, e stamp) (Result, error) {
 	n := t.lookup(op.FromParent, op.FromName)
 	if n == nil {
 		return Result{}, misfitf("directory %d has no entry %q", op.FromParent, op.FromName)
@@ -138,4 +138,12 @@ func (t *Tree) rename(op *OpRename, e *Entry) (Result, error) {
 	r := t.move(n, op.ToParent, op.ToName, delta(old == nil), e)
 	r.Closed = closed
 	return r, nil
+}
+
+func (op *OpRename) affects(a affected) affected {
+	return a.moved(op.FromParent, op.FromName).entry(op.ToParent, op.ToName).attr(op.Replace)
+}
+
+func (op *OpRename) events(n news) news {
+	return n.gone(op.Replace).moved(op.FromParent, op.FromName, op.Detach)
 }

@@ -7,15 +7,14 @@ type OpReserve struct {
 	Count   uint32
 }
 
-func (*OpReserve) opType() uint8 { return typeReserve }
+func (*OpReserve) opType() uint8 { return 30 }
 
 func (op *OpReserve) fields(c *coder) {
 	c.id16((*[16]byte)(&op.Session))
 	c.u32(&op.Count)
 }
 
-// reserve sets inode numbers aside for a session that may cache.
-func (t *Tree) reserve(op *OpReserve) (Result, error) {
+func (op *OpReserve) apply(t *Tree, _ stamp) (Result, error) {
 	switch {
 	case op.Count == 0 || op.Count > MaxReserve:
 		return Result{}, misfitf("it sets %d inode numbers aside; 1 to %d can be", op.Count, MaxReserve)
@@ -31,3 +30,6 @@ func (t *Tree) reserve(op *OpReserve) (Result, error) {
 	t.numbers.ReplaceOrInsert(n)
 	return Result{Inode: n.first}, nil
 }
+
+func (*OpReserve) affects(a affected) affected { return a }
+func (*OpReserve) events(n news) news          { return n }

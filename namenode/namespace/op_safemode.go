@@ -3,6 +3,15 @@ package namespace
 // OpSafeMode enters or leaves safe mode by hand.
 type OpSafeMode struct{ On bool }
 
-func (*OpSafeMode) opType() uint8 { return typeSafeMode }
+func (*OpSafeMode) opType() uint8 { return 19 }
 
 func (op *OpSafeMode) fields(c *coder) { c.bool(&op.On) }
+
+func (op *OpSafeMode) apply(t *Tree, e stamp) (Result, error) {
+	t.safeMode = op.On
+	t.touch(e.TxID, safeModeChange)
+	return Result{}, nil
+}
+
+func (*OpSafeMode) affects(a affected) affected { return a }
+func (*OpSafeMode) events(n news) news          { return n }

@@ -16,7 +16,7 @@ type OpSetAttr struct {
 	MTime       int64
 }
 
-func (*OpSetAttr) opType() uint8 { return typeSetAttr }
+func (*OpSetAttr) opType() uint8 { return 12 }
 
 func (op *OpSetAttr) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -78,7 +78,7 @@ func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSe
 	return &op, nil
 }
 
-func (t *Tree) setAttr(op *OpSetAttr, e *Entry) (Result, error) {
+func (op *OpSetAttr) apply(t *Tree, e stamp) (Result, error) {
 	n := t.get(op.Inode)
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
@@ -106,3 +106,6 @@ func (t *Tree) setAttr(op *OpSetAttr, e *Entry) (Result, error) {
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}, nil
 }
+
+func (op *OpSetAttr) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpSetAttr) events(n news) news          { return n.after(EventAttr, op.Inode) }

@@ -16,7 +16,7 @@ type OpSymlink struct {
 	User, Group string
 }
 
-func (*OpSymlink) opType() uint8 { return typeSymlink }
+func (*OpSymlink) opType() uint8 { return 13 }
 
 func (op *OpSymlink) fields(c *coder) {
 	c.inode(&op.Parent)
@@ -57,7 +57,7 @@ func (t *Tree) PlanSymlink(c *Call, path, target string, parents bool) (*OpSymli
 	}, nil
 }
 
-func (t *Tree) symlink(op *OpSymlink, e *Entry) (Result, error) {
+func (op *OpSymlink) apply(t *Tree, e stamp) (Result, error) {
 	if op.Target == "" {
 		return Result{}, misfit("the link has no target")
 	}
@@ -72,3 +72,6 @@ func (t *Tree) symlink(op *OpSymlink, e *Entry) (Result, error) {
 	}
 	return Result{Inode: t.makeChain(&c, nil, e).id}, nil
 }
+
+func (op *OpSymlink) affects(a affected) affected { return a.newEntry(op.Parent, op.Dirs, op.Name) }
+func (op *OpSymlink) events(n news) news          { return n.made(len(op.Dirs) + 1) }

@@ -5,7 +5,7 @@ import "github.com/leasefs/leasefs/internal/blockstore"
 // OpTombstone declares blocks that no file has as garbage.
 type OpTombstone struct{ Blocks []StoredBlock }
 
-func (*OpTombstone) opType() uint8 { return typeTombstone }
+func (*OpTombstone) opType() uint8 { return 16 }
 
 func (op *OpTombstone) fields(c *coder) { list(c, &op.Blocks, 3, c.storedBlock) }
 
@@ -27,7 +27,7 @@ func (t *Tree) PlanTombstone(blocks []StoredBlock) *OpTombstone {
 	return op
 }
 
-func (t *Tree) tombstone(op *OpTombstone, e *Entry) (Result, error) {
+func (op *OpTombstone) apply(t *Tree, e stamp) (Result, error) {
 	for _, b := range op.Blocks {
 		if t.HasBlock(b.Key) {
 			return Result{}, misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
@@ -38,3 +38,6 @@ func (t *Tree) tombstone(op *OpTombstone, e *Entry) (Result, error) {
 	}
 	return Result{}, nil
 }
+
+func (*OpTombstone) affects(a affected) affected { return a }
+func (*OpTombstone) events(n news) news          { return n }

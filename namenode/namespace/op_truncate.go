@@ -8,7 +8,7 @@ type OpTruncate struct {
 	Length int64
 }
 
-func (*OpTruncate) opType() uint8 { return typeTruncate }
+func (*OpTruncate) opType() uint8 { return 14 }
 
 func (op *OpTruncate) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -37,7 +37,7 @@ func (t *Tree) PlanTruncate(c *Call, at Target, length int64) (*OpTruncate, erro
 	return &OpTruncate{Inode: n.id, Length: length}, nil
 }
 
-func (t *Tree) truncate(op *OpTruncate, e *Entry) (Result, error) {
+func (op *OpTruncate) apply(t *Tree, e stamp) (Result, error) {
 	n, err := t.file(op.Inode)
 	switch {
 	case err != nil:
@@ -51,3 +51,6 @@ func (t *Tree) truncate(op *OpTruncate, e *Entry) (Result, error) {
 	t.store(n, e)
 	return fileResult(n), nil
 }
+
+func (op *OpTruncate) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpTruncate) events(n news) news          { return n.length(op.Inode, op.Length) }

@@ -13,7 +13,7 @@ type OpXattr struct {
 	Remove bool
 }
 
-func (*OpXattr) opType() uint8 { return typeXattr }
+func (*OpXattr) opType() uint8 { return 29 }
 
 func (op *OpXattr) fields(c *coder) {
 	c.inode(&op.Inode)
@@ -87,8 +87,7 @@ func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []b
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }
 
-// setXattr sets or removes one extended attribute.
-func (t *Tree) setXattr(op *OpXattr, e *Entry) (Result, error) {
+func (op *OpXattr) apply(t *Tree, e stamp) (Result, error) {
 	n := t.get(op.Inode)
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
@@ -114,3 +113,6 @@ func (t *Tree) setXattr(op *OpXattr, e *Entry) (Result, error) {
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
 	return fileResult(n), nil
 }
+
+func (op *OpXattr) affects(a affected) affected { return a.attr(op.Inode) }
+func (op *OpXattr) events(n news) news          { return n.after(EventAttr, op.Inode) }

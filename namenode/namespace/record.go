@@ -1,6 +1,10 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/blockstore"
+import (
+	"fmt"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+)
 
 // InodeID names an inode for ever: ids are never reused. The root is RootID.
 type InodeID uint64
@@ -64,12 +68,79 @@ type Entry struct {
 	Time int64 // Unix milliseconds
 	Call CallID
 	Op   Op
-
-	reigned int64 // what Tree.Reigned is with it; Apply sets it
 }
 
-// Op is one kind of change. The list is closed; each has a number that is never
-// reused and a layout that never changes (a new layout is a new number).
+// stamp is what a record tells those who apply it of itself.
+type stamp struct {
+	TxID    uint64
+	Time    int64
+	reigned int64 // what Tree.Reigned is with it
+}
+
+// Op is one kind of change. The list is closed (ops), and a layout never changes:
+// a new layout is a new kind.
 //
 // Ops name inodes by id, never by path, so that replay is independent of names.
-type Op interface{ opType() uint8 }
+type Op interface {
+	// opType is the number of the kind, its place in ops.
+	opType() uint8
+	// fields codes the fields, in the order of the layout.
+	fields(c *coder)
+	// apply checks that the record fits, all of it before it changes anything.
+	apply(t *Tree, e stamp) (Result, error)
+	// affects adds what Tree.Affects is to return.
+	affects(a affected) affected
+	// events adds what Result.Events is to have, but the news of Result.Opened.
+	events(n news) news
+}
+
+// ops makes an empty record of each kind. The numbers are in journals: never reused.
+var ops = [...]func() Op{
+	1:  func() Op { return new(OpActivate) },
+	2:  func() Op { return new(OpMkdir) },
+	3:  func() Op { return new(OpCreate) },
+	4:  func() Op { return new(OpOpen) },
+	5:  func() Op { return new(OpAppendTail) },
+	6:  func() Op { return new(OpCommit) },
+	7:  func() Op { return new(OpClose) },
+	8:  func() Op { return new(OpRecover) },
+	9:  func() Op { return new(OpRename) },
+	10: func() Op { return new(OpDelete) },
+	11: func() Op { return new(OpReclaim) },
+	12: func() Op { return new(OpSetAttr) },
+	13: func() Op { return new(OpSymlink) },
+	14: func() Op { return new(OpTruncate) },
+	15: func() Op { return new(OpConcat) },
+	16: func() Op { return new(OpTombstone) },
+	17: func() Op { return new(OpCollected) },
+	18: func() Op { return new(OpImage) },
+	19: func() Op { return new(OpSafeMode) },
+	20: func() Op { return new(OpGrant) },
+	21: func() Op { return new(OpEndLease) },
+	22: func() Op { return new(OpReap) },
+	23: func() Op { return new(OpAttach) },
+	24: func() Op { return new(OpDetach) },
+	25: func() Op { return new(OpAges) },
+	26: func() Op { return new(OpCaching) },
+	27: func() Op { return new(OpCut) },
+	28: func() Op { return new(OpHide) },
+	29: func() Op { return new(OpXattr) },
+	30: func() Op { return new(OpReserve) },
+	31: func() Op { return new(OpCreateAs) },
+}
+
+// newOp returns an empty record of the kind, nil if there is none such.
+func newOp(typ uint8) Op {
+	if int(typ) >= len(ops) || ops[typ] == nil {
+		return nil
+	}
+	return ops[typ]()
+}
+
+// opName is the kind of a record in words, such as "Create".
+func opName(op Op) string {
+	if op == nil {
+		return "nil"
+	}
+	return fmt.Sprintf("%T", op)[len("*namespace.Op"):]
+}

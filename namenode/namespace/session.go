@@ -159,7 +159,7 @@ func (t *Tree) remember(e *Entry, r *Result) {
 	if e.Call.none() {
 		return
 	}
-	s := t.ownSession(e.Call.Session, e.reigned)
+	s := t.ownSession(e.Call.Session, t.reigned)
 	if e.Call.Acked > s.acked {
 		s.acked = e.Call.Acked
 		i, found := s.find(s.acked)
@@ -171,27 +171,15 @@ func (t *Tree) remember(e *Entry, r *Result) {
 	if e.Call.Seq <= s.acked {
 		return
 	}
-	res := CallResult{TxID: e.TxID, Op: e.Op.opType(), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength}
+	res := CallResult{TxID: e.TxID, Op: e.Op.opType(), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength, Flag: r.flag}
 	if r.Opened != nil {
 		res.Token = r.Opened.Token
-		res.Flag = tookOver(e.Op, r)
-	}
-	if _, hidden := e.Op.(*OpHide); hidden {
-		res.Flag = true
 	}
 	if r.Granted != nil {
 		res.Inode = InodeID(r.Lease)
 	}
 	i, _ := s.find(e.Call.Seq)
 	s.results = slices.Insert(s.results, i, callResult{seq: e.Call.Seq, hash: e.Call.Hash, res: res})
-}
-
-// tookOver tells whether a record took the file from another holder.
-func tookOver(op Op, r *Result) bool {
-	if _, created := op.(*OpCreate); created || len(r.Closed) == 0 {
-		return false
-	}
-	return r.Closed[0].Reason == ReasonTakenOver
 }
 
 // ownSession returns a session to change, made or copied if need be, with its
