@@ -166,10 +166,10 @@ func (f *FS) answered(req *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse, co
 		f.resend = false
 		f.confirmed = req.Version
 	}
-	again := (resp.GetWantSet() || unknown) && !req.HasSet
+	again := resp.GetWantSet() || unknown && !req.HasSet
 	f.resend = f.resend || again
 	f.mu.Unlock()
-	if again {
+	if again && !req.HasSet { // else when the answer says: it has more to tell
 		defer f.renewNow()
 	}
 	f.lostFiles(resp)
@@ -183,7 +183,7 @@ func (f *FS) answered(req *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse, co
 		}
 		return
 	}
-	if again { // it did not look at the files: another may have one of them
+	if again { // it did not look at all files, or tell all losses: another may have one
 		return
 	}
 	f.mu.Lock()

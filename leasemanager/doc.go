@@ -51,6 +51,8 @@
 //   - A loss is told in each answer until a set comes without it. A thousand an
 //     answer, 4,096 remembered; of what goes beyond that, a session hears when
 //     its next set lists it (as lost to whoever has it now, or as unknown).
+//   - An answer that leaves losses out, or to a set that was given up half-way
+//     because another one came, asks for a set, and confirms none of the files.
 //   - A version is confirmed when its set held nothing unknown.
 //   - A file that no set has listed and that was granted more than one renewal
 //     period ago (grants and renewals pass each other on the way) becomes a

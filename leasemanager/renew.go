@@ -64,10 +64,12 @@ func (m *Manager) renewSlow(now time.Duration, r Renewal) RenewResult {
 	s := l.s
 	res := m.result(time.Duration(l.limit.Load()))
 	res.Ending = s.endings > 0
-	whole := l.has(flagEnding) || m.renewKnown(now, s, r, &res)
+	if !l.has(flagEnding) && !m.renewKnown(now, s, r, &res) {
+		res.WantSet = true
+	}
 	m.settle(s)
 	m.tell(s, &res)
-	if res.Ending || res.WantSet || !whole {
+	if res.Ending || res.WantSet {
 		m.hurry(&res)
 	}
 	m.promise(s.main, &res)
@@ -233,10 +235,11 @@ func (m *Manager) lapseFile(f *file, stamp time.Duration) {
 	m.move(f, l)
 }
 
-// tell adds to the answer what the session has lost.
+// tell adds to the answer what the session has lost; of more than an answer holds, it
+// asks for another set.
 func (m *Manager) tell(s *session, res *RenewResult) {
 	if len(res.Unknown) == tellUnknown {
-		m.hurry(res)
+		res.WantSet = true
 	}
 	if s.lost == nil {
 		return
@@ -244,7 +247,7 @@ func (m *Manager) tell(s *session, res *RenewResult) {
 	list := s.lost.list
 	if len(list) > tellLost || s.lost.spilt {
 		list = list[:min(len(list), tellLost)]
-		m.hurry(res)
+		res.WantSet = true
 	}
 	for i := range list {
 		res.Lost = append(res.Lost, list[i].Lost)

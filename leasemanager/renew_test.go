@@ -185,8 +185,8 @@ func TestManyLost(t *testing.T) {
 			if len(r.Lost) > tellLost || len(r.Lost) == 0 && len(open) > 0 || v > 20 {
 				t.Fatalf("%d files: %d lost told, %d open in version %d", n, len(r.Lost), len(open), v)
 			}
-			if len(open) > len(r.Lost) && r.Next > time.Second {
-				t.Errorf("more to tell, and next in %v", r.Next)
+			if more := len(open) > len(r.Lost); r.WantSet != more || more && r.Next > time.Second {
+				t.Errorf("%d files, %d told of %d: wants a set %v, next in %v", n, len(r.Lost), len(open), r.WantSet, r.Next)
 			}
 			if len(open) == 0 {
 				break
@@ -227,6 +227,31 @@ func TestLargeSet(t *testing.T) {
 	if st := m.Stats(); st.Lapsing != 0 || st.Leases != 1 || st.Files != n {
 		t.Errorf("%+v", st)
 	}
+}
+
+// An answer to a set that was given up half-way, because the session sent another one,
+// confirms nothing: it asks for a set, and soon.
+func TestSetGivenUp(t *testing.T) {
+	m, _ := fresh(t)
+	a := client("a", 1)
+	var all []Ref
+	for i := range uint64(64 * portion) {
+		m.Open(a, i, i)
+		all = append(all, Ref{i, i})
+	}
+	set := Renewal{Session: a.Session, Version: 1, HasSet: true, Open: all}
+	for givenUp := false; !givenUp; {
+		other := make(chan RenewResult)
+		go func() { other <- m.Renew(set) }()
+		for _, r := range []RenewResult{m.Renew(set), <-other} {
+			if r.WantSet != (r.Next < every) {
+				t.Fatalf("%+v", r)
+			}
+			givenUp = givenUp || r.WantSet
+		}
+	}
+	confirm(t, m, a, 1, all...)
+	sound(t, m)
 }
 
 // After an activation all is stamped again, and sets are asked for.

@@ -102,7 +102,8 @@ type RenewResult struct {
 	// UnknownSession: nothing is known of the session, neither a stream nor a
 	// file. Nothing was renewed and nothing was made.
 	UnknownSession bool
-	// WantSet: send the whole set in the next renewal, at once.
+	// WantSet: send the whole set in the next renewal. Not all files were looked
+	// at, or not all losses are told: this answer confirms none of the files.
 	WantSet bool
 	// Ending: a lease of the session is past its hard limit and is being
 	// ended: its files were not renewed. They follow as lost when that is

@@ -2057,7 +2057,7 @@ type RenewLeaseResponse struct {
 	Lost           []*LostFile            `protobuf:"bytes,1,rep,name=lost,proto3" json:"lost,omitempty"`                                            // not this session's any more
 	Unknown        []*OpenRef             `protobuf:"bytes,2,rep,name=unknown,proto3" json:"unknown,omitempty"`                                      // listed, but not known as open: let go
 	UnknownSession bool                   `protobuf:"varint,3,opt,name=unknown_session,json=unknownSession,proto3" json:"unknown_session,omitempty"` // the namenode holds nothing of this session
-	WantSet        bool                   `protobuf:"varint,4,opt,name=want_set,json=wantSet,proto3" json:"want_set,omitempty"`                      // send the whole set with the next renewal, at once
+	WantSet        bool                   `protobuf:"varint,4,opt,name=want_set,json=wantSet,proto3" json:"want_set,omitempty"`                      // this answer renews no file: send the whole set with the next renewal
 	NextRenewalMs  int64                  `protobuf:"varint,5,opt,name=next_renewal_ms,json=nextRenewalMs,proto3" json:"next_renewal_ms,omitempty"`
 	SoftLimitMs    int64                  `protobuf:"varint,6,opt,name=soft_limit_ms,json=softLimitMs,proto3" json:"soft_limit_ms,omitempty"`
 	HardLimitMs    int64                  `protobuf:"varint,7,opt,name=hard_limit_ms,json=hardLimitMs,proto3" json:"hard_limit_ms,omitempty"`
