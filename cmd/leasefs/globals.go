@@ -74,6 +74,15 @@ func secondsInEnvironment(flags []cli.Flag) {
 	}
 }
 
+// atLeast refuses a value of a duration's flag that means nothing. The library takes
+// its default for 0, and nobody who gives 0 means that.
+func (e *invocation) atLeast(flag string, least time.Duration) error {
+	if d := e.flags.Duration(flag); e.flags.IsSet(flag) && d < least {
+		return usagef(e.op, "--%s: %s is too short; at least %s", flag, d, least)
+	}
+	return nil
+}
+
 // clientConfig is what the global flags say to the library.
 func (e *invocation) clientConfig() (client.Config, error) {
 	cfg := client.Config{
@@ -89,6 +98,9 @@ func (e *invocation) clientConfig() (client.Config, error) {
 			return cfg, usagef(e.op, "--namenode: %s", err)
 		}
 		cfg.Namenodes = append(cfg.Namenodes, a)
+	}
+	if err := e.atLeast("timeout", time.Millisecond); err != nil {
+		return cfg, err
 	}
 	if cfg.Timeout > client.MaxTimeout {
 		return cfg, usagef(e.op, "--timeout: %s is too long; at most %s, so that a repeated call happens once", cfg.Timeout, client.MaxTimeout)

@@ -148,6 +148,9 @@ func (e *invocation) ready(s *namenode.Server) error {
 	return e.flush()
 }
 
+// leastCacheTerm is the shortest cache term but none.
+const leastCacheTerm = 100 * time.Millisecond
+
 func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	cfg := namenode.Config{
 		Data: e.flags.String("data"), Listen: e.flags.String("listen"), HTTP: e.flags.String("http"),
@@ -159,11 +162,23 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	if cfg.CacheTerm == 0 {
 		cfg.CacheTerm = -1 // off; to the library 0 means the default
 	}
+	for _, d := range []struct {
+		flag  string
+		least time.Duration
+	}{{"soft-limit", leastLock}, {"min-lease-ttl", leastGrant}, {"delete-after", time.Millisecond}} {
+		if err := e.atLeast(d.flag, d.least); err != nil {
+			return cfg, err
+		}
+	}
 	switch {
 	case cfg.Data == "":
 		return cfg, usagef(e.op, "needs --data DIR")
 	case cfg.HardLimit < cfg.SoftLimit:
 		return cfg, usagef(e.op, "--hard-limit %s is below --soft-limit %s", cfg.HardLimit, cfg.SoftLimit)
+	case cfg.CacheTerm > 0 && cfg.CacheTerm < leastCacheTerm:
+		return cfg, usagef(e.op, "--cache-term: %s is too short; at least %s, or 0 for no caching", cfg.CacheTerm, leastCacheTerm)
+	case cfg.ReapRate < 1:
+		return cfg, usagef(e.op, "--reap-rate: %d ends none; at least 1", cfg.ReapRate)
 	}
 	var err error
 	if cfg.HA, err = e.ensembleAndStore(); err != nil {
@@ -216,8 +231,10 @@ func (e *invocation) ensemble() (*namenode.HA, error) {
 	if ha.User == "" && ha.AlsoUser != "" {
 		return nil, usagef(e.op, "--zookeeper-auth-also needs --zookeeper-auth")
 	}
-	ha.TLS, err = e.zookeeperTLS()
-	return ha, err
+	if ha.TLS, err = e.zookeeperTLS(); err != nil {
+		return nil, err
+	}
+	return ha, fserror.With(ha.Check(), e.op, "") // to the library 0 means a default
 }
 
 // login reads a flag of a user and a password; both are empty without it.
