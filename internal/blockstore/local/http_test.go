@@ -267,15 +267,20 @@ func TestTooManyPuts(t *testing.T) {
 // awaitPuts waits until so many PUTs are under way.
 func awaitPuts(t *testing.T, s *Store, n int) {
 	t.Helper()
+	awaitStats(t, s, func(st Stats) bool { return st.PutsInFlight == n })
+}
+
+func awaitStats(t *testing.T, s *Store, ok func(Stats) bool) {
+	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for range 10_000 {
-		if s.Stats().PutsInFlight == n {
+		if ok(s.Stats()) {
 			return
 		}
 		<-tick.C
 	}
-	t.Fatalf("%d PUTs under way, want %d", s.Stats().PutsInFlight, n)
+	t.Fatalf("in vain: %+v", s.Stats())
 }
 
 // TestHalfRequests: clients that go away at any point leave nothing behind.
