@@ -225,6 +225,22 @@ func (s *Session) Children(ctx context.Context, path string) ([]string, error) {
 	return names, about("list", path, err)
 }
 
+// ChildrenW is Children with a watch: the channel gets one event when a child
+// comes or goes, when the node itself goes, or when the session is over. Nothing
+// else ends the watch.
+func (s *Session) ChildrenW(ctx context.Context, path string) ([]string, <-chan zk.Event, error) {
+	type found struct {
+		names []string
+		ch    <-chan zk.Event
+	}
+	f, err := do(ctx, s, func() (f found, err error) {
+		f.names, _, f.ch, err = s.conn.ChildrenW(path)
+		f.ch = s.watch(f.ch, err)
+		return f, err
+	})
+	return f.names, f.ch, about("watch", path, err)
+}
+
 // Create makes a node; flags are those of package zk. It returns the node's
 // path, which has a number added with zk.FlagSequence.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32) (string, error) {

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,6 +171,90 @@ func watchOverReconnection(t *testing.T, user string) {
 		if e := <-ch; e.Type != zk.EventNodeCreated {
 			t.Fatalf("event %+v", e)
 		}
+	}
+}
+
+// A watch of children goes off once when one comes or goes, also when that happens
+// while the session is on its way to another server; it ends with the node, and with
+// the session.
+func TestChildrenW(t *testing.T) {
+	here := proxy(t)
+	there, err := zkproxy.New(ensemble.Server(1).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = there.Close() })
+	there.Down()
+	s := dial(t, here.Addr(), there.Addr())
+	other := dial(t, ensemble.Addrs()...)
+	path := unique("children")
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	catchUp := func() {
+		t.Helper()
+		ok(s.Retry(t.Context(), func() error { return s.Sync(t.Context(), path) }))
+	}
+	watch := func() (string, <-chan zk.Event) {
+		t.Helper()
+		catchUp()
+		names, changed, err := s.ChildrenW(t.Context(), path)
+		ok(err)
+		slices.Sort(names)
+		return strings.Join(names, " "), changed
+	}
+	come := func(name string) {
+		t.Helper()
+		_, err := other.Create(t.Context(), path+name, nil, 0)
+		ok(err)
+	}
+	leave := func(name string) { t.Helper(); ok(other.Delete(t.Context(), path+name, -1)) }
+	come("")
+	for _, test := range []struct {
+		name   string
+		change func()
+		had    string
+	}{
+		{"one comes", func() { come("/a") }, ""},
+		{"one comes while it moves", func() { here.Down(); come("/b"); there.Up() }, "a"},
+		{"one goes", func() { leave("/a") }, "a b"},
+		{"one goes while it moves", func() { there.Down(); leave("/b"); here.Up() }, "b"},
+		{"nothing changes while it moves", func() { here.Down(); there.Up(); catchUp(); come("/c") }, ""},
+	} {
+		had, changed := watch()
+		if had != test.had {
+			t.Fatalf("before %q there are %q, want %q", test.name, had, test.had)
+		}
+		catchUp()
+		select {
+		case e := <-changed:
+			t.Fatalf("before %q: %+v", test.name, e)
+		default:
+		}
+		test.change()
+		if e := <-changed; e.Type != zk.EventNodeChildrenChanged {
+			t.Fatalf("when %q: %+v", test.name, e)
+		}
+	}
+	if _, changed, err := s.ChildrenW(t.Context(), path+"/a"); !errors.Is(err, zk.ErrNoNode) || changed != nil {
+		t.Fatalf("of no node: %v, %v", changed, err)
+	}
+	_, changed := watch()
+	leave("/c")
+	<-changed
+	_, changed = watch()
+	leave("")
+	if e := <-changed; e.Type != zk.EventNodeDeleted {
+		t.Fatalf("when the node goes: %+v", e)
+	}
+	come("")
+	_, changed = watch()
+	ok(s.Close())
+	if e := <-changed; e.Type != zk.EventNotWatching {
+		t.Fatalf("when the session ends: %+v", e)
 	}
 }
 
