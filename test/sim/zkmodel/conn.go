@@ -235,6 +235,7 @@ func (k *conn) request(r *reader) error {
 	if k.session == nil {
 		return fmt.Errorf("a request without a session")
 	}
+	k.s.e.asked[Asked{k.session.from, op}]++
 	if !k.s.isolated {
 		k.session.heard = time.Now()
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // as ZooKeeper's scheme digest has it
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type Ensemble struct {
 	zxid     int64
 	tree     tree // of the leader
 	sessions map[int64]*session
+	asked    map[Asked]int
 	leader   *Server
 	paused   bool // a leader is being elected
 	closed   bool
@@ -65,7 +67,7 @@ func New(cfg Config) *Ensemble {
 	if cfg.Election <= 0 {
 		cfg.Election = cfg.Tick
 	}
-	e := &Ensemble{cfg: cfg, tree: newTree(), sessions: map[int64]*session{}, rand: rand.New(rand.NewPCG(cfg.Seed, 0))} //nolint:gosec // reproducible
+	e := &Ensemble{cfg: cfg, tree: newTree(), sessions: map[int64]*session{}, asked: map[Asked]int{}, rand: rand.New(rand.NewPCG(cfg.Seed, 0))} //nolint:gosec // reproducible
 	for i := range max(cfg.Servers, 1) {
 		e.servers = append(e.servers, &Server{e: e, number: i + 1, up: true, tree: e.tree.clone(), conns: map[*conn]bool{}})
 	}
@@ -158,6 +160,19 @@ func (e *Ensemble) SessionsFrom(host string) (ids []int64) {
 		}
 	}
 	return ids
+}
+
+// Asked is a kind of request from a host: Op is its number in ZooDefs.OpCode.
+type Asked struct {
+	From string
+	Op   int32
+}
+
+// Requests counts what all clients have asked so far, pings included.
+func (e *Ensemble) Requests() map[Asked]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.asked)
 }
 
 // Nodes is how many znodes there are, the root included.
