@@ -52,37 +52,58 @@ func Restartable(err error) bool {
 		errors.Is(err, fserror.Unavailable) // the block store was out of reach
 }
 
+const (
+	// lookEvery is between two looks of a standby at the others while none joins or
+	// leaves: what they report is not watched, and a server that is cut off from the
+	// ensemble tells of no change.
+	lookEvery = 5 * time.Second
+	// lineEvery is between two looks at whether ZooKeeper is out of reach, which ask
+	// it nothing while it is not.
+	lineEvery = time.Second
+)
+
 // learnActive keeps the address that clients are sent to.
 func (s *Server) learnActive(ctx context.Context) error {
-	t := time.NewTicker(250 * time.Millisecond)
-	defer t.Stop()
+	look, line := time.NewTicker(lookEvery), time.NewTicker(lineEvery)
+	defer look.Stop()
+	defer line.Stop()
 	for {
-		if !s.ready.Load() {
-			short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
-			members, err := s.shared.candidacy.Members(short)
-			cancel()
-			active := ""
-			if away := err != nil; ctx.Err() == nil && s.shared.away.Swap(away) != away {
-				if away {
-					s.log.Warn("ZooKeeper does not answer: this standby does not follow, and cannot take over, until it does", "cause", err)
-				} else {
-					s.log.Info("ZooKeeper answers again")
-				}
-			}
-			if err == nil && len(members) > 0 && members[0].Address != s.advertised() {
-				active = members[0].Address
-			}
-			s.active.Store(&active)
-			for _, m := range members {
-				if m.Report != nil {
-					s.shared.known.Store(max(s.shared.known.Load(), m.Report.TxID)) // nobody else stores
-				}
-			}
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-t.C:
+		case <-s.shared.candidacy.Changes():
+		case <-look.C:
+		case <-line.C:
+			if s.shared.candidacy.Connected() && !s.shared.away.Load() {
+				continue
+			}
+		}
+		if !s.ready.Load() {
+			s.lookAtOthers(ctx)
+		}
+	}
+}
+
+// lookAtOthers asks ZooKeeper who is active, and how far the others are.
+func (s *Server) lookAtOthers(ctx context.Context) {
+	short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
+	defer cancel()
+	members, err := s.shared.candidacy.Members(short)
+	active := ""
+	if away := err != nil; ctx.Err() == nil && s.shared.away.Swap(away) != away {
+		if away {
+			s.log.Warn("ZooKeeper does not answer: this standby does not follow, and cannot take over, until it does", "cause", err)
+		} else {
+			s.log.Info("ZooKeeper answers again")
+		}
+	}
+	if err == nil && len(members) > 0 && members[0].Address != s.advertised() {
+		active = members[0].Address
+	}
+	s.active.Store(&active)
+	for _, m := range members {
+		if m.Report != nil {
+			s.shared.known.Store(max(s.shared.known.Load(), m.Report.TxID)) // nobody else stores
 		}
 	}
 }

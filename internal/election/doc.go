@@ -7,6 +7,7 @@
 // the session, and numbered by ZooKeeper. The lowest number is elected; each
 // other one watches only the node just before its own, so that the end of one
 // wakes one. A namenode whose session has ended is out (Lost) and joins again.
+// Who wants to know who the others are watches them all (Changes).
 //
 // The name of the node begins with 16 random bytes. When the connection breaks
 // just as the node is made, nobody knows whether it is there: on the session's

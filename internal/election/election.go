@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -59,6 +61,9 @@ type Candidacy struct {
 	// since waiting for ZooKeeper may take long, and others may have less time.
 	changing chan struct{}
 	self     Member
+
+	watching sync.Once
+	changes  chan struct{} // one token: see Changes
 }
 
 // ErrLost says that the session is over, or the node gone, and with it the
@@ -86,7 +91,7 @@ func Join(ctx context.Context, cfg Config) (*Candidacy, error) {
 }
 
 func join(ctx context.Context, cfg Config) (*Candidacy, error) {
-	c := &Candidacy{cfg: cfg, log: cfg.Logger, self: cfg.Self, changing: make(chan struct{}, 1)}
+	c := &Candidacy{cfg: cfg, log: cfg.Logger, self: cfg.Self, changing: make(chan struct{}, 1), changes: make(chan struct{}, 1)}
 	var err error
 	if c.s, err = zkconn.Dial(ctx, cfg.ZooKeeper); err != nil {
 		return nil, fmt.Errorf("join the election: %w", err)
@@ -319,6 +324,45 @@ func (c *Candidacy) Connected() bool { return c.s.Connected() }
 // the last step of a clean hand-over: see the package comment. Without a
 // connection ZooKeeper removes the node when the session's time is over.
 func (c *Candidacy) Resign() error { return c.s.Close() }
+
+// Changes has a token when a namenode may have joined, left or moved since the
+// token before was taken, and one at first: who looks (Members) after each token
+// misses nothing. Several changes may make one token. Reports make none.
+func (c *Candidacy) Changes() <-chan struct{} {
+	c.watching.Do(func() { go c.watch() })
+	return c.changes
+}
+
+// rewatchPause is before a watch is set that ZooKeeper has refused: somebody has
+// removed the election's node, or forbidden to list it.
+const rewatchPause = time.Second
+
+// watch keeps one watch on all candidates until the session is over.
+func (c *Candidacy) watch() {
+	ctx := context.Background() // calls end with the session
+	for {
+		var changed <-chan zk.Event
+		err := c.retry(ctx, func() (err error) {
+			_, changed, err = c.s.ChildrenW(ctx, c.cfg.Path)
+			return err
+		})
+		var again <-chan time.Time
+		if err != nil {
+			again = time.After(rewatchPause)
+		} else {
+			select { // not before: what comes behind a look sets off the watch
+			case c.changes <- struct{}{}:
+			default: // the token before was not taken yet
+			}
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-c.s.Done():
+			return
+		}
+	}
+}
 
 // Members lists the namenodes that have joined, the elected one first.
 func (c *Candidacy) Members(ctx context.Context) ([]Member, error) {

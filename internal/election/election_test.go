@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -407,6 +408,83 @@ func TestNoWatchOnWhoIsGone(t *testing.T) {
 	if after := ensemble.Server(1).Stat(t, "zk_watch_count"); after != before {
 		t.Errorf("there are %d watches, and were %d", after, before)
 	}
+}
+
+// Who looks after each token of Changes sees, at the last, who is there, whatever
+// happened to the connection meanwhile; and has one watch at ZooKeeper all the time,
+// which ends with the session.
+func TestChanges(t *testing.T) {
+	path := root()
+	p := proxy(t, 1)
+	a, b := join(t, ensemble.Addrs(), path, "a"), join(t, []string{p.Addr()}, path, "b")
+	none := ensemble.Server(1).Stat(t, "zk_watch_count")
+	seen := make(chan string)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-b.Changes():
+			case <-b.Lost():
+				return
+			}
+			all, err := b.Members(t.Context())
+			if err != nil {
+				return // the session is over
+			}
+			var names []string
+			for _, m := range all {
+				names = append(names, m.Address)
+			}
+			select {
+			case seen <- strings.Join(names, " "):
+			case <-b.Lost():
+			}
+		}
+	}()
+	sees := func(want string) {
+		t.Helper()
+		for got := range seen {
+			if got == want {
+				return
+			}
+		}
+	}
+	watches := func(want int64, when string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // the server has to notice that a connection is gone
+		defer cancel()
+		for n := int64(-1); n != want; n = ensemble.Server(1).Stat(t, "zk_watch_count") {
+			if ctx.Err() != nil {
+				t.Fatalf("%s there are %d watches, want %d", when, n, want)
+			}
+		}
+	}
+	sees("a b") // without a change
+	watches(none+1, "at first")
+	join(t, ensemble.Addrs(), path, "c")
+	sees("a b c")
+	if err := a.MoveBack(t.Context(), election.Report{}); err != nil {
+		t.Fatal(err)
+	}
+	sees("b c a")
+	for range 5 {
+		p.Down()
+		d := join(t, ensemble.Addrs(), path, "d")
+		p.Up()
+		sees("b c a d")
+		p.Cut()
+		if err := d.Resign(); err != nil {
+			t.Fatal(err)
+		}
+		sees("b c a")
+	}
+	watches(none+1, "after many changes")
+	if err := b.Resign(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	watches(none, "after the session")
 }
 
 // Who waits for a report of the same namenode that ZooKeeper does not answer waits no

@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/leasefs/leasefs/namenode"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// inFleet runs fn in a world without clients, once a namenode is active.
+func inFleet(t *testing.T, fn func(t *testing.T, w *World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := New(t, Config{Seed: 1, Calm: true})
+		if _, err := namenode.Format(t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range w.nodes {
+			w.running.Go(n.run)
+		}
+		w.waitActive(t.Context())
+		fn(t, w)
+		w.end()
+	})
+}
+
+// active is the node of the active namenode.
+func (w *World) active(t *testing.T) *Node {
+	t.Helper()
+	for _, n := range w.nodes {
+		if n.active() {
+			return n
+		}
+	}
+	t.Fatal("nobody is active")
+	return nil
+}
+
+// says is the address to which a namenode sends clients.
+func (w *World) says(ctx context.Context, n *Node) string {
+	conn, err := grpc.NewClient("passthrough:"+n.name+":8020", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return w.operator.host.DialContext(ctx, "tcp", addr)
+		}))
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	st, err := pb.NewAdminClient(conn).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return err.Error()
+	}
+	return st.GetActiveAddress()
+}
+
+// A standby sends clients to a new active namenode at once, also when its session has
+// just moved to another server of ZooKeeper, or is about to.
+func TestStandbyLearnsOfTheActive(t *testing.T) {
+	const late = 500 * time.Millisecond
+	inFleet(t, func(t *testing.T, w *World) {
+		for round := range 12 {
+			<-time.After(20*time.Second + time.Duration(round)*1137*time.Millisecond)
+			old, server := w.active(t), w.zk.Server(round%w.cfg.ZooKeeper)
+			if round >= 3 {
+				server.Stop()
+			}
+			if round >= 6 {
+				<-time.After(time.Second) // its sessions have moved
+			}
+			old.restart()
+			for old.active() {
+				<-time.After(time.Millisecond)
+			}
+			w.waitActive(t.Context())
+			now := w.active(t)
+			for _, n := range w.nodes {
+				for began := time.Now(); n != old && n != now; {
+					got := w.says(t.Context(), n)
+					if got == now.name+":8020" {
+						break
+					}
+					if d := time.Since(began); d > late {
+						t.Errorf("round %d: %v after %s became active %s says %q", round, d, now.name, n.name, got)
+						break
+					}
+				}
+			}
+			server.Start()
+		}
+	})
+}
+
+// Namenodes for which nothing changes ask ZooKeeper little: a standby each beat of the
+// active one, and how the others are once in some seconds.
+func TestQuietFleet(t *testing.T) {
+	const minutes = 10
+	inFleet(t, func(t *testing.T, w *World) {
+		<-time.After(time.Minute) // they have started
+		before := w.zk.Requests()
+		<-time.After(minutes * time.Minute)
+		asked := map[string]int{}
+		for what, n := range w.zk.Requests() {
+			asked[what.From] += n - before[what]
+		}
+		for _, n := range w.nodes {
+			most := 480
+			if n.active() {
+				most = 240
+			}
+			if got := asked[n.name] / minutes; got > most {
+				t.Errorf("%s, active: %t, asks %d times a minute; at most %d", n.name, n.active(), got, most)
+			}
+		}
+	})
+}
