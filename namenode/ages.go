@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -43,7 +44,7 @@ func (s *Server) lastAges(ctx context.Context) error {
 
 // journalAges writes one record of ages.
 func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error {
-	_, err := s.own(ctx, func() (namespace.Op, error) {
+	_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		op := new(namespace.OpAges)
 		for _, a := range s.leases.AgesJournalled(ages) {
 			op.Ages = append(op.Ages, namespace.Age{AgeKey: ageKey(a.AgeKey), MS: a.Age.Milliseconds()})
@@ -52,7 +53,7 @@ func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error
 			return nil, nil
 		}
 		return op, nil
-	})
+	}})
 	if err == nil {
 		s.leases.AgesDurable(ages)
 	}
@@ -63,14 +64,16 @@ func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error
 // nothing any more.
 func (s *Server) dropAges(ctx context.Context) error {
 	holders := make(map[namespace.SessionID]bool)
-	s.tree.OpenFiles(func(f namespace.OpenFile) bool {
-		holders[f.Holder.Session] = true
-		return true
+	s.engine.Look(func(t *namespace.Tree) {
+		t.OpenFiles(func(f namespace.OpenFile) bool {
+			holders[f.Holder.Session] = true
+			return true
+		})
 	})
 	for {
 		op := new(namespace.OpAges)
-		_, err := s.own(ctx, func() (namespace.Op, error) {
-			s.tree.Ages(func(a namespace.Age) bool {
+		_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+			tx.Tree.Ages(func(a namespace.Age) bool {
 				if a.Session != (namespace.SessionID{}) && !holders[a.Session] {
 					op.Ages = append(op.Ages, namespace.Age{AgeKey: a.AgeKey})
 				}
@@ -80,7 +83,7 @@ func (s *Server) dropAges(ctx context.Context) error {
 				return nil, nil
 			}
 			return op, nil
-		})
+		}})
 		if err != nil || len(op.Ages) == 0 {
 			return err
 		}
@@ -92,6 +95,6 @@ func ageKey(k leasemanager.AgeKey) namespace.AgeKey {
 }
 
 // journalledAge is the age of a lease as journalled.
-func (s *Server) journalledAge(k leasemanager.AgeKey) time.Duration {
-	return time.Duration(s.tree.Age(ageKey(k))) * time.Millisecond
+func journalledAge(t *namespace.Tree, k leasemanager.AgeKey) time.Duration {
+	return time.Duration(t.Age(ageKey(k))) * time.Millisecond
 }

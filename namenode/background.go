@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -117,12 +118,12 @@ const reclaimSlice = 1000
 // in safe mode: it makes garbage of their blocks.
 func (s *Server) reclaim(ctx context.Context) error {
 	for ctx.Err() == nil {
-		r, err := s.own(ctx, func() (namespace.Op, error) {
-			if s.tree.Counts().Detached == 0 || s.tree.SafeMode() {
+		r, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+			if tx.Tree.Counts().Detached == 0 || tx.Tree.SafeMode() {
 				return nil, nil
 			}
 			return &namespace.OpReclaim{Limit: reclaimSlice}, nil
-		})
+		}})
 		if err != nil || r.TxID == 0 {
 			return err
 		}
@@ -158,9 +159,7 @@ func (s *Server) measurePressure(ctx context.Context) error {
 		return err
 	}
 	bfree, btotal, err := s.store.Usage(ctx)
-	s.mu.RLock()
-	excess := s.garbageExcess(s.tree.Counts())
-	s.mu.RUnlock()
+	excess := s.garbageExcess(s.engine.Facts().Counts)
 	if excess > 0 || err == nil && btotal > 0 && bfree < shortBlocks*s.cfg.BlockSize {
 		s.wake(&s.collector.wake) // it asks again
 	}

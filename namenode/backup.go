@@ -28,7 +28,7 @@ const backupURLLife = 12 * time.Hour
 // deleted meanwhile until it is done.
 func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMessage) error) error {
 	defer s.holdGarbage()()
-	t, err := s.snapshot(ctx)
+	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
 		return err
 	}

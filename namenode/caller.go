@@ -47,7 +47,7 @@ func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, err
 	for _, p := range c.GetPlaces() {
 		call.Places = append(call.Places, namespace.Place{Path: p.GetPath(), Inode: namespace.InodeID(p.GetInode())})
 	}
-	su, sg := s.superuser()
+	su, sg := s.engine.Superuser()
 	call.Super = user == su || slices.Contains(call.Groups, sg)
 	return call, nil
 }
@@ -82,9 +82,6 @@ func checkNames(names ...string) error {
 	}
 	return nil
 }
-
-// superuser is set by a namespace's first record and does not change.
-func (s *Server) superuser() (user, group string) { return s.tree.Superuser() }
 
 // checkCertificate holds the claimed user against the client's certificate.
 func (s *Server) checkCertificate(ctx context.Context, user string) error {
@@ -127,7 +124,7 @@ func (s *Server) admin(ctx context.Context, c *pb.Caller) error {
 		return err
 	}
 	if !call.Super {
-		su, sg := s.superuser()
+		su, sg := s.engine.Superuser()
 		return fserror.New(fserror.Permission, "", "", "user %s is no superuser; only user %s and members of group %s may do this (--user says who asks)", call.User, su, sg)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -48,15 +49,15 @@ func (c *collector) before(ms int64) int64 {
 
 // holdGarbage keeps in the store, until release, all that files have now.
 func (s *Server) holdGarbage() (release func()) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	now := s.tree.Reigned()
 	c := &s.collector
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.next++
-	id := c.next
-	c.holds[id] = now
+	var id int
+	s.engine.Look(func(t *namespace.Tree) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.next++
+		id = c.next
+		c.holds[id] = t.Reigned()
+	})
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -95,24 +96,26 @@ func (s *Server) collectSome(ctx context.Context) (deleted, waiting int, err err
 		return 0, 0, err
 	}
 	var keys []blockstore.Key
-	s.mu.RLock()
-	// By the time of reigns, as garbage is stamped; and that may run fast.
-	last, lastMS := s.tree.Last()
-	before, limit, enough := s.tree.Reigned()+max(0, s.time.now()-lastMS)-(s.cfg.URLLife+s.cfg.URLLife/slew).Milliseconds(), collectPage, int64(math.MaxInt64)
-	if short {
-		before, limit = math.MaxInt64, shortPage
-	} else if excess := s.garbageExcess(s.tree.Counts()); excess > 0 {
-		before, enough = math.MaxInt64, excess
-	}
-	if !s.tree.SafeMode() {
-		keys = s.tree.Garbage(s.collector.before(before), limit, enough)
-	}
-	waiting = s.tree.Counts().Garbage - len(keys)
-	s.mu.RUnlock()
+	var last uint64
+	s.engine.Look(func(t *namespace.Tree) {
+		// By the time of reigns, as garbage is stamped; and that may run fast.
+		var lastMS int64
+		last, lastMS = t.Last()
+		before, limit, enough := t.Reigned()+max(0, s.engine.Now()-lastMS)-engine.Longest(s.cfg.URLLife).Milliseconds(), collectPage, int64(math.MaxInt64)
+		if short {
+			before, limit = math.MaxInt64, shortPage
+		} else if excess := s.garbageExcess(t.Counts()); excess > 0 {
+			before, enough = math.MaxInt64, excess
+		}
+		if !t.SafeMode() {
+			keys = t.Garbage(s.collector.before(before), limit, enough)
+		}
+		waiting = t.Counts().Garbage - len(keys)
+	})
 	if len(keys) == 0 {
 		return 0, waiting, nil
 	}
-	if err := s.waitDurable(ctx, last); err != nil {
+	if err := s.engine.WaitDurable(ctx, last); err != nil {
 		return 0, waiting, err
 	}
 	err = s.whileOurs(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, keys...) })
@@ -122,7 +125,7 @@ func (s *Server) collectSome(ctx context.Context) (deleted, waiting int, err err
 	if err != nil {
 		return 0, waiting, err
 	}
-	_, err = s.own(ctx, func() (namespace.Op, error) { return &namespace.OpCollected{Keys: keys}, nil })
+	_, err = s.engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpCollected{Keys: keys}, nil }})
 	return len(keys), waiting, err
 }
 
@@ -175,10 +178,7 @@ func (s *Server) removeLeftovers(ctx context.Context) error {
 // which no record vouches are left unless all are asked for: they can be another
 // history's, which only an operator can know.
 func (s *Server) sweep(ctx context.Context, all bool) (orphans int, err error) {
-	s.mu.RLock()
-	safe := s.tree.SafeMode()
-	s.mu.RUnlock()
-	if safe {
+	if s.engine.Facts().SafeMode {
 		return 0, nil
 	}
 	var after blockstore.Key
@@ -209,13 +209,14 @@ func (s *Server) sweep(ctx context.Context, all bool) (orphans int, err error) {
 
 // keepVouched keeps the blocks that are in the tree or may be swept without asking.
 func (s *Server) keepVouched(blocks []namespace.StoredBlock) []namespace.StoredBlock {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	reigns := s.tree.Reigns()
-	return slices.DeleteFunc(blocks, func(b namespace.StoredBlock) bool {
-		k := b.Key
-		return k.Term != s.term && !s.vouched(reigns, k) && !s.tree.HasBlock(k) && !s.tree.IsGarbage(k)
+	s.engine.Look(func(t *namespace.Tree) {
+		reigns := t.Reigns()
+		blocks = slices.DeleteFunc(blocks, func(b namespace.StoredBlock) bool {
+			k := b.Key
+			return k.Term != s.term && !s.vouched(reigns, k) && !t.HasBlock(k) && !t.IsGarbage(k)
+		})
 	})
+	return blocks
 }
 
 // noteUnswept says how many blocks wait for an operator.
@@ -272,7 +273,7 @@ func (s *Server) sweepBlocks(ctx context.Context, blocks []namespace.StoredBlock
 	for _, b := range blocks {
 		unowned[b.Key] = struct{}{}
 	}
-	t, err := s.snapshot(ctx)
+	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -287,15 +288,15 @@ func (s *Server) sweepBlocks(ctx context.Context, blocks []namespace.StoredBlock
 	n := 0
 	flush := func() error {
 		found := 0
-		_, err := s.own(ctx, func() (namespace.Op, error) {
+		_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 			found = 0
-			op := s.tree.PlanTombstone(page)
-			if op == nil || s.tree.SafeMode() {
+			op := tx.Tree.PlanTombstone(page)
+			if op == nil || tx.Tree.SafeMode() {
 				return nil, nil
 			}
 			found = len(op.Blocks)
 			return op, nil
-		})
+		}})
 		n += found
 		page = page[:0]
 		return err
@@ -316,7 +317,7 @@ func (s *Server) sweepBlocks(ctx context.Context, blocks []namespace.StoredBlock
 // collectAll is admin gc: search, then delete what may be deleted.
 func (s *Server) collectAll(ctx context.Context) (*pb.CollectResponse, error) {
 	c := &namespace.Call{}
-	if err := s.read(ctx, c, func() error { return s.refuseInSafeMode(c) }); err != nil {
+	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error { return tx.RefuseInSafeMode(c) }); err != nil {
 		return nil, err
 	}
 	if err := s.checkStore(ctx); err != nil {
@@ -329,9 +330,7 @@ func (s *Server) collectAll(ctx context.Context) (*pb.CollectResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.RLock()
-	known := s.tree.Counts().Garbage
-	s.mu.RUnlock()
+	known := s.engine.Facts().Garbage
 	deleted, waiting, err := s.collectGarbage(ctx)
 	if err != nil {
 		return nil, err

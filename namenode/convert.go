@@ -46,7 +46,7 @@ func (s *Server) openState(f namespace.OpenFile) *pb.OpenState {
 
 // since is how long a file has been open under its epoch, by the journal's time.
 func (s *Server) since(f namespace.OpenFile) time.Duration {
-	return max(0, time.Duration(s.time.now()-f.Since)*time.Millisecond)
+	return max(0, time.Duration(s.engine.Now()-f.Since)*time.Millisecond)
 }
 
 // held is the answer to one who wants a file that another has.
@@ -80,25 +80,4 @@ func blockOf(b *pb.Block) (namespace.Block, error) {
 		Key:    blockstore.Key{Term: b.GetTerm(), Seq: b.GetSeq()},
 		Stored: uint32(b.GetStoredLength()), Used: uint32(b.GetUsedLength()), CRC: b.GetCrc32C(), //nolint:gosec // checked above
 	}, nil
-}
-
-// callResult is what a retry of this call will be answered with: the tree keeps
-// the same.
-func callResult(r namespace.Result, op namespace.Op) namespace.CallResult {
-	out := namespace.CallResult{TxID: r.TxID, Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength}
-	switch o := op.(type) {
-	case *namespace.OpGrant:
-		out.Inode = namespace.InodeID(o.ID)
-	case *namespace.OpCreate:
-		out.Token = o.Token
-	case *namespace.OpCreateAs:
-		out.Token = o.Token
-	case *namespace.OpOpen:
-		out.Token, out.Flag = o.Token, len(r.Closed) > 0
-	case *namespace.OpCut:
-		out.Token, out.Flag = o.Token, len(r.Closed) > 0 && r.Closed[0].Reason == namespace.ReasonTakenOver
-	case *namespace.OpHide:
-		out.Flag = true
-	}
-	return out
 }

@@ -8,8 +8,8 @@
 //
 // Plan, apply and the append to the journal's buffer happen under one lock, so
 // the order of records is the order of effects; the wait for the disk does not,
-// so one fsync serves all who wait (group commit). change.go is this path, and
-// every change takes it.
+// so one fsync serves all who wait (group commit). Package engine is this path,
+// and every change takes it.
 //
 // # What an answer shows
 //

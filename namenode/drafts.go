@@ -11,14 +11,10 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
-	"github.com/leasefs/leasefs/leasemanager/readlease"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
-
-// keyCreations is the kind of cache key that is the right to make files in a
-// directory without asking, see docs/adr/0013-creations-of-ones-own.md.
-const keyCreations = 3
 
 // reasonDraft is the Reason of HELD if there is no file yet that could be waited
 // for.
@@ -173,18 +169,18 @@ func (t *draftTable) mayReserve(id namespace.SessionID, now time.Duration) bool 
 func (s *Server) tellDrafts(h namespace.Holder, list []*pb.Draft) {
 	now := s.cfg.Clock.Mono()
 	s.drafts.sweep(now)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, p := range list {
-		d := draft{
-			draftName: draftName{namespace.InodeID(p.GetDir()), p.GetName()}, inode: namespace.InodeID(p.GetInode()),
-			holder: h, since: now, until: now + s.cfg.CacheTerm,
+	s.engine.Look(func(t *namespace.Tree) {
+		for _, p := range list {
+			d := draft{
+				draftName: draftName{namespace.InodeID(p.GetDir()), p.GetName()}, inode: namespace.InodeID(p.GetInode()),
+				holder: h, since: now, until: now + s.cfg.CacheTerm,
+			}
+			if fspath.CheckName(d.name) == nil && t.Reserved(h.Session, d.inode) &&
+				s.engine.HasCreations(h.Session, d.dir) {
+				s.drafts.tell(d, now)
+			}
 		}
-		if fspath.CheckName(d.name) == nil && s.tree.Reserved(h.Session, d.inode) &&
-			s.caches.Holds(readlease.SessionID(h.Session), readlease.Key{Kind: keyCreations, Inode: p.GetDir()}) {
-			s.drafts.tell(d, now)
-		}
-	}
+	})
 }
 
 // find returns a draft by that name, or, without a name, any in the directory; but
@@ -210,8 +206,8 @@ func (t *draftTable) find(at draftName, by namespace.SessionID, now time.Duratio
 // heldByDraft refuses a change that would make a name, or remove a directory, in
 // which a file is made just now, unless it is a session's making of that file:
 // with the number of the draft, or without it if that is not set aside any more.
-// The caller holds mu, and all sessions have acknowledged the change.
-func (s *Server) heldByDraft(caller namespace.SessionID, op namespace.Op) error {
+// The namespace is locked, and all sessions have acknowledged the change.
+func (s *Server) heldByDraft(tx *engine.Tx, caller namespace.SessionID, op namespace.Op) error {
 	if s.drafts.told.Load() == 0 {
 		return nil
 	}
@@ -227,11 +223,11 @@ func (s *Server) heldByDraft(caller namespace.SessionID, op namespace.Op) error 
 	case *namespace.OpRename:
 		removes = op.Replace
 	}
-	for _, c := range s.tree.Affects(op) {
+	for _, c := range tx.Tree.Affects(op) {
 		if c.Kind != namespace.ChangeName && (c.Kind != namespace.ChangeAttr || c.Inode != removes) {
 			continue
 		}
-		if d, ok := s.drafts.find(draftName{c.Inode, c.Name}, by, now); ok && (!creates || d.holder.Session != caller || s.tree.Reserved(caller, d.inode)) {
+		if d, ok := s.drafts.find(draftName{c.Inode, c.Name}, by, now); ok && (!creates || d.holder.Session != caller || tx.Tree.Reserved(caller, d.inode)) {
 			return &fserror.Error{
 				Kind: fserror.Held, TakeableIn: d.until - now, Reason: reasonDraft,
 				Message: fmt.Sprintf("a file %q is being made there just now; try again in a moment", d.name),
@@ -250,8 +246,8 @@ func (s *Server) lendCreations(ctx context.Context, id namespace.SessionID, numb
 		return
 	}
 	var granted bool
-	if err := s.rlocked(func() error {
-		if !s.caches.GrantAlone(readlease.SessionID(id), readlease.Key{Kind: keyCreations, Inode: dir}) {
+	if err := s.engine.Read(func(tx *engine.Tx) error {
+		if !tx.LendCreations(id, namespace.InodeID(dir)) {
 			return nil
 		}
 		// Who had the right before may not be done with it. That is looked for when
@@ -266,12 +262,12 @@ func (s *Server) lendCreations(ctx context.Context, id namespace.SessionID, numb
 	if !numbers || !s.drafts.mayReserve(id, s.cfg.Clock.Mono()) {
 		return
 	}
-	r, err := s.own(ctx, func() (namespace.Op, error) {
-		if s.tree.Caching(id) == 0 {
+	r, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		if tx.Tree.Caching(id) == 0 {
 			return nil, nil
 		}
-		return &namespace.OpReserve{Session: id, Count: draftNumbers}, s.checkSafeMode()
-	})
+		return &namespace.OpReserve{Session: id, Count: draftNumbers}, tx.RefuseInSafeMode(nil)
+	}})
 	if err == nil && r.Inode != 0 {
 		resp.FirstInode, resp.Inodes = uint64(r.Inode), draftNumbers
 	}

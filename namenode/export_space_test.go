@@ -3,6 +3,7 @@ package namenode
 import (
 	"context"
 
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -28,22 +29,20 @@ func (s *Server) SealPasses() func(context.Context) error { return s.sealPass() 
 
 // Detached is how many deleted directories wait to be freed.
 func (s *Server) Detached() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.tree.Counts().Detached
+	return s.engine.Facts().Detached
 }
 
 // DeleteAndEnterSafeMode deletes a directory and enters safe mode before the
 // background can free it.
 func (s *Server) DeleteAndEnterSafeMode(path string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	op, err := s.tree.PlanDelete(&namespace.Call{Super: true}, path, true, 0)
-	if err == nil {
-		_, err = s.apply(namespace.CallID{}, op)
-	}
-	if err == nil {
-		_, err = s.apply(namespace.CallID{}, &namespace.OpSafeMode{On: true})
-	}
-	return err
+	return s.engine.Update(func(tx *engine.Tx) error {
+		op, err := tx.Tree.PlanDelete(&namespace.Call{Super: true}, path, true, 0)
+		if err == nil {
+			_, err = tx.Apply(namespace.CallID{}, op, new(engine.Recall))
+		}
+		if err == nil {
+			_, err = tx.Apply(namespace.CallID{}, &namespace.OpSafeMode{On: true}, new(engine.Recall))
+		}
+		return err
+	})
 }

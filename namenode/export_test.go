@@ -2,11 +2,13 @@ package namenode
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
-	"github.com/leasefs/leasefs/leasemanager/readlease"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -27,10 +29,11 @@ func (s *Server) RepairLeases() {
 }
 
 // JournalledAge is the age of a session's lease that a successor would find.
-func (s *Server) JournalledAge(session []byte) time.Duration {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.journalledAge(leasemanager.AgeKey{Session: leasemanager.SessionID(session)})
+func (s *Server) JournalledAge(session []byte) (age time.Duration) {
+	s.engine.Look(func(t *namespace.Tree) {
+		age = journalledAge(t, leasemanager.AgeKey{Session: leasemanager.SessionID(session)})
+	})
+	return age
 }
 
 // SetPatience sets how long a client may take nothing of a long answer.
@@ -40,10 +43,7 @@ func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 // sessions and sessions of which results are kept to all callers together.
 func (s *Server) ShareLittle(most int64) {
 	s.watchers, s.parked = share.New(most), share.New(most)
-	s.countHeld(most, most)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.caches = readlease.New(readlease.Config{Clock: s.cfg.Clock, Term: s.cfg.CacheTerm, FirstSeq: s.term << 32, MaxSessions: int(most)})
+	s.engine.Share(s.term, engine.Limits{Granted: most, Results: most, Caching: int(most)})
 }
 
 // Served is how many unary calls are under way and wait for nobody.
@@ -68,7 +68,7 @@ func (s *Server) HoldWalks(ctx context.Context) (release func(), err error) {
 }
 
 // Granted is how many granted leases count for the share of each user.
-func (s *Server) Granted() int64 { return s.granted.Used() }
+func (s *Server) Granted() int64 { return s.engine.Granted() }
 
 // CompareClocks has the clocks compared now.
 func (s *Server) CompareClocks() { s.wake(&s.clocksWake) }
@@ -77,20 +77,29 @@ func (s *Server) CompareClocks() { s.wake(&s.clocksWake) }
 // hold it for.
 func (s *Server) LockWait() time.Duration {
 	began := time.Now()
-	s.mu.Lock()
-	took := time.Since(began)
-	s.mu.Unlock() //nolint:staticcheck // the wait is all
-	return took
+	_ = s.engine.Update(func(*engine.Tx) error { return nil })
+	return time.Since(began)
 }
 
 // SettleAtOnce has restores not wait. It is called before the tests begin.
 func SettleAtOnce() { settle = 0 }
 
-// ApplyAtOnce applies records one after the other, with nothing between them.
-func (s *Server) ApplyAtOnce(ops ...namespace.Op) error {
-	return s.locked(func() error {
+// ApplyAtOnce applies records one after the other, with nothing between them, when
+// what first does has sessions give up what they keep of it.
+func (s *Server) ApplyAtOnce(first func(), ops ...namespace.Op) error {
+	return s.engine.Update(func(tx *engine.Tx) error {
+		first()
 		for _, op := range ops {
-			if _, err := s.apply(namespace.CallID{}, op); err != nil {
+			var recall engine.Recall
+			defer recall.Done()
+			_, err := tx.Apply(namespace.CallID{}, op, &recall)
+			for errors.Is(err, engine.ErrCached) {
+				runtime.Gosched()
+				if !recall.Pending() {
+					_, err = tx.Apply(namespace.CallID{}, op, &recall)
+				}
+			}
+			if err != nil {
 				return err
 			}
 		}

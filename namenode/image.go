@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	localjournal "github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
@@ -297,9 +298,9 @@ func (i *imageState) written(at time.Duration, txid uint64) {
 	i.at, i.txid = at, txid
 }
 
-// imageSize is about what an image of t takes, in bytes: what the newest one has.
-func imageSize(t *namespace.Tree) (size int64) {
-	for _, img := range t.Images() {
+// imageSize is about what another image takes, in bytes: what the newest one has.
+func imageSize(images []namespace.OpImage) (size int64) {
+	for _, img := range images {
 		size = img.Size
 	}
 	return size
@@ -316,11 +317,11 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 	}
 	defer unlock()
 	began := s.cfg.Clock.Mono()
-	t, err := s.snapshot(ctx)
+	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.images.room(imageSize(t)); err != nil {
+	if err := s.images.room(imageSize(t.Images())); err != nil {
 		return nil, err
 	}
 	if s.cfg.HA != nil { // it goes into the store
@@ -337,7 +338,7 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 		return nil, fmt.Errorf("image: %w", err)
 	}
 	op := &namespace.OpImage{TxID: last, Name: img.name, Size: size}
-	if _, err := s.own(ctx, func() (namespace.Op, error) { return op, nil }); err != nil {
+	if _, err := s.engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return op, nil }}); err != nil {
 		return nil, err
 	}
 	s.lastImage.written(s.cfg.Clock.Mono(), last)
@@ -350,9 +351,7 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 // what it takes the place of is removed. While one of the two cannot be used nothing
 // is removed: what a start would read instead is still needed.
 func (s *Server) prune(ctx context.Context) error {
-	s.mu.RLock()
-	all := s.tree.Images()
-	s.mu.RUnlock()
+	all := s.engine.Facts().Images
 	if len(all) < 2 {
 		return nil
 	}
@@ -407,10 +406,12 @@ func (s *Server) checkpointPass() func(context.Context) error {
 
 // checkpointDue says why an image should be written now, or "".
 func (s *Server) checkpointDue() string {
-	s.mu.RLock()
-	last, _ := s.tree.Last()
-	unnamed := s.cfg.HA != nil && s.used.from.txid > 0 && !s.used.named
-	s.mu.RUnlock()
+	var last uint64
+	var unnamed bool
+	s.engine.Look(func(t *namespace.Tree) {
+		last, _ = t.Last()
+		unnamed = s.cfg.HA != nil && s.used.from.txid > 0 && !s.used.named
+	})
 	at, txid := s.lastImage.last()
 	_, bytes := s.journal.Size()
 	switch {

@@ -3,6 +3,7 @@ package namenode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -71,72 +73,22 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.mu.Lock() // so no record ends it, not the monitor's either
-	defer s.mu.Unlock()
-	clk.Advance(s.cfg.HardLimit + time.Minute)
-	s.leases.Expire(expirePass)
-	if st, known := s.leases.State(uint64(w.Inode)); !known || !st.Ending {
-		t.Fatalf("%+v, %v", st, known)
-	}
-	if err := s.writer(&namespace.Call{}, w); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.apply(namespace.CallID{}, &namespace.OpAppendTail{Inode: w.Inode, Data: []byte("x")}); !errors.Is(err, fserror.Retry) {
-		t.Fatal(err)
-	}
-}
-
-// The journal's time advances by the monotonic clock, comes back to the time of
-// day slowly, and never goes back.
-func TestJournalTime(t *testing.T) {
-	var clk clock.Fake
-	clk.ShiftWall(56 * 365 * 24 * time.Hour)
-	var j journalTime
-	begin := func(lastMS int64) time.Duration {
-		j = journalTime{}
-		j.init(&clk)
-		return j.begin(lastMS)
-	}
-	ahead := clk.Wall().Add(time.Minute)
-	if beyond := begin(ahead.UnixMilli()); beyond != 0 || j.now() != ahead.UnixMilli() {
-		t.Fatalf("after a record of a time to come: %s, %d", beyond, j.now())
-	}
-	day := clk.Wall()
-	if beyond := begin(day.Add(-time.Hour).UnixMilli()); beyond != time.Hour || j.now() != day.UnixMilli() {
-		t.Fatalf("after an hour's stop: %s, %d", beyond, j.now())
-	}
-	off := func() time.Duration { return time.Duration(j.now()-clk.Wall().UnixMilli()) * time.Millisecond }
-	last := j.now()
-	pass := func(d, step time.Duration) {
-		t.Helper()
-		for ; d > 0; d -= step {
-			clk.Advance(step)
-			now := j.now()
-			if grown := time.Duration(now-last) * time.Millisecond; grown < step-step/slew-time.Millisecond || grown > step+step/slew+time.Millisecond {
-				t.Fatalf("%s passed as %s", step, grown)
-			}
-			last = now
+	if err := s.engine.Update(func(tx *engine.Tx) error { // so no record ends it, not the monitor's either
+		clk.Advance(s.cfg.HardLimit + time.Minute)
+		s.leases.Expire(expirePass)
+		if st, known := s.leases.State(uint64(w.Inode)); !known || !st.Ending {
+			return fmt.Errorf("%+v, %v", st, known)
 		}
+		if err := s.writer(tx, &namespace.Call{}, w); err != nil {
+			return err
+		}
+		if _, err := tx.Apply(namespace.CallID{}, &namespace.OpAppendTail{Inode: w.Inode, Data: []byte("x")}, new(engine.Recall)); !errors.Is(err, fserror.Retry) {
+			return fmt.Errorf("its holder's flush: %w", err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
-	pass(time.Hour, time.Minute)
-	if off() != 0 {
-		t.Fatalf("%s off the time of day", off())
-	}
-	const century = 74 * 365 * 24 * time.Hour
-	clk.ShiftWall(century)
-	pass(10*time.Second, 100*time.Millisecond)
-	clk.ShiftWall(-century)
-	if off() > time.Second {
-		t.Fatalf("%s ahead after ten seconds in another century", off())
-	}
-	pass(time.Minute, time.Second)
-	if off() != 0 {
-		t.Fatalf("%s off the time of day after a minute", off())
-	}
-	clk.ShiftWall(10 * time.Minute)
-	pass(time.Minute, time.Second)
-	clk.ShiftWall(-time.Hour)
-	pass(time.Minute, time.Second)
 }
 
 // stuckDisk holds up the syncs of the journal while its gate is locked.
@@ -181,68 +133,25 @@ func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
 	disk.gate.Lock()
 	open := sync.OnceFunc(disk.gate.Unlock)
 	defer open()
-	s.mu.Lock()
-	r, err := s.apply(namespace.CallID{}, &namespace.OpSafeMode{On: true})
-	s.mu.Unlock()
+	_, wait, err := s.engine.Begin(t.Context(), engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpSafeMode{On: true}, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	nothing := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := s.own(ctx, func() (namespace.Op, error) { return nil, nil })
+		_, err := s.engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return nil, nil }})
 		return err
 	}
 	if err := nothing(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("told too early: %v", err)
 	}
 	open()
-	if err := s.waitDurable(t.Context(), r.TxID); err != nil {
+	if err := s.engine.WaitDurable(t.Context(), wait); err != nil {
 		t.Fatal(err)
 	}
 	if err := nothing(); err != nil {
 		t.Error(err)
-	}
-}
-
-// Who followed another's journal continues from there: not before what was heard,
-// nor after what another clock says, however its own time of day is set.
-func TestJournalTimeOfOneThatFollowed(t *testing.T) {
-	const last = 1_800_000_000_000
-	for _, tt := range []struct {
-		name   string
-		wall   time.Duration // from the last record's time on, when the reign begins
-		idle   time.Duration // by ZooKeeper; below 0: not known
-		before time.Duration // between the last record's reading and that
-		after  time.Duration // between that and the reign
-		want   time.Duration // from the last record's time on
-	}{
-		{name: "all agree", wall: 9 * time.Second, idle: 5 * time.Second, before: 5 * time.Second, after: 4 * time.Second, want: 9 * time.Second},
-		{name: "its time of day is ahead", wall: 11 * time.Minute, idle: 5 * time.Second, before: 5 * time.Second, after: 4 * time.Second, want: 9 * time.Second},
-		{name: "its time of day is behind", wall: -11 * time.Minute, idle: 5 * time.Second, before: 5 * time.Second, after: 4 * time.Second, want: 9 * time.Second},
-		{name: "it read the last record late", wall: time.Hour + time.Second, idle: time.Hour + 2*time.Second, before: time.Second, want: time.Hour + time.Second},
-		{name: "that, and its time of day is ahead", wall: 24 * time.Hour, idle: time.Hour, before: time.Second, want: time.Hour},
-		{name: "ZooKeeper's clock was set back", wall: 9 * time.Second, idle: 0, before: 5 * time.Second, after: 4 * time.Second, want: 9 * time.Second},
-		{name: "ZooKeeper's clock was set ahead", wall: 9 * time.Second, idle: time.Hour, before: 9 * time.Second, want: 9 * time.Second},
-		{name: "nothing is known", wall: time.Hour, idle: -1, before: time.Second, want: time.Hour},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var clk clock.Fake
-			clk.ShiftWall(time.UnixMilli(last).Sub(clk.Wall()) + tt.wall - tt.before - tt.after)
-			var j journalTime
-			j.init(&clk)
-			j.heard(last - 1000)
-			j.heard(last)
-			clk.Advance(tt.before)
-			if tt.idle >= 0 {
-				j.atMost(last, tt.idle)
-			}
-			clk.Advance(tt.after)
-			j.begin(last)
-			if got := time.Duration(j.now()-last) * time.Millisecond; got != tt.want {
-				t.Errorf("the reign begins %s after the last record, want %s", got, tt.want)
-			}
-		})
 	}
 }
 
@@ -301,7 +210,7 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	}
 	rename("/all/d", "/bob")
 	rename("/all/was", "/all/d")
-	s.endRemoval(checked)
+	s.removals.end(checked)
 
 	// Nor what came into a directory after that was checked.
 	mkdir("root", "/bob/open", 0o777)
@@ -316,7 +225,7 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	if _, err := s.remove(t.Context(), call, r, checked); !errors.Is(err, fserror.Retry) {
 		t.Errorf("removed what came later: %v", err)
 	}
-	s.endRemoval(checked)
+	s.removals.end(checked)
 	if _, err := s.Delete(t.Context(), remove()); !errors.Is(err, fserror.Permission) {
 		t.Errorf("again: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -153,7 +154,7 @@ func (s *Server) tellEnded(ctx context.Context, k *keeper, answer *pb.KeepAliveR
 		if len(gone) == 0 {
 			break
 		}
-		if err := s.waitDurable(ctx, txid); err != nil {
+		if err := s.engine.WaitDurable(ctx, txid); err != nil {
 			return err
 		}
 		if err := k.out(&pb.KeepAliveResponse{Leases: gone, Ended: true}); err != nil {
@@ -207,9 +208,9 @@ func (s *Server) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64,
 	resp := &pb.KeepAliveResponse{Leases: make([]*pb.LeaseAlive, 0, len(ids))}
 	for len(ids) > 0 {
 		n := min(len(ids), keepAliveSlice)
-		err := s.read(ctx, c, func() error {
+		err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
 			for _, id := range ids[:n] {
-				resp.Leases = append(resp.Leases, s.keepOneAlive(c, id, k))
+				resp.Leases = append(resp.Leases, s.keepOneAlive(tx, c, id, k))
 			}
 			return nil
 		})
@@ -221,12 +222,12 @@ func (s *Server) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64,
 	return resp, nil
 }
 
-// keepOneAlive renews a lease. The caller holds mu.
-func (s *Server) keepOneAlive(c *namespace.Call, id uint64, k *keeper) *pb.LeaseAlive {
+// keepOneAlive renews a lease. The namespace is locked.
+func (s *Server) keepOneAlive(tx *engine.Tx, c *namespace.Call, id uint64, k *keeper) *pb.LeaseAlive {
 	alive := &pb.LeaseAlive{Id: id}
-	if err := s.tree.CheckLease(c, "", namespace.LeaseID(id)); err != nil {
+	if err := tx.Tree.CheckLease(c, "", namespace.LeaseID(id)); err != nil {
 		if errors.Is(err, fserror.Permission) {
-			l, _ := s.tree.Lease(c, namespace.LeaseID(id))
+			l, _ := tx.Tree.Lease(c, namespace.LeaseID(id))
 			alive.Owner = l.Owner.User
 		}
 		return alive

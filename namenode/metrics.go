@@ -211,16 +211,11 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		s.collectStandby(ch)
 		return
 	}
-	s.mu.RLock()
-	n := s.tree.Counts()
-	last, _ := s.tree.Last()
-	safe := s.tree.SafeMode()
-	images := s.tree.Images()
-	s.mu.RUnlock()
+	n := s.engine.Facts()
 	ls := s.leases.Stats()
 	total, _ := s.journal.Size()
 	set(descTerm, float64(s.term))
-	set(descTxID, float64(last))
+	set(descTxID, float64(n.Last))
 	set(descDurable, float64(s.journal.Durable()))
 	set(descBacklog, float64(s.journal.Backlog()))
 	set(descJournal, float64(total))
@@ -243,7 +238,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descAttached, float64(n.Attached))
 	set(descGrantedEnd, float64(ls.GrantedExpired))
 	set(descGrantedDue, ls.GrantedOverdue.Seconds())
-	cs := s.caches.Stats()
+	cs := s.engine.Caches().Stats()
 	set(descCacheSess, float64(cs.Sessions))
 	set(descCacheKeys, float64(cs.Holdings))
 	set(descCacheGrant, float64(cs.Grants))
@@ -256,11 +251,11 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descWatchers, float64(ev.Watchers))
 	set(descEvents, float64(ev.Events))
 	set(descWatchLate, float64(ev.Dropped))
-	set(descSafeMode, flag(safe))
+	set(descSafeMode, flag(n.SafeMode))
 	set(descConflict, flag(s.owner.conflict.Load() != nil))
 	set(descUnswept, float64(s.owner.unswept.Load()))
-	if len(images) > 0 {
-		set(descImageTxID, float64(images[len(images)-1].TxID))
+	if len(n.Images) > 0 {
+		set(descImageTxID, float64(n.Images[len(n.Images)-1].TxID))
 	}
 	set(descImagesBad, float64(s.badImages.count()))
 	if st, ok := s.store.(*local.Store); ok {
@@ -272,12 +267,10 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 
 // collectStandby tells how far behind a standby is.
 func (s *Server) collectStandby(ch chan<- prometheus.Metric) {
-	if s.shared.journal == nil || s.tree == nil {
+	if s.cfg.HA == nil || !s.engine.Opened() {
 		return
 	}
-	s.mu.RLock()
-	last, _ := s.tree.Last()
-	s.mu.RUnlock()
+	last := s.engine.Facts().Last
 	ch <- prometheus.MustNewConstMetric(descTxID, prometheus.GaugeValue, float64(last))
 	ch <- prometheus.MustNewConstMetric(descDurable, prometheus.GaugeValue, float64(max(s.newest(), last)))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -42,7 +43,7 @@ type end struct {
 
 // aside is an end that has to wait.
 type aside struct {
-	recall recall
+	recall engine.Recall
 	tried  time.Duration // when it was due last
 }
 
@@ -104,51 +105,51 @@ func (m *monitor) pass(ctx context.Context) time.Duration {
 func (m *monitor) release(is func(*aside) bool) {
 	for e, a := range m.aside {
 		if is(a) {
-			a.recall.done()
+			a.recall.Done()
 			delete(m.aside, e)
 		}
 	}
 }
 
 // locked runs fn under the namespace lock, unless nothing may end now.
-func (m *monitor) locked(fn func() error) error {
-	return m.s.locked(func() error {
+func (m *monitor) locked(fn func(*engine.Tx) error) error {
+	return m.s.engine.Update(func(tx *engine.Tx) error {
 		begin := m.s.cfg.Clock.Mono()
 		defer func() { m.held += m.s.cfg.Clock.Mono() - begin }()
 		if err := m.s.checkActive(); err != nil {
 			return err
 		}
-		if err := m.s.checkSafeMode(); err != nil {
+		if err := tx.RefuseInSafeMode(nil); err != nil {
 			return err
 		}
-		return fn()
+		return fn(tx)
 	})
 }
 
-// try applies the record of an end, or sets it aside: then it returns errCached.
+// try applies the record of an end, or sets it aside: then it returns engine.ErrCached.
 // The namespace is locked.
-func (m *monitor) try(e end, op namespace.Op) (namespace.Result, error) {
+func (m *monitor) try(tx *engine.Tx, e end, op namespace.Op) (namespace.Result, error) {
 	a := m.aside[e]
 	if a == nil {
-		a = &aside{recall: recall{s: m.s}}
+		a = &aside{}
 	}
 	a.tried = m.s.cfg.Clock.Mono()
-	if a.recall.change.Pending() {
-		return namespace.Result{}, errCached
+	if a.recall.Pending() {
+		return namespace.Result{}, engine.ErrCached
 	}
-	r, err := a.recall.apply(namespace.CallID{}, op)
-	if errors.Is(err, errCached) && (m.aside[e] != nil || len(m.aside) < maxAside) {
+	r, err := tx.Apply(namespace.CallID{}, op, &a.recall)
+	if errors.Is(err, engine.ErrCached) && (m.aside[e] != nil || len(m.aside) < maxAside) {
 		m.aside[e] = a
 		return r, err
 	}
-	a.recall.done()
+	a.recall.Done()
 	delete(m.aside, e)
 	return r, err
 }
 
 // failed logs why something did not end, unless that is as it should be.
 func (m *monitor) failed(ctx context.Context, err error, what string, args ...any) {
-	if ctx.Err() == nil && !errors.Is(err, errCached) && !errors.Is(err, fserror.Retry) {
+	if ctx.Err() == nil && !errors.Is(err, engine.ErrCached) && !errors.Is(err, fserror.Retry) {
 		m.s.log.Error(what+"; it will be tried again", append(args, "cause", err)...)
 	}
 }
@@ -175,7 +176,7 @@ func (m *monitor) expire(ctx context.Context) {
 	if len(ending) == 0 {
 		return
 	}
-	err := s.waitDurable(ctx, wait)
+	err := s.engine.WaitDurable(ctx, wait)
 	for i, e := range ending {
 		if failed[i] || err != nil {
 			s.leases.NotEnded(e.LeaseID)
@@ -204,13 +205,13 @@ func (m *monitor) closeExpired(ctx context.Context, e leasemanager.Ending) (wait
 }
 
 func (m *monitor) recoverExpired(inode namespace.InodeID, epoch uint64) (txid uint64, err error) {
-	err = m.locked(func() error {
-		f, open := m.s.tree.OpenFile(inode)
+	err = m.locked(func(tx *engine.Tx) error {
+		f, open := tx.Tree.OpenFile(inode)
 		if !open || f.Epoch != epoch {
 			m.s.leases.Close(uint64(inode), epoch, "closed", nil)
 			return nil
 		}
-		r, err := m.try(end{inode: inode, epoch: epoch}, &namespace.OpRecover{Inode: inode, Reason: "hard limit"})
+		r, err := m.try(tx, end{inode: inode, epoch: epoch}, &namespace.OpRecover{Inode: inode, Reason: "hard limit"})
 		txid = r.TxID
 		return err
 	})
@@ -232,7 +233,7 @@ func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
 		}
 		wait = max(wait, txid)
 	}
-	if s.waitDurable(ctx, wait) != nil {
+	if s.engine.WaitDurable(ctx, wait) != nil {
 		return 0 // the namenode ends, and says why
 	}
 	left := m.reap(ctx)
@@ -251,16 +252,16 @@ func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
 func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 	s := m.s
 	var id uint64
-	err := m.locked(func() error {
+	err := m.locked(func(tx *engine.Tx) error {
 		ids := s.leases.ExpireGranted(1)
 		if found = len(ids) > 0; !found {
 			return nil
 		}
 		id = ids[0]
-		op, err := s.tree.PlanEndLease(nil, namespace.LeaseID(id), namespace.LeaseExpired)
+		op, err := tx.Tree.PlanEndLease(nil, namespace.LeaseID(id), namespace.LeaseExpired)
 		var r namespace.Result
 		if err == nil {
-			r, err = m.try(end{lease: op.ID}, op)
+			r, err = m.try(tx, end{lease: op.ID}, op)
 		}
 		if err != nil {
 			s.leases.NotExpired(id)
@@ -287,13 +288,13 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 			left = s.endedLeases() > 0
 			break
 		}
-		err := m.locked(func() error {
+		err := m.locked(func(tx *engine.Tx) error {
 			var l namespace.Lease
-			if l, more = s.tree.EndedLease(after); !more {
+			if l, more = tx.Tree.EndedLease(after); !more {
 				return nil
 			}
-			r, err := m.try(end{reap: l.ID}, &namespace.OpReap{ID: l.ID, Limit: uint32(n)}) //nolint:gosec // at most reapSlice
-			if errors.Is(err, errCached) {
+			r, err := m.try(tx, end{reap: l.ID}, &namespace.OpReap{ID: l.ID, Limit: uint32(n)}) //nolint:gosec // at most reapSlice
+			if errors.Is(err, engine.ErrCached) {
 				after = l.Ended
 				return nil
 			}
@@ -306,7 +307,7 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 			break
 		}
 	}
-	if s.waitDurable(ctx, wait) != nil {
+	if s.engine.WaitDurable(ctx, wait) != nil {
 		return false // the namenode ends, and says why
 	}
 	return left
@@ -318,10 +319,9 @@ const grantedPass = 1000
 // reapSlice is how many files of ended leases one record deletes.
 const reapSlice = 100
 
-func (s *Server) endedLeases() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.tree.EndedLeases()
+func (s *Server) endedLeases() (n int) {
+	s.engine.Look(func(t *namespace.Tree) { n = t.EndedLeases() })
+	return n
 }
 
 // reapTokens is how many, of up to n, may be ended or deleted now.

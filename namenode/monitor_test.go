@@ -178,13 +178,12 @@ func TestTheEndOfALeaseIsNotThatOfTheNext(t *testing.T) {
 	clk.Advance(shortTTL + time.Second)
 	asked := <-stream.revoked
 	id := namespace.LeaseID(lease)
-	if err := n.ApplyAtOnce(
+	if err := n.ApplyAtOnce(func() { stream.ack(asked) },
 		&namespace.OpEndLease{ID: id, Reason: namespace.LeaseRevoked},
 		&namespace.OpGrant{ID: id, TTL: time.Hour.Milliseconds(), Owner: namespace.Owner{User: owner.Who.GetUser()}},
 	); err != nil {
 		t.Fatal(err)
 	}
-	stream.ack(asked)
 	clk.Advance(shortTTL)
 	env.Eventually(t, "another lease ends", func() bool { return look(t, owner, "/fence") == nil })
 	if keepAlive(t, owner, lease) == 0 {

@@ -174,9 +174,9 @@ func (s *Server) reignObject() reignObject {
 
 // reigns are those of this history, the oldest first.
 func (s *Server) reigns() []namespace.Reign {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.tree.Reigns()
+	var all []namespace.Reign
+	s.engine.Look(func(t *namespace.Tree) { all = t.Reigns() })
+	return all
 }
 
 // inTurn calls do if the store is still this incarnation's: else the reign ends for
@@ -460,9 +460,7 @@ func (s *Server) resolveStore(ctx context.Context) (bool, error) {
 
 // floorNow is what the terms of a new incarnation have to be above.
 func (s *Server) floorNow(ctx context.Context) (uint64, error) {
-	s.mu.RLock()
-	last := s.tree.Term()
-	s.mu.RUnlock()
+	last := s.engine.Facts().Term
 	top, err := marker.TopTerm(ctx, s.store, last)
 	if err != nil {
 		return 0, err

@@ -23,7 +23,7 @@ func (s *Server) standBy() {
 		case <-ctx.Done():
 			return nil
 		case <-s.shared.candidacy.Lost():
-			if s.over.Load() {
+			if s.engine.Over() {
 				return nil // who handed the reign over says why
 			}
 			return errDeposed
@@ -112,7 +112,7 @@ func (s *Server) lookAtOthers(ctx context.Context) {
 func (s *Server) reign(ctx context.Context) error {
 	last, err := s.beElected(ctx)
 	if err != nil {
-		if s.over.Load() {
+		if s.engine.Over() {
 			return nil
 		}
 		return ended(ctx, err)
@@ -125,7 +125,7 @@ func (s *Server) reign(ctx context.Context) error {
 	// Who was held up since he was elected may have a successor by now, whose reign
 	// is not to be ended: a term was read that may be above it.
 	if err := s.shared.candidacy.Wait(ctx); err != nil {
-		if s.over.Load() {
+		if s.engine.Over() {
 			return nil
 		}
 		return ended(ctx, err)
@@ -135,8 +135,7 @@ func (s *Server) reign(ctx context.Context) error {
 		hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)
 		s.nonce = hand.Token
 		if err == nil && hand.Idle >= 0 {
-			_, lastMS := s.tree.Last() // nobody else changes it from here on
-			s.time.atMost(lastMS, hand.Idle)
+			s.engine.Idle(hand.Idle)
 		}
 		if err == nil && !hand.Released && hand.PrevTerm != 0 {
 			_, margin := s.cfg.HA.Lease()
@@ -155,7 +154,7 @@ func (s *Server) reign(ctx context.Context) error {
 		return err
 	}
 	if err := s.beginReign(ctx, term, takeOver); err != nil {
-		if s.over.Load() {
+		if s.engine.Over() {
 			return nil
 		}
 		return ended(ctx, err)
@@ -173,9 +172,7 @@ func (s *Server) reign(ctx context.Context) error {
 // above all its blocks. Only if ZooKeeper was put back from a backup since is that
 // not so; that is found when the store is told of the reign, and ends it.
 func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
-	s.mu.RLock()
-	last = max(last, s.tree.Term())
-	s.mu.RUnlock()
+	last = max(last, s.engine.Facts().Term)
 	short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout/4)
 	defer cancel()
 	err := s.ofIncarnation(short)
@@ -252,7 +249,7 @@ func (s *Server) openWindow(ctx context.Context) error {
 // keepWindow writes often enough that the window stays open.
 func (s *Server) keepWindow(ctx context.Context) error {
 	err := s.shared.window.Keep(ctx, s.stalling(s.shared.journal.Beat), unwritable)
-	if s.over.Load() {
+	if s.engine.Over() {
 		return nil // a beat that came too late; who handed the reign over says why it ended
 	}
 	return ended(ctx, err)
@@ -269,7 +266,7 @@ func (s *Server) tellIsolation(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		now := s.Role() == "isolated" && !s.over.Load()
+		now := s.Role() == "isolated" && !s.engine.Over()
 		switch since, _ := s.shared.window.SinceWrite(); {
 		case now && !isolated:
 			s.log.Warn("isolated: answering nothing, since ZooKeeper has confirmed no write for too long, and another namenode may be active; waiting for ZooKeeper",
@@ -333,8 +330,7 @@ func (s *Server) followUntilElected(ctx context.Context) error {
 
 // applyTailed applies a record that another namenode wrote.
 func (s *Server) applyTailed(r journal.Record) error {
-	s.time.heard(r.Time)
-	return s.locked(func() error { return s.applyRecord(s.tree, r) })
+	return s.engine.Follow(r.Time, func(t *namespace.Tree) error { return s.applyRecord(t, r) })
 }
 
 // handOver ends the reign so that a successor need not wait: nothing is answered
@@ -350,10 +346,8 @@ func (s *Server) handOver(ctx context.Context) error {
 			s.log.Warn("the ages of silent leases could not be journalled; they count from the last checkpoint", "cause", err)
 		}
 	}
-	s.mu.Lock() // no change is between its check and the journal
-	was := s.ready.Swap(false)
-	s.over.Store(true)
-	s.mu.Unlock()
+	var was bool
+	s.engine.End(func() { was = s.ready.Swap(false) })
 	if !s.joined.Load() {
 		return nil
 	}
@@ -372,7 +366,7 @@ func (s *Server) takeOverImages() {
 	s.lastImage.mu.Lock()
 	defer s.lastImage.mu.Unlock()
 	s.lastImage.at = s.cfg.Clock.Mono()
-	if all := s.tree.Images(); len(all) > 0 {
+	if all := s.engine.Facts().Images; len(all) > 0 {
 		s.lastImage.txid = max(s.lastImage.txid, all[len(all)-1].TxID)
 	}
 }
@@ -381,8 +375,8 @@ func (s *Server) takeOverImages() {
 func (s *Server) activation(term uint64) *namespace.OpActivate {
 	op := &namespace.OpActivate{Term: term, NamespaceID: s.dir.ID, User: s.cfg.Superuser, Group: s.cfg.Supergroup}
 	op.Nonce, _ = marker.ParseID(s.nonce)
-	if last, _ := s.tree.Last(); last > 0 {
-		op.User, op.Group = s.tree.Superuser()
+	if s.engine.Facts().Last > 0 {
+		op.User, op.Group = s.engine.Superuser()
 	}
 	return op
 }

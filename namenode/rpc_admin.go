@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -26,16 +27,10 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	if role == "starting" {
 		return resp, nil
 	}
-	s.mu.RLock()
-	n := s.tree.Counts()
-	last, _ := s.tree.Last()
-	term := s.tree.Term()
-	safe := s.tree.SafeMode()
-	images := s.tree.Images()
-	s.mu.RUnlock()
+	n := s.engine.Facts()
 	ls := s.leases.Stats()
-	resp.Role, resp.Term = role, term
-	resp.Txid, resp.DurableTxid = last, s.journal.Durable()
+	resp.Role, resp.Term = role, n.Term
+	resp.Txid, resp.DurableTxid = n.Last, s.journal.Durable()
 	if role == "standby" {
 		resp.DurableTxid = max(resp.DurableTxid, s.newest()) // what it has not applied yet is its lag
 		if active := s.active.Load(); active != nil {
@@ -50,11 +45,11 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	resp.NamespaceId = hex.EncodeToString(s.dir.ID[:])
 	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks, resp.GarbageBytes = n.TailBytes, n.StoredBytes, uint64(n.Garbage), n.GarbageBytes
 	resp.OldestOverdueMs = ls.OldestOverdue.Milliseconds()
-	if safe {
+	if n.SafeMode {
 		resp.SafeMode, resp.SafeModeWhy = true, "entered by an operator"
 	}
-	if len(images) > 0 {
-		resp.ImageTxid = images[len(images)-1].TxID
+	if len(n.Images) > 0 {
+		resp.ImageTxid = n.Images[len(n.Images)-1].TxID
 	}
 	resp.DiskFree, resp.DiskTotal, _ = s.store.Usage(ctx)
 	_, resp.JournalBytes = s.journal.Size()
@@ -126,7 +121,7 @@ func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.Safe
 		}
 	case pb.SafeModeRequest_ACTION_GET:
 		c := &namespace.Call{}
-		if err := s.read(ctx, c, func() error { on = s.tree.InSafeMode(c); return nil }); err != nil {
+		if err := s.engine.View(ctx, c, func(tx *engine.Tx) error { on = tx.Tree.InSafeMode(c); return nil }); err != nil {
 			return nil, err
 		}
 	default:
@@ -146,8 +141,8 @@ func (s *Server) setSafeMode(ctx context.Context, on bool) error {
 		return err
 	}
 	defer unlock()
-	_, err = s.own(ctx, func() (namespace.Op, error) {
-		if s.tree.SafeMode() == on {
+	_, err = s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		if tx.Tree.SafeMode() == on {
 			return nil, nil
 		}
 		if on {
@@ -156,7 +151,7 @@ func (s *Server) setSafeMode(ctx context.Context, on bool) error {
 			s.leases.Resume()
 		}
 		return &namespace.OpSafeMode{On: on}, nil
-	})
+	}})
 	return err
 }
 
@@ -202,7 +197,7 @@ func (f *fsck) problem(path, format string, args ...any) error {
 
 // whole checks what concerns no single path.
 func (f *fsck) whole() error {
-	t, err := f.snapshot(f.ctx)
+	t, err := f.engine.Snapshot(f.ctx)
 	if err != nil {
 		return err
 	}
@@ -227,7 +222,7 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	}
 	var v namespace.FileView
 	c := &namespace.Call{Super: true}
-	if err := f.Server.read(f.ctx, c, func() (err error) { v, err = f.tree.FileInode(c, a.ID); return err }); err != nil {
+	if err := f.engine.View(f.ctx, c, func(tx *engine.Tx) (err error) { v, err = tx.Tree.FileInode(c, a.ID); return err }); err != nil {
 		return nil //nolint:nilerr // deleted meanwhile
 	}
 	var off int64
@@ -247,18 +242,17 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 }
 
 func (f *fsck) stillOpen(o namespace.OpenFile) bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	now, open := f.tree.OpenFile(o.Inode)
+	var now namespace.OpenFile
+	var open bool
+	f.engine.Look(func(t *namespace.Tree) { now, open = t.OpenFile(o.Inode) })
 	return open && now.Epoch == o.Epoch
 }
 
 // owned reports whether a file still has the block: one that none has any more
 // may be gone.
-func (f *fsck) owned(k blockKey) bool {
-	f.mu.RLock()
-	defer f.mu.RUnlock()
-	return f.tree.HasBlock(k)
+func (f *fsck) owned(k blockKey) (owned bool) {
+	f.engine.Look(func(t *namespace.Tree) { owned = t.HasBlock(k) })
+	return owned
 }
 
 func (f *fsck) block(b namespace.Block) error {
@@ -341,17 +335,17 @@ func (w *backupWriter) end() error {
 // repairLeases makes sure that the lease table knows the open files after the
 // given one, at most limit of them; it returns where to go on, 0 at the end.
 func (s *Server) repairLeases(after namespace.InodeID, limit int) (last namespace.InodeID) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	n := 0
-	s.tree.OpenFilesAfter(after, func(f namespace.OpenFile) bool {
-		if _, known := s.leases.State(uint64(f.Inode)); !known {
-			s.log.Warn("an open file was missing in the lease table", "inode", f.Inode, "epoch", f.Epoch)
-			s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
-		}
-		n++
-		last = f.Inode
-		return n < limit
+	s.engine.Look(func(t *namespace.Tree) {
+		t.OpenFilesAfter(after, func(f namespace.OpenFile) bool {
+			if _, known := s.leases.State(uint64(f.Inode)); !known {
+				s.log.Warn("an open file was missing in the lease table", "inode", f.Inode, "epoch", f.Epoch)
+				s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
+			}
+			n++
+			last = f.Inode
+			return n < limit
+		})
 	})
 	if n < limit {
 		return 0

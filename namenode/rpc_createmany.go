@@ -6,6 +6,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -24,23 +25,20 @@ func (s *service) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.
 	if len(r.GetFiles()) > maxCreateMany {
 		return nil, fserror.New(fserror.TooLarge, "", "", "a call makes at most %d files, not %d", maxCreateMany, len(r.GetFiles()))
 	}
-	if r.GetNoWait() {
-		ctx = withoutWaiting(ctx)
-	}
 	resp := &pb.CreateManyResponse{Results: make([]*pb.CreateResult, len(r.GetFiles()))}
 	var wait uint64
 	for i, f := range r.GetFiles() {
 		given := f.GetGivenUp()
 		f.GivenUp = nil // a file that is sent again by Create is known without it
 		f.Close = true
-		out, _, w, err := s.create(withGivenUp(ctx, f.GetCaller().GetSession(), given), f)
+		out, _, w, err := s.create(ctx, f, engine.Request{Given: givenUp(f.GetCaller().GetSession(), given), NoWait: r.GetNoWait()})
 		wait = max(wait, w)
 		resp.Results[i] = &pb.CreateResult{Inode: uint64(out.Inode)}
 		if err != nil {
 			resp.Results[i] = &pb.CreateResult{Error: wire.Detail(fserror.With(err, "create", f.GetPath()))}
 		}
 	}
-	if err := s.waitDurable(ctx, wait); err != nil {
+	if err := s.engine.WaitDurable(ctx, wait); err != nil {
 		return nil, err
 	}
 	s.lookAtMany(ctx, r.GetFiles(), resp)
@@ -69,30 +67,30 @@ func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp
 	}
 	seen := make(map[string]bool)
 	room := maxManyKeys
-	look := func(i int, path string) (*pb.Attr, []*pb.CacheKey) {
+	look := func(tx *engine.Tx, i int, path string) (*pb.Attr, []*pb.CacheKey) {
 		if room <= 0 {
 			return nil, nil
 		}
 		c := *callers[i]
 		c.Collect = true
-		a, err := s.tree.Stat(&c, path, false)
+		a, err := tx.Tree.Stat(&c, path, false)
 		if err != nil {
 			return nil, nil
 		}
-		keys := s.mayCache(&c, files[i].GetCaller().GetSession(), false)
+		keys := mayCache(tx, &c, files[i].GetCaller().GetSession(), false)
 		if len(keys) == 0 {
 			return nil, nil
 		}
 		room -= len(keys)
 		return s.attr(a), keys
 	}
-	err := s.rlocked(func() error {
+	err := s.engine.Read(func(tx *engine.Tx) error {
 		for i, f := range files {
 			res := resp.Results[i]
 			if callers[i] == nil {
 				continue
 			}
-			if a, keys := look(i, f.GetPath()); a.GetInode() == res.GetInode() {
+			if a, keys := look(tx, i, f.GetPath()); a.GetInode() == res.GetInode() {
 				res.Attr, res.Keys = a, keys
 			}
 			dir, _ := fspath.Split(f.GetPath())
@@ -100,7 +98,7 @@ func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp
 				continue
 			}
 			seen[dir] = true
-			if a, keys := look(i, dir); a != nil {
+			if a, keys := look(tx, i, dir); a != nil {
 				resp.Directories = append(resp.Directories, &pb.DirectoryLook{Path: dir, Attr: a, Keys: keys})
 			}
 		}

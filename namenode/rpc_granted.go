@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -27,19 +28,19 @@ func (s *service) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 		ttl = r.GetTtlMs() // refused by the plan
 	}
 	owner := namespace.Owner{User: c.User, Client: r.GetCaller().GetClient(), Host: r.GetCaller().GetHost()}
-	out, err := s.change(ctx, id, c, true, func() (namespace.Op, error) {
-		if err := s.checkGranted(ctx, c); err != nil {
+	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		if err := tx.CheckGranted(ctx, c); err != nil {
 			return nil, err
 		}
 		lease := namespace.LeaseID(r.GetId())
 		for lease == 0 {
 			lease = namespace.LeaseID(rand.Uint64() & namespace.MaxLeaseID) //nolint:gosec // need not be secret: it is shown in lists
-			if _, taken := s.tree.Lease(nil, lease); taken {
+			if _, taken := tx.Tree.Lease(nil, lease); taken {
 				lease = 0
 			}
 		}
-		return orNil(s.tree.PlanGrant(c, lease, ttl, owner))
-	})
+		return orNil(tx.Tree.PlanGrant(c, lease, ttl, owner))
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -59,16 +60,16 @@ func (s *service) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*p
 		return nil, err
 	}
 	lease := namespace.LeaseID(r.GetId())
-	out, err := s.change(ctx, id, c, false, func() (namespace.Op, error) {
-		return orNil(s.tree.PlanEndLease(c, lease, namespace.LeaseRevoked))
-	})
+	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		return orNil(tx.Tree.PlanEndLease(c, lease, namespace.LeaseRevoked))
+	}})
 	if err != nil {
 		return nil, err
 	}
 	s.wake(&s.reapWake)
 	resp := &pb.RevokeLeaseResponse{Txid: out.TxID}
-	err = s.read(ctx, c, func() error {
-		if l, ok := s.tree.Lease(c, lease); ok && l.Ended == out.TxID {
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		if l, ok := tx.Tree.Lease(c, lease); ok && l.Ended == out.TxID {
 			resp.RemainingFiles = uint64(l.Files) //nolint:gosec // a count
 		}
 		return nil
@@ -85,15 +86,15 @@ func (s *service) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 		return nil, err
 	}
 	resp := &pb.LeaseTimeToLiveResponse{Id: r.GetId()}
-	err = s.read(ctx, c, func() error {
-		l, ok := s.tree.Lease(c, namespace.LeaseID(r.GetId()))
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		l, ok := tx.Tree.Lease(c, namespace.LeaseID(r.GetId()))
 		remaining, ttl, alive := s.leases.TimeToLive(r.GetId())
 		if !ok || l.Ended != 0 || !alive {
 			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", r.GetId())
 		}
 		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count
 		if r.GetFiles() {
-			resp.Files = s.leaseFiles(c, l.ID, maxLeaseFiles)
+			resp.Files = leaseFiles(tx, c, l.ID, maxLeaseFiles)
 		}
 		return nil
 	})
@@ -101,13 +102,13 @@ func (s *service) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 }
 
 // leaseFiles returns the paths of files attached to a lease, those that the
-// caller may see. The caller holds mu.
-func (s *Server) leaseFiles(c *namespace.Call, id namespace.LeaseID, limit int) (paths []string) {
-	for _, inode := range s.tree.LeaseFiles(id, 0, limit) {
-		if _, err := s.tree.StatInode(c, inode); err != nil {
+// caller may see. The namespace is locked.
+func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit int) (paths []string) {
+	for _, inode := range tx.Tree.LeaseFiles(id, 0, limit) {
+		if _, err := tx.Tree.StatInode(c, inode); err != nil {
 			continue
 		}
-		if path, ok := s.tree.Path(inode); ok {
+		if path, ok := tx.Tree.Path(inode); ok {
 			paths = append(paths, path)
 		}
 	}
@@ -116,15 +117,15 @@ func (s *Server) leaseFiles(c *namespace.Call, id namespace.LeaseID, limit int) 
 
 // AttachLease attaches a file to a granted lease: it is deleted at its end.
 func (s *service) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanAttach(c, namespace.LeaseID(r.GetId()), r.GetPath()))
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		return orNil(tx.Tree.PlanAttach(c, namespace.LeaseID(r.GetId()), r.GetPath()))
 	})
 }
 
 // DetachLease takes a file from its lease: it stays when the lease ends.
 func (s *service) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanDetach(c, r.GetPath()))
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		return orNil(tx.Tree.PlanDetach(c, r.GetPath()))
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -196,30 +197,27 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		return resp, s.checkActive() // still: a successor may have ended it
 	}
 	// A loss is told only when the record that made it is durable.
-	s.mu.RLock()
-	last, _ := s.tree.Last()
-	s.mu.RUnlock()
-	return resp, s.waitDurable(ctx, last)
+	return resp, s.engine.WaitDurable(ctx, s.engine.Facts().Last)
 }
 
 // repairRenewed puts back into the lease table those of a session's files that
 // it does not know and the inodes do: a live writer must not lose a file
 // because of the index. It reports whether there were any.
 func (s *Server) repairRenewed(session leasemanager.SessionID, unknown []leasemanager.Ref) (repaired bool) {
-	s.mu.RLock() // so no record that closes one of them comes in between
-	defer s.mu.RUnlock()
-	for _, ref := range unknown {
-		f, open := s.tree.OpenFile(namespace.InodeID(ref.Inode))
-		if !open || f.Epoch != ref.Epoch || leasemanager.SessionID(f.Holder.Session) != session {
-			continue
+	s.engine.Look(func(t *namespace.Tree) { // so no record that closes one of them comes in between
+		for _, ref := range unknown {
+			f, open := t.OpenFile(namespace.InodeID(ref.Inode))
+			if !open || f.Epoch != ref.Epoch || leasemanager.SessionID(f.Holder.Session) != session {
+				continue
+			}
+			if _, known := s.leases.State(ref.Inode); known {
+				continue
+			}
+			s.log.Warn("an open file was missing in the lease table", "inode", ref.Inode, "epoch", ref.Epoch)
+			s.leases.Open(lmHolder(f.Holder), ref.Inode, ref.Epoch)
+			repaired = true
 		}
-		if _, known := s.leases.State(ref.Inode); known {
-			continue
-		}
-		s.log.Warn("an open file was missing in the lease table", "inode", ref.Inode, "epoch", ref.Epoch)
-		s.leases.Open(lmHolder(f.Holder), ref.Inode, ref.Epoch)
-		repaired = true
-	}
+	})
 	return repaired
 }
 
@@ -239,23 +237,23 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 		resp.NextCursor = s.leaseCursor(next)
 	}
 	var last uint64
-	err = s.read(ctx, c, func() error {
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		files := maxListedFiles
 		for i, in := range infos {
-			resp.Leases = append(resp.Leases, s.lease(c, in, &files))
+			resp.Leases = append(resp.Leases, s.lease(tx, c, in, &files))
 			if files <= 0 && i < len(infos)-1 {
 				resp.NextCursor = s.leaseCursor(in.ID) // the rest is another page
 				break
 			}
 		}
-		last, _ = s.tree.Last()
+		last, _ = tx.Tree.Last()
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	// The lease table does not know which of its changes are durable.
-	return resp, s.waitDurable(ctx, last)
+	return resp, s.engine.WaitDurable(ctx, last)
 }
 
 // leaseCursor is where a listing of leases continues. Each reign gives sessions'
@@ -314,12 +312,12 @@ func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListL
 // leaseOfFile is the lease that has a file open or, if nobody has, the granted
 // one that it is attached to.
 func (s *Server) leaseOfFile(ctx context.Context, c *namespace.Call, id namespace.InodeID, path string) (lease uint64, err error) {
-	err = s.read(ctx, c, func() error {
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		if st, ok := s.leases.State(uint64(id)); ok {
 			lease = st.LeaseID
 			return nil
 		}
-		a, err := s.tree.StatInode(c, id)
+		a, err := tx.Tree.StatInode(c, id)
 		if err == nil && a.Lease == 0 {
 			err = fserror.New(fserror.NotFound, "", path, "nobody has it open for write, and it is attached to no lease; leasefs lease ls lists all leases")
 		}
@@ -330,8 +328,8 @@ func (s *Server) leaseOfFile(ctx context.Context, c *namespace.Call, id namespac
 }
 
 // lease is the wire form of a lease, with as many of its files as left allows,
-// from which they are taken. The caller holds mu.
-func (s *Server) lease(c *namespace.Call, in leasemanager.Info, left *int) *pb.Lease {
+// from which they are taken. The namespace is locked.
+func (s *Server) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, left *int) *pb.Lease {
 	out := &pb.Lease{
 		Id: leaseID(in.ID), Holder: holderInfo(in.Holder, in.Since, in.Idle),
 		SoftExpired: in.SoftExpired, HardExpired: in.HardExpired, Connected: in.Connected, FileCount: uint64(max(in.Files, 0)),
@@ -345,9 +343,9 @@ func (s *Server) lease(c *namespace.Call, in leasemanager.Info, left *int) *pb.L
 	if in.Kind == leasemanager.KindGranted {
 		out.Holder.Session = nil // it is its user's
 		out.Granted, out.TtlMs, out.RemainingMs = true, in.TTL.Milliseconds(), in.Remaining.Milliseconds()
-		if l, ok := s.tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
+		if l, ok := tx.Tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
 			out.AttachedCount = uint64(l.Files) //nolint:gosec // a count
-			out.Attached = s.leaseFiles(c, l.ID, min(maxLeaseFiles, max(*left, 1)))
+			out.Attached = leaseFiles(tx, c, l.ID, min(maxLeaseFiles, max(*left, 1)))
 			*left -= len(out.Attached)
 		}
 		return out
@@ -360,8 +358,8 @@ func (s *Server) lease(c *namespace.Call, in leasemanager.Info, left *int) *pb.L
 			continue
 		}
 		*left--
-		path, ok := s.tree.Path(id)
-		switch _, err := s.tree.StatInode(c, id); {
+		path, ok := tx.Tree.Path(id)
+		switch _, err := tx.Tree.StatInode(c, id); {
 		case !ok:
 			path = "(deleted)"
 		case err != nil:

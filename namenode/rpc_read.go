@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -35,18 +36,18 @@ func (s *service) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse
 	c.Collect = r.GetCache()
 	var a namespace.Attr
 	resp := new(pb.StatResponse)
-	err = s.read(ctx, c, func() (err error) {
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
 		if r.GetInode() != 0 {
-			a, err = s.tree.StatInode(c, namespace.InodeID(r.GetInode()))
+			a, err = tx.Tree.StatInode(c, namespace.InodeID(r.GetInode()))
 		} else {
-			a, err = s.tree.Stat(c, r.GetPath(), r.GetFollow())
+			a, err = tx.Tree.Stat(c, r.GetPath(), r.GetFollow())
 		}
 		if err == nil && r.GetWhere() {
-			resp.Path, _ = s.tree.Path(a.ID)
+			resp.Path, _ = tx.Tree.Path(a.ID)
 		}
-		resp.Txid = s.listedTo()
+		resp.Txid = tx.ListedTo()
 		if err == nil || errors.Is(err, fserror.NotFound) {
-			resp.Keys = s.mayCache(c, r.GetCaller().GetSession(), false)
+			resp.Keys = mayCache(tx, c, r.GetCaller().GetSession(), false)
 		}
 		return err
 	})
@@ -59,13 +60,6 @@ func (s *service) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse
 		return nil, err
 	}
 	return resp, nil
-}
-
-// listedTo is a change up to which all are in what is read now, and are durable:
-// a watch from the next one on misses none. The caller holds mu.
-func (s *Server) listedTo() uint64 {
-	last, _ := s.tree.Last()
-	return min(last, s.journal.Durable())
 }
 
 // List answers a page of a directory.
@@ -82,11 +76,13 @@ func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse
 	var keys []*pb.CacheKey
 	var keep []bool
 	var txid uint64
-	err = s.read(ctx, c, func() (err error) {
-		txid = s.listedTo()
-		dir, entries, more, err = s.tree.List(c, r.GetPath(), r.GetAfter(), limit)
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+		txid = tx.ListedTo()
+		dir, entries, more, err = tx.Tree.List(c, r.GetPath(), r.GetAfter(), limit)
 		if err == nil {
-			keys, keep = s.mayCacheEntries(c, r.GetCaller().GetSession(), dir, entries)
+			if keep = tx.LendEntries(c, r.GetCaller().GetSession(), dir, entries); keep != nil {
+				keys = wireKeys(c.Looks)
+			}
 		}
 		return err
 	})
@@ -149,28 +145,28 @@ type fileView struct {
 
 func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest) (v fileView, err error) {
 	c.Looks = nil
-	err = s.read(ctx, c, func() (err error) {
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
 		if r.GetWriter() != nil {
 			w, err := writerID(r.GetWriter())
 			if err != nil {
 				return err
 			}
-			if err := s.writer(c, w); err != nil {
+			if err := s.writer(tx, c, w); err != nil {
 				return err
 			}
 			c.Super = true // the writer's token is all the right that it takes
 		}
 		if r.GetInode() == 0 {
-			v.FileView, err = s.tree.File(c, r.GetPath())
+			v.FileView, err = tx.Tree.File(c, r.GetPath())
 		} else {
-			v.FileView, err = s.tree.FileInode(c, namespace.InodeID(r.GetInode()))
+			v.FileView, err = tx.Tree.FileInode(c, namespace.InodeID(r.GetInode()))
 		}
 		if err == nil {
-			v.path, _ = s.tree.Path(v.Attr.ID)
+			v.path, _ = tx.Tree.Path(v.Attr.ID)
 			if r.GetWriter() != nil {
 				v.Blocks = nil
 			}
-			v.keys = s.mayCache(c, r.GetCaller().GetSession(), false)
+			v.keys = mayCache(tx, c, r.GetCaller().GetSession(), false)
 		}
 		return err
 	})
@@ -359,7 +355,7 @@ func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(
 		return err
 	}
 	defer w.end()
-	t, err := s.snapshot(ctx)
+	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -16,7 +17,7 @@ type mayRecover func(f namespace.OpenFile, by namespace.Holder) (reason string, 
 
 // recoverFile closes the file at path by the one record of recovery, if decide
 // lets it. A file that is closed already is no error.
-func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Caller, path string, req proto.Message, clearCall func(), decide mayRecover) (out applied, length int64, err error) {
+func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Caller, path string, req proto.Message, clearCall func(), decide mayRecover) (out engine.Outcome, length int64, err error) {
 	c, err := s.caller(ctx, who)
 	if err != nil {
 		return out, 0, err
@@ -29,8 +30,8 @@ func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Calle
 	if err != nil {
 		return out, 0, err
 	}
-	out, err = s.change(ctx, id, c, false, func() (namespace.Op, error) {
-		a, err := s.tree.PlanOpen(c, namespace.At(path))
+	out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		a, err := tx.Tree.PlanOpen(c, namespace.At(path))
 		if err != nil {
 			return nil, err
 		}
@@ -43,8 +44,8 @@ func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Calle
 			return nil, err
 		}
 		return &namespace.OpRecover{Inode: a.ID, Reason: reason}, nil
-	})
-	if !out.noop {
+	}})
+	if !out.Noop {
 		length = out.Length
 	}
 	return out, length, err
@@ -87,7 +88,7 @@ func (s *service) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.Recove
 	if err != nil {
 		return nil, err
 	}
-	if out.noop {
+	if out.Noop {
 		return &pb.RecoverResponse{Length: length}, nil
 	}
 	return &pb.RecoverResponse{WasOpen: true, Length: length, Epoch: out.TxID}, nil

@@ -3,11 +3,13 @@ package namenode
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -16,7 +18,7 @@ const maxConcat = 1000
 
 // mutate is the shape of all changes of the tree that open no file.
 func (s *Server) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, req proto.Message, clearCall func(), grows bool,
-	plan func(*namespace.Call) (namespace.Op, error),
+	plan func(*engine.Tx, *namespace.Call) (namespace.Op, error),
 ) (*pb.MutateResponse, error) {
 	var owner *pb.Owner
 	if r, ok := req.(interface{ GetOwner() *pb.Owner }); ok {
@@ -30,7 +32,7 @@ func (s *Server) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, re
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.change(ctx, id, c, grows, func() (namespace.Op, error) { return plan(c) })
+	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: grows, Plan: func(tx *engine.Tx) (namespace.Op, error) { return plan(tx, c) }})
 	if err != nil {
 		return nil, err
 	}
@@ -50,34 +52,34 @@ func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResp
 			return nil, err
 		}
 	}
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanMkdir(c, r.GetPath(), m, r.GetParents()))
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		return orNil(tx.Tree.PlanMkdir(c, r.GetPath(), m, r.GetParents()))
 	})
 }
 
 // Rename moves a file or directory. A file open for write continues under its
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-		to, err := s.renameTo(c, r)
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		to, err := renameTo(tx, c, r)
 		if err != nil {
 			return nil, err
 		}
-		op, err := orNil(s.tree.PlanRename(c, r.GetFrom(), to, r.GetOverwrite(), r.GetDetach()))
-		return s.taking(c, op, err, to, r)
+		op, err := orNil(tx.Tree.PlanRename(c, r.GetFrom(), to, r.GetOverwrite(), r.GetDetach()))
+		return taking(tx, c, op, err, to, r)
 	})
 }
 
 // renameTo is where a rename leads.
-func (s *Server) renameTo(c *namespace.Call, r *pb.RenameRequest) (string, error) {
+func renameTo(tx *engine.Tx, c *namespace.Call, r *pb.RenameRequest) (string, error) {
 	if r.GetInto() == 0 {
 		return r.GetTo(), nil
 	}
-	a, err := s.tree.StatInode(c, namespace.InodeID(r.GetInto()))
+	a, err := tx.Tree.StatInode(c, namespace.InodeID(r.GetInto()))
 	if err != nil {
 		return "", err
 	}
-	dir, _ := s.tree.Path(a.ID)
+	dir, _ := tx.Tree.Path(a.ID)
 	_, name := fspath.Split(r.GetFrom())
 	return fspath.Join(dir, name), nil
 }
@@ -88,7 +90,7 @@ func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRe
 	call := r.GetCall()
 	checked := &removal{}
 	if r.GetRecursive() {
-		defer s.endRemoval(checked)
+		defer s.removals.end(checked)
 		if err := s.mayRemoveAll(ctx, call, r, checked); err != nil {
 			return nil, err
 		}
@@ -101,43 +103,54 @@ func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRe
 }
 
 // removal is a directory that is about to be removed with all below it, of which it
-// is checked that the caller may. Guarded by the namespace lock.
+// is checked that the caller may.
 type removal struct {
 	dir namespace.InodeID // 0: none
 	// moved: a directory came into it since the check began, from where nothing was
-	// checked, or was not yet.
+	// checked, or was not yet. Guarded by removals.mu.
 	moved bool
 }
 
-// beginRemoval has a removal told of directories that are moved into its own.
-func (s *Server) beginRemoval(r *removal, dir namespace.InodeID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// removals are those under way.
+type removals struct {
+	mu  sync.Mutex
+	all map[*removal]struct{}
+}
+
+// begin has a removal told of directories that are moved into its own.
+func (l *removals) begin(r *removal, dir namespace.InodeID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	r.dir = dir
-	if s.removals == nil {
-		s.removals = make(map[*removal]struct{})
+	if l.all == nil {
+		l.all = make(map[*removal]struct{})
 	}
-	s.removals[r] = struct{}{}
+	l.all[r] = struct{}{}
 }
 
-func (s *Server) endRemoval(r *removal) {
-	if r.dir == 0 {
-		return // it was not begun
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.removals, r)
+func (l *removals) end(r *removal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, r)
 }
 
-// tellRemovals tells removals of a record about an inode that was applied. The caller
-// holds mu.
-func (s *Server) tellRemovals(op namespace.Op, inode namespace.InodeID) {
+// disturbed reports whether a directory came into that of a removal.
+func (l *removals) disturbed(r *removal) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return r.moved
+}
+
+// tell tells removals of a record about an inode, which was applied just now.
+func (l *removals) tell(t *namespace.Tree, op namespace.Op, inode namespace.InodeID) {
 	move, ok := op.(*namespace.OpRename)
-	if !ok || len(s.removals) == 0 || !s.tree.IsDir(inode) {
+	if !ok || !t.IsDir(inode) {
 		return
 	}
-	for r := range s.removals {
-		r.moved = r.moved || s.tree.IsBelow(move.ToParent, r.dir)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.all {
+		r.moved = r.moved || t.IsBelow(move.ToParent, r.dir)
 	}
 }
 
@@ -145,19 +158,19 @@ func (s *Server) tellRemovals(op namespace.Op, inode namespace.InodeID) {
 // checked. If the path is another one's by now, or a directory has come into it, the
 // caller has to try again.
 func (s *Server) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		op, err := s.tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
-		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || checked.moved) && s.tree.IsDir(op.Inode) {
+	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		op, err := tx.Tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
+		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
 			return nil, &fserror.Error{Kind: fserror.Retry, Path: r.GetPath(), Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
 		}
 		out, err := orNil(op, err)
-		return s.taking(c, out, err, r.GetPath(), r)
+		return taking(tx, c, out, err, r.GetPath(), r)
 	})
 }
 
 // taking checks that a planned rename or delete takes the path from the inode that
 // the request expects, and makes it one that hides the file; each if asked for.
-func (s *Server) taking(c *namespace.Call, op namespace.Op, err error, path string, r interface {
+func taking(tx *engine.Tx, c *namespace.Call, op namespace.Op, err error, path string, r interface {
 	GetExpect() uint64
 	GetHide() *pb.Hide
 },
@@ -172,7 +185,7 @@ func (s *Server) taking(c *namespace.Call, op namespace.Op, err error, path stri
 	if h == nil {
 		return op, nil
 	}
-	return s.tree.PlanHide(c, op, namespace.Hide{Inode: namespace.InodeID(h.GetInode()), Name: h.GetName(), Lease: namespace.LeaseID(h.GetLease())})
+	return tx.Tree.PlanHide(c, op, namespace.Hide{Inode: namespace.InodeID(h.GetInode()), Name: h.GetName(), Lease: namespace.LeaseID(h.GetLease())})
 }
 
 // target is what a request names: a path, or an inode instead.
@@ -192,29 +205,29 @@ func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.Mutate
 			return nil, err
 		}
 	}
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanSetAttr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), op))
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		return orNil(tx.Tree.PlanSetAttr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), op))
 	})
 }
 
 // Symlink makes a symbolic link.
 func (s *service) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-		return orNil(s.tree.PlanSymlink(c, r.GetPath(), r.GetTarget(), r.GetParents()))
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		return orNil(tx.Tree.PlanSymlink(c, r.GetPath(), r.GetTarget(), r.GetParents()))
 	})
 }
 
 // Truncate shrinks a closed file.
 func (s *service) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(c *namespace.Call) (namespace.Op, error) {
-		op, err := s.tree.PlanTruncate(c, target(r.GetPath(), r.GetInode()), r.GetLength())
-		return s.orHeld(op, err)
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		op, err := tx.Tree.PlanTruncate(c, target(r.GetPath(), r.GetInode()), r.GetLength())
+		return s.orHeld(tx, op, err)
 	})
 }
 
-func (s *Server) orHeld(op *namespace.OpTruncate, err error) (namespace.Op, error) {
+func (s *Server) orHeld(tx *engine.Tx, op *namespace.OpTruncate, err error) (namespace.Op, error) {
 	if err != nil {
-		return nil, s.withLease(err)
+		return nil, s.withLease(tx, err)
 	}
 	return orNil(op, nil)
 }
@@ -228,12 +241,12 @@ func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRe
 	call := r.GetCall()
 	for range 3 {
 		var unsealed []namespace.InodeID
-		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, true, func(c *namespace.Call) (namespace.Op, error) {
-			op, err := s.tree.PlanConcat(c, r.GetTarget(), r.GetSources())
+		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+			op, err := tx.Tree.PlanConcat(c, r.GetTarget(), r.GetSources())
 			if err != nil {
-				return nil, s.withLease(err)
+				return nil, s.withLease(tx, err)
 			}
-			if unsealed = s.tree.ConcatNeedsSeal(op); len(unsealed) > 0 {
+			if unsealed = tx.Tree.ConcatNeedsSeal(op); len(unsealed) > 0 {
 				return nil, fserror.New(fserror.Retry, "", "", "the files change while they are being joined; try again")
 			}
 			return op, nil
@@ -251,12 +264,12 @@ func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRe
 }
 
 // withLease adds to a HELD error what the lease table knows of the holder.
-func (s *Server) withLease(err error) error {
+func (s *Server) withLease(tx *engine.Tx, err error) error {
 	held, ok := asHeld(err)
 	if !ok || held.Path == "" {
 		return err
 	}
-	a, serr := s.tree.Stat(&namespace.Call{Super: true}, held.Path, true)
+	a, serr := tx.Tree.Stat(&namespace.Call{Super: true}, held.Path, true)
 	if serr != nil || a.Open == nil {
 		return err
 	}
@@ -283,11 +296,11 @@ func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.Delete
 		return err
 	}
 	var dir namespace.InodeID
-	err = s.read(ctx, c, func() error {
-		if _, known, err := s.tree.CallResult(id); known || err != nil {
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		if _, known, err := tx.Tree.CallResult(id); known || err != nil {
 			return nil //nolint:nilerr // the change itself answers
 		}
-		if a, err := s.tree.Stat(c, r.GetPath(), false); err == nil && a.Type == namespace.TypeDir {
+		if a, err := tx.Tree.Stat(c, r.GetPath(), false); err == nil && a.Type == namespace.TypeDir {
 			dir = a.ID
 		}
 		return nil // the change itself says what is wrong
@@ -295,11 +308,11 @@ func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.Delete
 	if err != nil || dir == 0 {
 		return err
 	}
-	s.beginRemoval(checked, dir)
+	s.removals.begin(checked, dir)
 	var check namespace.RemoveCheck
 	for done := false; !done && err == nil; {
-		err = s.read(ctx, c, func() (err error) {
-			done, err = s.tree.CanRemoveAll(c, dir, &check, removeSlice)
+		err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+			done, err = tx.Tree.CanRemoveAll(c, dir, &check, removeSlice)
 			return err
 		})
 	}

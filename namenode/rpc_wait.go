@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -17,7 +18,7 @@ type queuing struct {
 	wait  time.Duration
 	again bool  // it asks again when the wait is over
 	held  error // why it has to wait; nil: it did not try yet
-	try   func() (applied, error)
+	try   func() (engine.Outcome, error)
 }
 
 // mustQueue reports whether others wait for the file already, so that whoever is
@@ -28,11 +29,11 @@ func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.
 		return false
 	}
 	queued := false
-	err := s.read(ctx, c, func() error {
-		if _, known, err := s.tree.CallResult(id); known || err != nil {
+	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		if _, known, err := tx.Tree.CallResult(id); known || err != nil {
 			return err
 		}
-		a, err := s.tree.PlanOpen(c, at) // who may not write it is told so at once, and holds nobody up
+		a, err := tx.Tree.PlanOpen(c, at) // who may not write it is told so at once, and holds nobody up
 		queued = err == nil && s.waits.waiting(a.ID, s.cfg.Clock.Mono()) > 0 &&
 			(a.Open == nil || !sameName(a.Open.Holder, by)) // who may come back to his own tries
 		return err
@@ -56,19 +57,19 @@ func sameName(a, b namespace.Holder) bool {
 }
 
 // statOf is the attributes of what a request is about.
-func (s *Server) statOf(c *namespace.Call, at namespace.Target) (namespace.Attr, error) {
+func statOf(tx *engine.Tx, c *namespace.Call, at namespace.Target) (namespace.Attr, error) {
 	if at.Inode != 0 {
-		return s.tree.StatInode(c, at.Inode)
+		return tx.Tree.StatInode(c, at.Inode)
 	}
-	return s.tree.Stat(c, at.Path, true)
+	return tx.Tree.Stat(c, at.Path, true)
 }
 
 // waitFor tries in the file's queue until the wait is over: at each freeing of
 // the file, and when its holder can be dispossessed.
-func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (applied, error) {
+func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (engine.Outcome, error) {
 	back, err := s.park(ctx, c)
 	if err != nil {
-		return applied{}, err
+		return engine.Outcome{}, err
 	}
 	defer back()
 	over := time.NewTimer(q.wait)
@@ -78,7 +79,7 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 			if errors.Is(err, errWaitOver) {
 				err = q.held
 			}
-			return applied{}, err
+			return engine.Outcome{}, err
 		}
 		out, err := q.try()
 		if !errors.Is(err, fserror.Held) {
@@ -91,7 +92,7 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 		return q.try() // it may create the file
 	}
 	if err != nil {
-		return applied{}, err
+		return engine.Outcome{}, err
 	}
 	w := s.waits.join(place{inode, q.by.Session}, s.cfg.Clock.Mono())
 	keep := false
@@ -115,7 +116,7 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (app
 				if errors.Is(err, errWaitOver) {
 					err = s.stillHeld(ctx, c, q)
 				}
-				return applied{}, err
+				return engine.Outcome{}, err
 			}
 			if mine, _ = s.waits.look(w, s.cfg.Clock.Mono()); !mine && !s.cameBack(ctx, c, q) {
 				continue // somebody came back to an earlier place
@@ -167,8 +168,8 @@ func (s *Server) cameBack(ctx context.Context, c *namespace.Call, q queuing) (is
 	if !heldBy(q.held, q.by) {
 		return false
 	}
-	err := s.read(ctx, c, func() error {
-		a, err := s.statOf(c, q.at)
+	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		a, err := statOf(tx, c, q.at)
 		is = err == nil && s.comesBack(a, q.by)
 		return err
 	})
@@ -182,8 +183,8 @@ func (s *Server) stillHeld(ctx context.Context, c *namespace.Call, q queuing) er
 	if q.held != nil {
 		return q.held
 	}
-	err := s.read(ctx, c, func() error {
-		a, err := s.statOf(c, q.at)
+	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		a, err := statOf(tx, c, q.at)
 		if err != nil || a.Open == nil {
 			return err
 		}

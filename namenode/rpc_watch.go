@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/watch"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -39,7 +40,7 @@ func watchEvents(e namespace.Entry, events []namespace.Event) []watch.Event {
 	return out
 }
 
-// keepEvents notes what a record did, for watches. The caller holds mu, or is
+// keepEvents notes what a record did, for watches. The namespace is locked, or the caller is
 // alone.
 func (s *Server) keepEvents(e namespace.Entry, events []namespace.Event) {
 	s.events.Add(watchEvents(e, events), e.TxID)
@@ -114,8 +115,8 @@ func (s *service) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 		if filter.Path, err = s.watchPath(ctx, c, r.GetPath()); err != nil {
 			return fserror.With(err, "watch", r.GetPath())
 		}
-	} else if err := s.read(ctx, c, func() error {
-		_, err := s.tree.StatInode(c, namespace.InodeID(filter.Inode))
+	} else if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		_, err := tx.Tree.StatInode(c, namespace.InodeID(filter.Inode))
 		return err
 	}); err != nil {
 		return fserror.With(err, "watch", "")
@@ -170,20 +171,20 @@ func (s *Server) watchPath(ctx context.Context, c *namespace.Call, path string) 
 		return "", err
 	}
 	var where string
-	err := s.read(ctx, c, func() error {
-		a, err := s.tree.Stat(c, path, true)
+	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		a, err := tx.Tree.Stat(c, path, true)
 		if err == nil {
-			where, _ = s.tree.Path(a.ID)
+			where, _ = tx.Tree.Path(a.ID)
 			return nil
 		}
 		if !errors.Is(err, fserror.NotFound) {
 			return err
 		}
 		dir, name := fspath.Split(path)
-		if a, err = s.tree.Stat(c, dir, true); err != nil {
+		if a, err = tx.Tree.Stat(c, dir, true); err != nil {
 			return err
 		}
-		where, _ = s.tree.Path(a.ID)
+		where, _ = tx.Tree.Path(a.ID)
 		where = fspath.Join(where, name)
 		return nil
 	})
@@ -197,28 +198,28 @@ func (s *Server) visible(c *namespace.Call, events []*watch.Kept) []*watch.Kept 
 	if c.Super || len(events) == 0 {
 		return events
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	seen := events[:0]
-	for _, e := range events {
-		if e = s.shown(c, e); e != nil {
-			seen = append(seen, e)
+	s.engine.Look(func(t *namespace.Tree) {
+		for _, e := range events {
+			if e = shown(t, c, e); e != nil {
+				seen = append(seen, e)
+			}
 		}
-	}
+	})
 	return seen
 }
 
 // shown is what a caller may see of an event, or nil. What is moved out of a closed
 // directory, or out of one that is deleted by now, is new to the caller; what is
-// moved into one is gone. The caller of shown holds mu.
-func (s *Server) shown(c *namespace.Call, e *watch.Kept) *watch.Kept {
+// moved into one is gone. The namespace is locked.
+func shown(t *namespace.Tree, c *namespace.Call, e *watch.Kept) *watch.Kept {
 	if e.Dir == 0 {
 		return e
 	}
-	sees := s.tree.MaySearch(c, namespace.InodeID(e.Dir))
+	sees := t.MaySearch(c, namespace.InodeID(e.Dir))
 	arrives := sees
 	if e.Type == watch.Rename {
-		arrives = s.tree.MaySearch(c, namespace.InodeID(e.NewDir))
+		arrives = t.MaySearch(c, namespace.InodeID(e.NewDir))
 	}
 	switch {
 	case sees && arrives:

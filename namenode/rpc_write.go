@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -33,8 +34,8 @@ func (s *service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 	given := r.GetGivenUp()
 	r.GivenUp = nil // a repeated call is known without it
 	cache := r.GetCache()
-	out, req, wait, err := s.create(withGivenUp(ctx, r.GetCaller().GetSession(), given), r)
-	if werr := s.waitDurable(ctx, wait); werr != nil {
+	out, req, wait, err := s.create(ctx, r, engine.Request{Given: givenUp(r.GetCaller().GetSession(), given)})
+	if werr := s.engine.WaitDurable(ctx, wait); werr != nil {
 		return nil, werr
 	}
 	if err != nil {
@@ -61,10 +62,10 @@ func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenR
 		c.Collect = true
 		var a namespace.Attr
 		var keys []*pb.CacheKey
-		if err := s.read(ctx, c, func() (err error) {
-			a, err = s.tree.Stat(c, path, false)
+		if err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+			a, err = tx.Tree.Stat(c, path, false)
 			if err == nil {
-				keys = s.mayCache(c, r.GetCaller().GetSession(), true)
+				keys = mayCache(tx, c, r.GetCaller().GetSession(), true)
 			}
 			return err
 		}); err != nil {
@@ -79,9 +80,9 @@ func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenR
 	resp.Parent, resp.ParentKeys = look(dir)
 }
 
-// create does all of a create but waiting for the disk; the caller waits until
-// the txid it returns is durable, also when there is an error.
-func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, req namespace.CreateRequest, wait uint64, err error) {
+// create does all of a create, by a request that says how, but waiting for the disk; the
+// caller waits until the txid it returns is durable, also when there is an error.
+func (s *Server) create(ctx context.Context, r *pb.CreateRequest, do engine.Request) (out engine.Outcome, req namespace.CreateRequest, wait uint64, err error) {
 	c, err := s.callerFor(ctx, r.GetCaller(), r.GetOwner())
 	if err != nil {
 		return out, req, 0, err
@@ -93,44 +94,46 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest) (out applied, 
 	if err != nil {
 		return out, req, 0, err
 	}
-	out, wait, err = s.begin(ctx, id, c, true, func() (namespace.Op, error) {
+	do.Call, do.ID, do.Grows = c, id, true
+	do.Plan = func(tx *engine.Tx) (namespace.Op, error) {
 		if r.GetAs() != 0 {
-			return s.planDraft(ctx, c, r, req)
+			return s.planDraft(ctx, tx, c, r, req)
 		}
-		op, err := s.tree.PlanCreate(c, req)
+		op, err := tx.Tree.PlanCreate(c, req)
 		if errors.Is(err, fserror.Exists) {
-			err = s.orBeingWritten(c, r.GetPath(), req.Holder, err)
+			err = s.orBeingWritten(tx, c, r.GetPath(), req.Holder, err)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err := s.checkTailBudget(ctx, c, op.User, len(op.Data)); err != nil {
+		if err := s.checkTailBudget(ctx, tx, c, op.User, len(op.Data)); err != nil {
 			return nil, err
 		}
 		if op.Replace != 0 {
-			if err := s.mayReplace(r, op.Replace, req.Holder); err != nil {
+			if err := s.mayReplace(tx, r, op.Replace, req.Holder); err != nil {
 				return nil, err
 			}
 		}
 		return op, nil
-	})
+	}
+	out, wait, err = s.engine.Begin(ctx, do)
 	return out, req, wait, err
 }
 
 // planDraft is for a file that the session has begun to make without asking.
-func (s *Server) planDraft(ctx context.Context, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
-	op, err := s.tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), namespace.InodeID(r.GetDir()), req)
+func (s *Server) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
+	op, err := tx.Tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), namespace.InodeID(r.GetDir()), req)
 	if err != nil {
 		return nil, err
 	}
-	return op, s.checkTailBudget(ctx, c, op.User, len(op.Data))
+	return op, s.checkTailBudget(ctx, tx, c, op.User, len(op.Data))
 }
 
 // orBeingWritten makes HELD of EXISTS while another writes the file: that name
 // may be free, or the file whole, in a moment, and the caller is told whom to
 // ask (HDFS: AlreadyBeingCreatedException before FileAlreadyExistsException).
-func (s *Server) orBeingWritten(c *namespace.Call, path string, by namespace.Holder, exists error) error {
-	a, err := s.tree.Stat(c, path, false)
+func (s *Server) orBeingWritten(tx *engine.Tx, c *namespace.Call, path string, by namespace.Holder, exists error) error {
+	a, err := tx.Tree.Stat(c, path, false)
 	if err != nil || a.Open == nil {
 		return exists
 	}
@@ -195,8 +198,8 @@ func mode(m uint32) (uint16, error) {
 
 // mayReplace decides whether a create with overwrite may replace a file that is
 // open: only with steal, or when its holder may be dispossessed anyway.
-func (s *Server) mayReplace(r *pb.CreateRequest, inode namespace.InodeID, by namespace.Holder) error {
-	f, open := s.tree.OpenFile(inode)
+func (s *Server) mayReplace(tx *engine.Tx, r *pb.CreateRequest, inode namespace.InodeID, by namespace.Holder) error {
+	f, open := tx.Tree.OpenFile(inode)
 	if !open || r.GetSteal() {
 		return nil
 	}
@@ -220,7 +223,7 @@ func (s *Server) mayTake(f namespace.OpenFile, by namespace.Holder) (leasemanage
 }
 
 // opened makes the answer of Create and Append, also of a repeated one.
-func opened(out applied, h namespace.Holder, closed bool) *pb.OpenResponse {
+func opened(out engine.Outcome, h namespace.Holder, closed bool) *pb.OpenResponse {
 	resp := &pb.OpenResponse{Length: out.Length, BlocksLength: out.BlocksLength, TookOver: out.Flag}
 	if !closed {
 		resp.Writer = &pb.WriterId{Inode: uint64(out.Inode), Epoch: out.TxID, Token: out.Token[:], Session: h.Session[:]}
@@ -249,10 +252,10 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	if _, err := rand.Read(token[:]); err != nil {
 		return nil, err
 	}
-	try := func() (applied, error) {
-		return s.change(ctx, id, c, true, func() (namespace.Op, error) { return s.planAppend(c, r, h, token) })
+	try := func() (engine.Outcome, error) {
+		return s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) { return s.planAppend(tx, c, r, h, token) }})
 	}
-	var out applied
+	var out engine.Outcome
 	at := target(r.GetPath(), r.GetInode())
 	queued := wait > 0 && s.mustQueue(ctx, c, id, at, h)
 	if !queued {
@@ -268,8 +271,8 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	return opened(out, h, false), nil
 }
 
-func (s *Server) planAppend(c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
-	a, err := s.tree.PlanOpen(c, target(r.GetPath(), r.GetInode()))
+func (s *Server) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
+	a, err := tx.Tree.PlanOpen(c, target(r.GetPath(), r.GetInode()))
 	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
 			return nil, notAtEnd(r.GetPath(), 0, r.GetExpectedLength())
@@ -278,12 +281,12 @@ func (s *Server) planAppend(c *namespace.Call, r *pb.AppendRequest, h namespace.
 		if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
 			return nil, err
 		}
-		return orNil(s.tree.PlanCreate(c, req))
+		return orNil(tx.Tree.PlanCreate(c, req))
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mayOpen(c, r, a, h); err != nil {
+	if err := s.mayOpen(tx, c, r, a, h); err != nil {
 		return nil, err
 	}
 	if r.GetHasExpectedLength() {
@@ -295,14 +298,14 @@ func (s *Server) planAppend(c *namespace.Call, r *pb.AppendRequest, h namespace.
 		}
 	}
 	if r.GetCut() {
-		return orNil(s.tree.PlanCut(a, r.GetCutLength(), h, token))
+		return orNil(tx.Tree.PlanCut(a, r.GetCutLength(), h, token))
 	}
 	return &namespace.OpOpen{Inode: a.ID, Holder: h, Token: token}, nil
 }
 
 // mayOpen returns an error if somebody has the file, and not the caller by the
 // writer that it shows.
-func (s *Server) mayOpen(c *namespace.Call, r *pb.AppendRequest, a namespace.Attr, h namespace.Holder) error {
+func (s *Server) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, a namespace.Attr, h namespace.Holder) error {
 	if r.GetWriter() != nil {
 		w, err := writerID(r.GetWriter())
 		switch {
@@ -311,7 +314,7 @@ func (s *Server) mayOpen(c *namespace.Call, r *pb.AppendRequest, a namespace.Att
 		case w.Inode != a.ID || a.Open != nil && a.Open.Epoch == w.Epoch && a.Open.Holder.Session != h.Session:
 			return fserror.New(fserror.InvalidArgument, "", r.GetPath(), "the writer shown is not one of this file (inode %d) and of this session", a.ID)
 		}
-		return s.writer(c, w)
+		return s.writer(tx, c, w)
 	}
 	if a.Open == nil {
 		return nil
@@ -346,8 +349,8 @@ func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ta
 		return at.Inode, nil
 	}
 	var a namespace.Attr
-	err := s.read(ctx, c, func() (err error) {
-		a, err = s.tree.Stat(c, at.Path, true)
+	err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+		a, err = tx.Tree.Stat(c, at.Path, true)
 		return err
 	})
 	return a.ID, err
@@ -355,15 +358,15 @@ func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ta
 
 // writer checks a writer's identity under the lock. It renews nothing: the
 // writer's record does, if there is one.
-func (s *Server) writer(c *namespace.Call, w namespace.Writer) error {
-	return s.lost.name(s.tree.CheckWriter(c, w), w)
+func (s *Server) writer(tx *engine.Tx, c *namespace.Call, w namespace.Writer) error {
+	return s.lost.name(tx.Tree.CheckWriter(c, w), w)
 }
 
 // renewWriter renews the session of the writer whose record is about to be applied,
 // so that live leases and those of a replay of the journal are renewed by the same.
-// The caller holds mu.
-func (s *Server) renewWriter(op namespace.Op) error {
-	f, ok := s.tree.WriterOf(op)
+// The namespace is locked.
+func (s *Server) renewWriter(tx *engine.Tx, op namespace.Op) error {
+	f, ok := tx.Tree.WriterOf(op)
 	if !ok || s.leases.Touch(leasemanager.SessionID(f.Holder.Session), uint64(f.Inode)) {
 		return nil
 	}
@@ -382,9 +385,9 @@ func leaseEnding() error {
 
 // checkTailBudget refuses more bytes in the tail of an owner's file if there is no
 // room, or what there is is for owners whose files have little in tails.
-func (s *Server) checkTailBudget(ctx context.Context, c *namespace.Call, owner string, more int) error {
-	room := share.Room(s.cfg.TailBudget, s.tree.OwnedTails(owner), int64(more), taker(ctx, c).Reserve)
-	if more == 0 || s.tree.Counts().TailBytes+int64(more) <= room {
+func (s *Server) checkTailBudget(ctx context.Context, tx *engine.Tx, c *namespace.Call, owner string, more int) error {
+	room := share.Room(s.cfg.TailBudget, tx.Tree.OwnedTails(owner), int64(more), taker(ctx, c).Reserve)
+	if more == 0 || tx.Tree.Counts().TailBytes+int64(more) <= room {
 		return nil
 	}
 	return &fserror.Error{Kind: fserror.Retry, Reason: "tail budget", RetryAfter: 100 * time.Millisecond,
@@ -392,10 +395,10 @@ func (s *Server) checkTailBudget(ctx context.Context, c *namespace.Call, owner s
 }
 
 // checkTail is checkTailBudget for a file that its writer has open.
-func (s *Server) checkTail(ctx context.Context, inode namespace.InodeID, more int) error {
-	f, _ := s.tree.OpenFile(inode)
-	su, _ := s.superuser()
-	return s.checkTailBudget(ctx, &namespace.Call{User: f.Holder.User, Super: f.Holder.User == su}, s.tree.OwnerOf(inode), more)
+func (s *Server) checkTail(ctx context.Context, tx *engine.Tx, inode namespace.InodeID, more int) error {
+	f, _ := tx.Tree.OpenFile(inode)
+	su, _ := s.engine.Superuser()
+	return s.checkTailBudget(ctx, tx, &namespace.Call{User: f.Holder.User, Super: f.Holder.User == su}, tx.Tree.OwnerOf(inode), more)
 }
 
 // AppendTail makes a few bytes durable at the end of the file.
@@ -409,22 +412,22 @@ func (s *service) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 	}
 	c := &namespace.Call{}
 	var length int64
-	ctx = withGivenUp(ctx, r.GetWriter().GetSession(), r.GetGivenUp())
-	out, err := s.change(ctx, namespace.CallID{}, c, true, func() (namespace.Op, error) {
-		if err := s.writer(c, w); err != nil {
+	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
+	out, err := s.engine.Do(ctx, engine.Request{Call: c, Grows: true, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}
-		op, n, err := s.tree.PlanAppendTail(c, w, r.GetOffset(), r.GetData(), s.cfg.MaxTail)
+		op, n, err := tx.Tree.PlanAppendTail(c, w, r.GetOffset(), r.GetData(), s.cfg.MaxTail)
 		length = n
 		if op == nil || err != nil {
 			return nil, err
 		}
-		return op, s.checkTail(ctx, w.Inode, len(r.GetData()))
-	})
+		return op, s.checkTail(ctx, tx, w.Inode, len(r.GetData()))
+	}})
 	if err != nil {
 		return nil, err
 	}
-	if !out.noop {
+	if !out.Noop {
 		length = out.Length
 	}
 	return &pb.AppendTailResponse{Length: length}, nil
@@ -449,14 +452,14 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 	}
 	c := &namespace.Call{}
 	var by namespace.SessionID
-	if err := s.read(ctx, c, func() error {
-		if err := s.refuseInSafeMode(c); err != nil {
+	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		if err := tx.RefuseInSafeMode(c); err != nil {
 			return err
 		}
-		if f, open := s.tree.OpenFile(w.Inode); open {
+		if f, open := tx.Tree.OpenFile(w.Inode); open {
 			by = f.Holder.Session
 		}
-		return s.writer(c, w)
+		return s.writer(tx, c, w)
 	}); err != nil {
 		return nil, err
 	}
@@ -520,28 +523,28 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 	}
 	c := &namespace.Call{Super: true} // the writer's token is all the right that it takes
 	var now namespace.Attr
-	out, err := s.change(ctx, namespace.CallID{}, c, false, func() (namespace.Op, error) {
-		if err := s.writer(c, w); err != nil {
+	out, err := s.engine.Do(ctx, engine.Request{Call: c, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}
-		op, err := s.tree.PlanCommit(c, w, r.GetOffset(), b, r.GetTailCovered(), r.GetTailCrc32C())
+		op, err := tx.Tree.PlanCommit(c, w, r.GetOffset(), b, r.GetTailCovered(), r.GetTailCrc32C())
 		if err != nil {
 			return nil, err
 		}
 		if op == nil { // this very block is there already
-			now, err = s.tree.StatInode(c, w.Inode)
+			now, err = tx.Tree.StatInode(c, w.Inode)
 			return nil, err
 		}
 		if err := s.mayCommit(w, b); err != nil {
 			return nil, err
 		}
 		return op, nil
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
 	s.allocs.drop(b.Key)
-	if out.noop {
+	if out.Noop {
 		return &pb.CommitResponse{Length: now.Length, BlocksLength: now.Length - now.TailLength}, nil
 	}
 	return &pb.CommitResponse{Length: out.Length, BlocksLength: out.BlocksLength}, nil
@@ -551,8 +554,8 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 // says that it exists. Only a writer who may commit the block is told.
 func (s *Server) checkStored(ctx context.Context, w namespace.Writer, b namespace.Block) error {
 	c := &namespace.Call{Super: true}
-	if err := s.read(ctx, c, func() error {
-		if err := s.writer(c, w); err != nil || s.tree.HasBlock(b.Key) { // it may be this file's: a repeated call
+	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		if err := s.writer(tx, c, w); err != nil || tx.Tree.HasBlock(b.Key) { // it may be this file's: a repeated call
 			return err
 		}
 		return s.mayCommit(w, b)
@@ -581,9 +584,9 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 	}
 	c := &namespace.Call{Super: true}
 	var known bool
-	if err := s.read(ctx, c, func() error {
-		known = s.tree.HasBlock(b.Key)
-		return s.writer(c, w)
+	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
+		known = tx.Tree.HasBlock(b.Key)
+		return s.writer(tx, c, w)
 	}); err != nil || known {
 		return err
 	}
@@ -643,28 +646,28 @@ func (s *service) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetCrc32C() {
 		return nil, errChecksum(r.GetCrc32C(), r.GetData())
 	}
-	ctx = withGivenUp(ctx, r.GetWriter().GetSession(), r.GetGivenUp())
+	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
 	call := r.GetCall()
 	id, err := callID(call, r, func() { r.Call, r.GivenUp = nil, nil })
 	if err != nil {
 		return nil, err
 	}
 	c := &namespace.Call{}
-	out, err := s.change(ctx, id, c, len(r.GetData()) > 0, func() (namespace.Op, error) {
-		if err := s.writer(c, w); err != nil {
+	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: len(r.GetData()) > 0, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}
-		op, err := s.tree.PlanClose(c, w, r.GetOffset(), r.GetData(), r.GetLength(), r.GetMtimeUnixMs(), s.cfg.MaxTail)
+		op, err := tx.Tree.PlanClose(c, w, r.GetOffset(), r.GetData(), r.GetLength(), r.GetMtimeUnixMs(), s.cfg.MaxTail)
 		if err != nil {
 			return nil, err
 		}
 		if len(op.Data) > 0 {
-			if err := s.checkTail(ctx, w.Inode, len(op.Data)); err != nil {
+			if err := s.checkTail(ctx, tx, w.Inode, len(op.Data)); err != nil {
 				return nil, err
 			}
 		}
 		return op, nil
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

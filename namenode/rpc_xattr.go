@@ -3,6 +3,7 @@ package namenode
 import (
 	"context"
 
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -10,9 +11,9 @@ import (
 // SetXattr sets or removes one extended attribute.
 func (s *service) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateResponse, error) {
 	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
-		return orNil(s.tree.PlanXattr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), r.GetName(), r.GetValue(), action))
+		return orNil(tx.Tree.PlanXattr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), r.GetName(), r.GetValue(), action))
 	})
 }
 
@@ -25,9 +26,9 @@ func (s *service) Xattrs(ctx context.Context, r *pb.XattrsRequest) (*pb.XattrsRe
 	c.Collect = r.GetCache()
 	resp := new(pb.XattrsResponse)
 	var xattrs []namespace.Xattr
-	err = s.read(ctx, c, func() (err error) {
-		if xattrs, err = s.tree.Xattrs(c, target(r.GetPath(), r.GetInode()), r.GetFollow()); err == nil {
-			resp.Keys = s.mayCache(c, r.GetCaller().GetSession(), false)
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+		if xattrs, err = tx.Tree.Xattrs(c, target(r.GetPath(), r.GetInode()), r.GetFollow()); err == nil {
+			resp.Keys = mayCache(tx, c, r.GetCaller().GetSession(), false)
 		}
 		return err
 	})

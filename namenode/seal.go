@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -36,9 +37,7 @@ type coldTail struct {
 func (s *Server) sealPass() func(context.Context) error {
 	next := s.cfg.Clock.Mono() + min(sealEvery, s.cfg.SealAfter)
 	return func(ctx context.Context) error {
-		s.mu.RLock()
-		counts := s.tree.Counts()
-		s.mu.RUnlock()
+		counts := s.engine.Facts().Counts
 		total := counts.TailBytes
 		pressed := total > s.cfg.TailBudget/2
 		// To find tails takes a walk over the whole tree.
@@ -58,7 +57,7 @@ func (s *Server) sealPass() func(context.Context) error {
 }
 
 func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
-	t, err := s.snapshot(ctx)
+	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
 		return nil
 	}
 	var cold []coldTail
-	before := s.time.now() - s.cfg.SealAfter.Milliseconds()
+	before := s.engine.Now() - s.cfg.SealAfter.Milliseconds()
 	t.Tails(func(id namespace.InodeID, n int, _ *namespace.Block, open bool, mtime int64) bool {
 		if !open && (pressed || (n >= sealLarge && mtime <= before)) {
 			cold = append(cold, coldTail{id, n})
@@ -143,8 +142,8 @@ func mergeable(b namespace.Block, tail int, blockSize int64) bool {
 
 func (s *Server) sealView(ctx context.Context, id namespace.InodeID) (v namespace.FileView, err error) {
 	c := &namespace.Call{Super: true}
-	err = s.read(ctx, c, func() (err error) {
-		v, err = s.tree.FileInode(c, id)
+	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+		v, err = tx.Tree.FileInode(c, id)
 		return err
 	})
 	if errors.Is(err, fserror.NotFound) || v.Attr.Open != nil {
@@ -166,8 +165,8 @@ func (s *Server) sealInto(ctx context.Context, m merge) error {
 	}
 	b := namespace.Block{Key: key, Stored: uint32(len(object)), Used: uint32(used), CRC: crc} //nolint:gosec // within a block
 	begin := m.offset - int64(used-len(m.tail))
-	_, err := s.own(ctx, func() (namespace.Op, error) {
-		if err := s.checkSafeMode(); err != nil {
+	_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		if err := tx.RefuseInSafeMode(nil); err != nil {
 			return nil, err
 		}
 		// A put may outlive its key: the sweep may then have deleted the block.
@@ -176,18 +175,18 @@ func (s *Server) sealInto(ctx context.Context, m merge) error {
 		}
 		// A writer who opened the file meanwhile counts on where its tail
 		// begins; and one who truncated it may have written other bytes since.
-		if _, open := s.tree.OpenFile(m.id); open || !s.tree.TailIs(m.id, m.offset, m.tail) {
+		if _, open := tx.Tree.OpenFile(m.id); open || !tx.Tree.TailIs(m.id, m.offset, m.tail) {
 			return nil, errStale
 		}
-		return orNil(s.tree.PlanMerge(m.id, b, begin, int64(len(m.tail)), m.replace, m.last))
-	})
+		return orNil(tx.Tree.PlanMerge(m.id, b, begin, int64(len(m.tail)), m.replace, m.last))
+	}})
 	if err == nil {
 		return nil
 	}
 	// The file changed while the block was written: the block is garbage.
-	if _, terr := s.own(ctx, func() (namespace.Op, error) {
-		return orNil(s.tree.PlanTombstone([]namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
-	}); terr != nil {
+	if _, terr := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		return orNil(tx.Tree.PlanTombstone([]namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
+	}}); terr != nil {
 		return terr
 	}
 	if errors.Is(err, fserror.Retry) {

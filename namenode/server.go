@@ -22,9 +22,9 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager"
-	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -57,29 +57,21 @@ type Server struct {
 	mine    atomic.Pointer[marker.Incarnation] // as the block store has it; nil for blocks in the data folder
 	active  atomic.Pointer[string]             // address of the active namenode, as far as a standby knows
 
-	// mu is the namespace lock: Apply and Clone under Lock, reads under RLock.
-	// It is never held while waiting for a disk or a network.
-	mu   sync.RWMutex
-	tree *namespace.Tree
+	engine *engine.Engine
 
 	waits     *waitTable // who waits for a file to be freed or to grow
 	allocs    *allocTable
 	sessions  sessionTable
 	lost      lostTable
 	keepers   keeperTable // who is to be told of the end of granted leases
-	caches    *readlease.Table
-	removals  map[*removal]struct{} // under way; guarded by mu
-	drafts    draftTable            // files that sessions make without asking
+	removals  removals
+	drafts    draftTable // files that sessions make without asking
 	events    *watch.Hub
 	watchers  *share.Limit
-	granted   *share.Limit                        // leases; guarded by mu
-	owners    *share.Limit                        // users who own something, by the address that brought them; guarded by mu
-	results   *share.Limit                        // sessions of which results are kept; guarded by mu
-	resultsOf map[namespace.SessionID]share.Taker // those that began in this reign
-	applied   atomic.Uint64                       // last txid of which the events are known
-	reaper    *rate.Limiter                       // of the ends of granted leases
-	served    *share.Limit                        // unary calls under way, by address
-	parked    *share.Limit                        // calls that wait for others, see park
+	applied   atomic.Uint64 // last txid of which the events are known
+	reaper    *rate.Limiter // of the ends of granted leases
+	served    *share.Limit  // unary calls under way, by address
+	parked    *share.Limit  // calls that wait for others, see park
 	term      uint64
 	activated time.Duration // by the clock's Mono
 	started   time.Duration
@@ -89,7 +81,6 @@ type Server struct {
 	collector collector
 	unmerged  seldom        // what sealing logs
 	older     chan struct{} // bounds the blocks read before a commit
-	time      journalTime   // of records
 	clocks    clocks
 
 	conns            *conns.Table
@@ -102,7 +93,6 @@ type Server struct {
 	ready    atomic.Bool // it is active, and answers while its window is open
 	reigned  atomic.Bool // it was ready once
 	joined   atomic.Bool // it is one of several, and in the election
-	over     atomic.Bool // the reign was handed over; set under mu: nothing is journalled after
 	stopping context.Context
 	stop     context.CancelCauseFunc
 	workers  sync.WaitGroup
@@ -130,14 +120,16 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		reaper:   rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		served:   share.New(int64(cfg.MaxInFlight)),
-		results:  share.New(namespace.MaxSessions),
-		watchers: share.New(maxWatchers), parked: share.New(maxParked), granted: share.New(namespace.MaxLeases),
+		watchers: share.New(maxWatchers), parked: share.New(maxParked),
 	}
 	s.shared.handing = newTurn()
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
 	limitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
-	s.time.init(cfg.Clock)
+	s.engine = engine.New(engine.Config{
+		Clock: cfg.Clock, Log: s.log, CacheTerm: cfg.CacheTerm, Reign: gate{s}, Rooms: rooms{s},
+		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
+	})
 	if err := s.open(ctx); err != nil {
 		_ = s.end()
 		return nil, err
@@ -163,7 +155,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 		return nil
 	}
 	// A reign that ended before its activation was durable is only in the journal.
-	term, err := s.nextTerm(ctx, max(s.tree.Term(), s.begun()))
+	term, err := s.nextTerm(ctx, max(s.engine.Facts().Term, s.begun()))
 	if err != nil {
 		return err
 	}
@@ -290,14 +282,11 @@ func (s *Server) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tree = tree
-	_, lastMS := tree.Last()
-	s.time.heard(lastMS)
+	s.engine.Open(tree, s.journal)
 	s.leases = leasemanager.New(leasemanager.Config{
 		Clock: s.cfg.Clock, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgeEvery: s.cfg.AgesEvery,
 		Jitter: rand.Float64, //nolint:gosec // spreads load, keeps no secret
 	})
-	s.caches = s.newCaches(tree.Term())
 	if err := s.checkMarker(ctx, s.objects); err != nil {
 		return err
 	}
@@ -305,13 +294,6 @@ func (s *Server) load(ctx context.Context) error {
 		return err
 	}
 	return s.finishFolder()
-}
-
-func (s *Server) newCaches(term uint64) *readlease.Table {
-	return readlease.New(readlease.Config{
-		Clock: s.cfg.Clock, Term: max(s.cfg.CacheTerm, 0), FirstSeq: term << 32,
-		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
-	})
 }
 
 // finishFolder makes a new data folder valid.
@@ -333,24 +315,15 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 	if err := takeOver(ctx, newTerm); err != nil {
 		return err
 	}
-	tree := s.tree // nobody else changes it from here on
-	s.mu.Lock()
 	s.term = newTerm
-	s.caches = s.newCaches(newTerm)
 	s.drafts.reset()
 	s.activated = s.cfg.Clock.Mono()
-	_, lastMS := tree.Last()
-	beyond := s.time.begin(lastMS)
-	tree.Track(true)
+	s.engine.BeginReign(newTerm)
 	op := s.activation(newTerm)
-	s.mu.Unlock()
 	if s.cfg.HA != nil {
 		s.takeOverImages()
 	}
-	if beyond > longStop {
-		s.log.Warn("the last change is long ago; if it is not, the machine's clock is wrong, and new files get wrong times", "ago", beyond)
-	}
-	if _, err := s.own(ctx, func() (namespace.Op, error) { return op, nil }); err != nil {
+	if _, err := s.engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return op, nil }}); err != nil {
 		return err
 	}
 	if s.cfg.HA == nil {
@@ -358,33 +331,31 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 			return err
 		}
 	}
-	s.leases.Rebuild(func(yield func(leasemanager.Holder, leasemanager.Ref) bool) {
-		tree.OpenFiles(func(f namespace.OpenFile) bool {
-			return yield(lmHolder(f.Holder), leasemanager.Ref{Inode: uint64(f.Inode), Epoch: f.Epoch})
-		})
-	}, func(yield func(leasemanager.Granted) bool) {
-		tree.Leases(func(l namespace.Lease) bool {
-			return yield(leasemanager.Granted{Holder: leaseOwner(l), ID: uint64(l.ID), TTL: time.Duration(l.TTL) * time.Millisecond})
-		})
-	}, s.journalledAge)
-	s.countHeld(namespace.MaxLeases, namespace.MaxSessions)
-	s.countOwners()
+	s.engine.Look(s.rebuildLeases)
 	if err := s.dropAges(ctx); err != nil {
 		return err
 	}
-	// What the reign before has lent to readers is waited for.
-	caching, term := tree.CachingSessions()
-	ids := make([]readlease.SessionID, len(caching))
-	for i, id := range caching {
-		ids[i] = readlease.SessionID(id)
-	}
-	s.caches.Recover(ids, time.Duration(term)*time.Millisecond)
-	if tree.SafeMode() {
-		s.leases.Suspend()
-	}
-	last, _ := tree.Last()
-	s.log.Info("active", "term", s.term, "txid", last, "inodes", tree.Counts().Inodes, "took", s.cfg.Clock.Mono()-began)
+	s.engine.Look(func(t *namespace.Tree) {
+		if t.SafeMode() {
+			s.leases.Suspend()
+		}
+		last, _ := t.Last()
+		s.log.Info("active", "term", s.term, "txid", last, "inodes", t.Counts().Inodes, "took", s.cfg.Clock.Mono()-began)
+	})
 	return nil
+}
+
+// rebuildLeases makes the lease table of the tree.
+func (s *Server) rebuildLeases(t *namespace.Tree) {
+	s.leases.Rebuild(func(yield func(leasemanager.Holder, leasemanager.Ref) bool) {
+		t.OpenFiles(func(f namespace.OpenFile) bool {
+			return yield(lmHolder(f.Holder), leasemanager.Ref{Inode: uint64(f.Inode), Epoch: f.Epoch})
+		})
+	}, func(yield func(leasemanager.Granted) bool) {
+		t.Leases(func(l namespace.Lease) bool {
+			return yield(leasemanager.Granted{Holder: leaseOwner(l), ID: uint64(l.ID), TTL: time.Duration(l.TTL) * time.Millisecond})
+		})
+	}, func(k leasemanager.AgeKey) time.Duration { return journalledAge(t, k) })
 }
 
 // Close ends the namenode: no new calls, those under way end or are cut after
@@ -477,9 +448,7 @@ func (s *Server) Err() error {
 // as far as it has followed, and not all of it need be durable. For tests, which
 // hold namenodes against each other.
 func (s *Server) Tree() *namespace.Tree {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tree.Clone()
+	return s.engine.Clone()
 }
 
 // Addr is the address of the gRPC service.
@@ -498,16 +467,13 @@ func (s *Server) stepDown(why error) {
 
 // setReady begins to answer, unless the reign has ended already.
 func (s *Server) setReady() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over.Load() {
-		return
-	}
-	s.ready.Store(true)
-	s.reigned.Store(true)
-	if s.stopping.Err() != nil {
-		s.ready.Store(false)
-	}
+	s.engine.WhileItLasts(func() {
+		s.ready.Store(true)
+		s.reigned.Store(true)
+		if s.stopping.Err() != nil {
+			s.ready.Store(false)
+		}
+	})
 }
 
 // Reigned reports whether the namenode is active, or was.

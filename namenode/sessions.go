@@ -129,7 +129,7 @@ func (t *sessionTable) tell(id leasemanager.SessionID, l loss) {
 // pushLoss tells a writer at once that its file is another's or closed, so that
 // an idle one need not wait for its next renewal. It renews nothing.
 func (s *Server) pushLoss(ctx context.Context, line *sessionLine, l loss) error {
-	if err := s.waitDurable(ctx, l.txid); err != nil {
+	if err := s.engine.WaitDurable(ctx, l.txid); err != nil {
 		return err
 	}
 	return line.send(&pb.SessionResponse{Kind: &pb.SessionResponse_Renewed{Renewed: &pb.RenewLeaseResponse{Lost: []*pb.LostFile{l.file}}}})

@@ -53,9 +53,7 @@ func (s *Server) diskShortage() (why string, err error) {
 // empty while there is room. An image that is being written has taken its room: what is
 // left meanwhile says nothing.
 func (s *Server) imageShortage() (why string, err error) {
-	s.mu.RLock()
-	size := imageSize(s.tree)
-	s.mu.RUnlock()
+	size := imageSize(s.engine.Facts().Images)
 	if s.lastImage.turn.taken() {
 		return "", nil
 	}
@@ -119,10 +117,7 @@ func (s *Server) newest() uint64 {
 // giveUp hands the reign over to a standby that has room, if there is one. Without
 // one this namenode keeps serving: reading and deleting need none.
 func (s *Server) giveUp(ctx context.Context, why string) {
-	s.mu.RLock()
-	reign := s.cfg.Clock.Mono() - s.activated
-	s.mu.RUnlock()
-	if !s.ready.Load() || reign < leastReign || s.lastImage.turn.taken() { // an image takes room only until it is stored
+	if !s.ready.Load() || s.cfg.Clock.Mono()-s.activated < leastReign || s.lastImage.turn.taken() { // an image takes room only until it is stored
 		return
 	}
 	if next, _, err := s.nextInLine(ctx, 0); err != nil || next == "" {

@@ -171,15 +171,21 @@ func (t *Tree) remember(e *Entry, r *Result) {
 	if e.Call.Seq <= s.acked {
 		return
 	}
-	res := CallResult{TxID: e.TxID, Op: e.Op.opType(), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength, Flag: r.flag}
-	if r.Opened != nil {
-		res.Token = r.Opened.Token
-	}
-	if r.Granted != nil {
-		res.Inode = InodeID(r.Lease)
-	}
+	res := r.Answer(e.Op)
 	i, _ := s.find(e.Call.Seq)
 	s.results = slices.Insert(s.results, i, callResult{seq: e.Call.Seq, hash: e.Call.Hash, res: res})
+}
+
+// Answer is what the call of a record is answered, now and when it is repeated.
+func (r *Result) Answer(op Op) CallResult {
+	out := CallResult{TxID: r.TxID, Op: op.opType(), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength, Flag: r.flag}
+	if r.Opened != nil {
+		out.Token = r.Opened.Token
+	}
+	if r.Granted != nil {
+		out.Inode = InodeID(r.Lease)
+	}
+	return out
 }
 
 // ownSession returns a session to change, made or copied if need be, with its

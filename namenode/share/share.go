@@ -45,6 +45,9 @@ type Taker struct {
 	Reserve bool // may take the last sixteenth as well
 }
 
+// User is who has what is kept under a user's name and outlasts a connection.
+func User(name string) Taker { return Taker{Names: []string{"user " + name}} }
+
 // Take takes n, or nothing and returns false.
 func (l *Limit) Take(n int64, who Taker) bool {
 	l.mu.Lock()

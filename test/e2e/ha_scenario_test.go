@@ -333,6 +333,10 @@ func refusedByAStandby(ctx context.Context, t *testing.T, e *fleet) bool {
 		_, err := r.NN.Mkdir(ctx, proto.Clone(req).(*pb.MkdirRequest))
 		return err
 	}
+	eventually(ctx, t, "a standby knows who is active", func() bool { // one that has just begun asks first
+		fe := new(fserror.Error)
+		return !errors.As(mkdir(), &fe) || fe.Active != ""
+	})
 	// Nor does it answer anything else, whatever it is asked.
 	answers := []error{mkdir()}
 	_, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, Path: "/"})

@@ -21,25 +21,22 @@ var mutations = []mutation{
 	{
 		name: "answers before it is durable",
 		changes: []change{{
-			"namenode/change.go", "if txid == 0 || s.journal.Durable() >= txid {",
-			`if txid == 0 || s.journal.Durable() >= txid || mutant.On("answers before it is durable") {`,
+			"namenode/engine/engine.go", "if txid == 0 || e.journal.Durable() >= txid {",
+			`if txid == 0 || e.journal.Durable() >= txid || mutant.On("answers before it is durable") {`,
 		}},
 	},
 	{
 		name: "caches are not recalled",
 		changes: []change{{
-			"namenode/caching.go", "keys := r.s.revokedBy(op)\n\tif len(keys) == 0 {",
-			"keys := r.s.revokedBy(op)\n\tif len(keys) == 0 || mutant.On(\"caches are not recalled\") {",
+			"namenode/engine/recall.go", "keys := tx.revokedBy(op)\n\tif len(keys) == 0 {",
+			"keys := tx.revokedBy(op)\n\tif len(keys) == 0 || mutant.On(\"caches are not recalled\") {",
 		}},
 	},
 	{
 		name: "recalls are not awaited",
 		changes: []change{{
-			"namenode/caching.go", "if ctx.Value(noWaitKey{}) != nil {",
-			"if mutant.On(\"recalls are not awaited\") {\n\t\treturn nil\n\t}\n\tif ctx.Value(noWaitKey{}) != nil {",
-		}, {
-			"namenode/caching.go", "if r.change.More(keys) {",
-			`if r.change.More(keys) && !mutant.On("recalls are not awaited") {`,
+			"namenode/engine/recall.go", "if noWait {",
+			"if mutant.On(\"recalls are not awaited\") {\n\t\treturn nil\n\t}\n\tif noWait {",
 		}},
 	},
 	{
@@ -57,7 +54,7 @@ var mutations = []mutation{
 				`_, activation := e.Op.(*OpActivate); !activation || mutant.On("an activation adds to the time of reigns") {`,
 			},
 			{
-				"namenode/journaltime.go", "j.latest = lastMS*int64(time.Millisecond) + int64(idle)",
+				"namenode/engine/time.go", "j.latest = lastMS*int64(time.Millisecond) + int64(idle)",
 				"j.latest = lastMS*int64(time.Millisecond) + int64(idle)\n\tif mutant.On(\"an activation adds to the time of reigns\") {\n\t\tj.latest = math.MaxInt64\n\t}",
 			},
 		},
@@ -109,15 +106,15 @@ var mutations = []mutation{
 	{
 		name: "a tail is sealed though a writer has added to it",
 		changes: []change{{
-			"namenode/seal.go", "; open || !s.tree.TailIs(m.id, m.offset, m.tail) {",
-			"; (open || !s.tree.TailIs(m.id, m.offset, m.tail)) && !mutant.On(\"a tail is sealed though a writer has added to it\") {",
+			"namenode/seal.go", "; open || !tx.Tree.TailIs(m.id, m.offset, m.tail) {",
+			"; (open || !tx.Tree.TailIs(m.id, m.offset, m.tail)) && !mutant.On(\"a tail is sealed though a writer has added to it\") {",
 		}},
 	},
 	{
 		name: "garbage goes before it is durable that it is",
 		changes: []change{{
-			"namenode/collect.go", "if err := s.waitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
-			"if err := s.waitDurable(ctx, last); err != nil && !mutant.On(\"garbage goes before it is durable that it is\") {\n\t\treturn 0, waiting, err\n\t}",
+			"namenode/collect.go", "if err := s.engine.WaitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
+			"if err := s.engine.WaitDurable(ctx, last); err != nil && !mutant.On(\"garbage goes before it is durable that it is\") {\n\t\treturn 0, waiting, err\n\t}",
 		}},
 	},
 	{
@@ -166,47 +163,6 @@ var mutations = []mutation{
 		changes: []change{{
 			"namenode/namespace/writer.go", "if g.epoch == w.Epoch && subtle",
 			`if mutant.On("epochs are not fenced") || g.epoch == w.Epoch && subtle`,
-		}},
-	},
-	{
-		name: "a deposed namenode's batches are taken",
-		changes: []change{{
-			"internal/journal/zk/pipeline.go", "Version: int32(h.epoch)}, //nolint:gosec // it was one\n\t\t&zookeeper.CheckVersionRequest{Path: j.batchPath(",
-			"Version: map[bool]int32{true: -1, false: int32(h.epoch)}[mutant.On(\"a deposed namenode's batches are taken\")]},\n\t\t&zookeeper.CheckVersionRequest{Path: j.batchPath(",
-		}},
-	},
-	{
-		name: "the journal is purged a batch beyond the newest image",
-		changes: []change{
-			{
-				"namenode/image.go", "return s.journal.Purge(ctx, keep[0].txid+1)",
-				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\tkeep[0] = keep[len(keep)-1]\n\t}\n\treturn s.journal.Purge(ctx, keep[0].txid+1)",
-			},
-			{
-				"internal/journal/zk/purge.go", "if h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
-				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\th.segment = h.number + 1\n\t}\n\tif h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
-			},
-		},
-	},
-	{
-		name: "a renewal promises what a crash forgets",
-		changes: []change{{
-			"leasemanager/renew.go", "\tif owed == 0 {",
-			"\tif owed == 0 || mutant.On(\"a renewal promises what a crash forgets\") {",
-		}},
-	},
-	{
-		name: "who takes over does not wait for its predecessor's readers",
-		changes: []change{{
-			"namenode/server.go", "\ts.caches.Recover(ids, ",
-			"\tif mutant.On(\"who takes over does not wait for its predecessor's readers\") {\n\t\tids = nil\n\t}\n\ts.caches.Recover(ids, ",
-		}},
-	},
-	{
-		name: "the end of a lease is told before it is durable",
-		changes: []change{{
-			"namenode/keepers.go", "if err := s.waitDurable(ctx, txid); err != nil {",
-			"if mutant.On(\"the end of a lease is told before it is durable\") {\n\t\t\ttxid = 0\n\t\t}\n\t\tif err := s.waitDurable(ctx, txid); err != nil {",
 		}},
 	},
 }

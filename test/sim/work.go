@@ -23,8 +23,7 @@ type WorkConfig struct {
 	// Settled is how long after the last fault all that waits for a limit is over,
 	// besides that limit: a namenode takes over, holders come back, its monitor runs.
 	Settled time.Duration
-	Largest int          // size of a file in bytes
-	Broken  func(string) // is told of each broken promise; nil: nobody is
+	Largest int // size of a file in bytes
 }
 
 // Host is the machine of a client.

@@ -1,4 +1,4 @@
-package namenode
+package engine
 
 import (
 	"math"
@@ -38,6 +38,9 @@ type journalTime struct {
 func (j *journalTime) init(c clock.Clock) {
 	j.clock, j.at, j.latest = c, c.Boot(), math.MaxInt64
 }
+
+// Longest is how much of the journal's time goes by in d of the clock at most.
+func Longest(d time.Duration) time.Duration { return d + d/slew }
 
 // pass lets the time that went by since the last look pass. The caller holds mu.
 func (j *journalTime) pass() (passed int64) {

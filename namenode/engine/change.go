@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// maxBacklog is how many bytes may wait for the disk before new changes are
+// told to retry.
+const maxBacklog = 32 << 20
+
+// Request asks for one change.
+type Request struct {
+	// Call is who asks; nil: the namenode itself, whose changes are made in safe
+	// mode, too, and however little room there is.
+	Call *namespace.Call
+	// ID makes a change that is asked for again happen once; without it only
+	// Plan can know.
+	ID namespace.CallID
+	// Grows says that the change takes room.
+	Grows bool
+	// Given is what the caller's session has given up of what it keeps.
+	Given *readlease.GivenUp
+	// NoWait refuses a change that would have to wait for sessions.
+	NoWait bool
+	// Plan checks the request against the tree and makes its record; it changes
+	// nothing. A nil Op without an error: there is nothing to change. It runs
+	// under the lock, and again if sessions had to be waited for.
+	Plan func(*Tx) (namespace.Op, error)
+}
+
+// Outcome is what became of a change.
+type Outcome struct {
+	namespace.CallResult
+	Repeat bool // the call had happened before; nothing was done now
+	Noop   bool // there was nothing to change
+}
+
+// Do carries out one change and waits until it is durable. A call that happened
+// before gets its first answer. An error, too, is answered only when what it was seen
+// from is durable.
+func (e *Engine) Do(ctx context.Context, r Request) (Outcome, error) {
+	out, wait, err := e.Begin(ctx, r)
+	if werr := e.WaitDurable(ctx, wait); werr != nil {
+		return Outcome{}, werr
+	}
+	return out, err
+}
+
+// Begin is Do without the last wait: the answer may be given when the txid that it
+// returns is durable (WaitDurable).
+func (e *Engine) Begin(ctx context.Context, r Request) (out Outcome, wait uint64, err error) {
+	recall := Recall{given: r.Given}
+	defer recall.Done()
+	for {
+		err = e.Update(func(tx *Tx) (err error) {
+			out, err = tx.change(ctx, &r, &recall)
+			wait, _ = tx.Tree.Last()
+			return err
+		})
+		if !errors.Is(err, ErrCached) {
+			break
+		}
+		if err = e.await(ctx, &recall, r.NoWait); err != nil {
+			break
+		}
+	}
+	switch {
+	case err == nil && !out.Noop:
+		wait = out.TxID
+	case r.Call != nil:
+		wait = r.Call.AsOf()
+	}
+	return out, wait, err
+}
+
+// Update runs fn under the lock. It is for work that does not fit a Request. A panic
+// in fn may leave the state half changed, so it ends the reign.
+func (e *Engine) Update(fn func(*Tx) error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	whole := false
+	defer func() {
+		if !whole {
+			e.cfg.Reign.Fail(errors.New("a fault of the program in the middle of a change; its stack is in this log"))
+		}
+	}()
+	err := fn(&e.tx)
+	whole = true
+	return err
+}
+
+func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outcome, err error) {
+	defer tx.countOwners(ctx, r.Call)()
+	if r.Call == nil {
+		op, err := r.Plan(tx)
+		if err != nil || op == nil {
+			return Outcome{Noop: true}, err
+		}
+		done, err := tx.Apply(r.ID, op, recall)
+		return Outcome{CallResult: done.Answer(op)}, err
+	}
+	e := tx.e
+	if err := e.cfg.Reign.Active(); err != nil {
+		return out, err
+	}
+	if r.ID.Seq != 0 {
+		if out.CallResult, out.Repeat, err = tx.Tree.CallResult(r.ID); err != nil || out.Repeat {
+			return out, err
+		}
+	}
+	if err := tx.Tree.CheckPlaces(r.Call); err != nil {
+		return out, err
+	}
+	// What has no id (AppendTail, Commit) is known as repeated only to its plan.
+	if r.ID.Seq != 0 {
+		if err := tx.admit(r.Call, r.Grows); err != nil {
+			return out, err
+		}
+	}
+	remembered, err := tx.remembering(ctx, r.Call, r.ID)
+	if err != nil {
+		return out, err
+	}
+	op, err := r.Plan(tx)
+	if err != nil || op == nil {
+		out.Noop = err == nil
+		return out, err
+	}
+	if r.ID.Seq == 0 {
+		if err := tx.admit(r.Call, r.Grows); err != nil {
+			return out, err
+		}
+	}
+	done, err := tx.Apply(r.ID, op, recall)
+	if err == nil {
+		remembered()
+	}
+	out.CallResult = done.Answer(op)
+	return out, err
+}
+
+// admit refuses what cannot be taken on now: in safe mode, when room is short, and
+// when the disk is behind.
+func (tx *Tx) admit(c *namespace.Call, grows bool) error {
+	if err := tx.RefuseInSafeMode(c); err != nil {
+		return err
+	}
+	if err := tx.e.cfg.Rooms.Admit(grows); err != nil {
+		return err
+	}
+	if tx.e.journal.Backlog() > maxBacklog {
+		return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: the journal's disk is behind", RetryAfter: 50 * time.Millisecond}
+	}
+	return nil
+}
+
+// RefuseInSafeMode refuses a request, which has then seen the mode; c is nil for the
+// namenode's own work.
+func (tx *Tx) RefuseInSafeMode(c *namespace.Call) error {
+	if !tx.Tree.InSafeMode(c) {
+		return nil
+	}
+	return &fserror.Error{Kind: fserror.Retry, Message: "the namenode is in safe mode; an operator ends it with: leasefs admin safemode off", RetryAfter: time.Second}
+}
+
+// Apply applies a record when sessions have given up what they keep of what it
+// changes, and returns ErrCached before that. It gives the record the next txid,
+// applies and journals it, and tells the rooms. No record is applied otherwise.
+func (tx *Tx) Apply(id namespace.CallID, op namespace.Op, recall *Recall) (namespace.Result, error) {
+	e := tx.e
+	if err := tx.recall(op, recall); err != nil {
+		return namespace.Result{}, err
+	}
+	if e.over.Load() { // also the namenode's own work
+		return namespace.Result{}, e.cfg.Reign.Active()
+	}
+	if err := e.cfg.Rooms.Refuse(tx, id.Session, op); err != nil {
+		return namespace.Result{}, err
+	}
+	last, lastMS := tx.Tree.Last()
+	entry := namespace.Entry{TxID: last + 1, Time: max(e.time.now(), lastMS), Call: id, Op: op}
+	typ, body := namespace.EncodeOp(nil, id, op)
+	tx.Tree.SetDurable(e.journal.Durable())
+	r, err := tx.Tree.Apply(entry)
+	if err != nil {
+		// Planned under the same lock, so this is a fault of ours. Nothing was
+		// changed and nothing is journalled.
+		e.cfg.Log.Error("a planned record does not apply", "op", fmt.Sprintf("%T", op), "txid", entry.TxID, "cause", err)
+		return r, fserror.Wrap(fserror.Internal, "", "", err)
+	}
+	if err := e.journal.Append(journal.Record{TxID: entry.TxID, Time: entry.Time, Type: typ, Body: body}); err != nil {
+		return r, e.unwritable(err)
+	}
+	e.limits.applied(r)
+	e.cfg.Rooms.Applied(tx, entry, r)
+	return r, nil
+}
+
+// unwritable ends the reign: the journal takes nothing more.
+func (e *Engine) unwritable(err error) error {
+	e.cfg.Reign.Fail(fmt.Errorf("the journal cannot be written: %w", err))
+	return e.cfg.Reign.Active()
+}
