@@ -21,21 +21,29 @@ import (
 // Get copies a file or, if asked, a tree out of the namespace. If local is a
 // directory the copy goes into it, under the remote name; else local is the
 // copy's name. A file open for write is copied as far as it was flushed. Each
-// file is durable when it is renamed into place. No link below either of the two
-// is followed (see doc.go). Links, modes, times, extended
+// file is durable when it is renamed into place, and all that was made, with the
+// directories on the way to it, when Get returns without an error. No link below
+// either of the two is followed (see doc.go). Links, modes, times, extended
 // attributes and merging are as with Put; a local file system that keeps no such
 // attributes is an error (Unsupported) if there are any.
 func Get(ctx context.Context, fsys *client.FS, remote, local string, opts Options) (Result, error) {
-	g := &getter{fs: fsys, opts: opts, touched: make(map[string]bool)}
-	g.progress = opts.Progress
+	g := newGetter(fsys, opts, (*os.File).Sync)
 	err := g.run(ctx, remote, local)
 	return g.result(), err
+}
+
+// newGetter makes one that makes directories durable with sync.
+func newGetter(fsys *client.FS, opts Options, sync func(*os.File) error) *getter {
+	g := &getter{fs: fsys, opts: opts, sync: sync, touched: make(map[string]bool)}
+	g.progress = opts.Progress
+	return g
 }
 
 type getter struct {
 	counters
 	fs   *client.FS
 	opts Options
+	sync func(dir *os.File) error
 	root *os.Root   // of all local paths
 	dirs []localDir // made by this copy, parents first
 
@@ -96,7 +104,7 @@ func (g *getter) target(remote, local string) (path string, err error) {
 	case dir == "":
 		dir = "."
 	case g.opts.Parents:
-		err = os.MkdirAll(dir, 0o777) //nolint:gosec // as mkdir -p
+		err = g.mkdirAll(filepath.Clean(dir))
 	default:
 		err = nil
 	}
@@ -106,6 +114,30 @@ func (g *getter) target(remote, local string) (path string, err error) {
 		}
 	}
 	return name, LocalError("get", local, err)
+}
+
+// mkdirAll makes a directory and its parents, durably.
+func (g *getter) mkdirAll(dir string) error {
+	var changed []string // directories that get a name
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		changed = append(changed, filepath.Dir(at))
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil { //nolint:gosec // as mkdir -p
+		return err
+	}
+	for _, at := range changed {
+		d, err := os.Open(at) //nolint:gosec // the user names it
+		if err == nil {
+			err = errors.Join(g.sync(d), d.Close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // local is the name of a path below the root, for errors.
@@ -181,7 +213,7 @@ func (g *getter) mkdir(ctx context.Context, it item) error {
 	if err == nil {
 		g.directories.Add(1)
 		g.dirs = append(g.dirs, localDir{it.local, mode, it.info.ModTime()})
-		g.touch(it.local)
+		g.touch(filepath.Dir(it.local))
 		return g.dirXattrs(ctx, it)
 	}
 	info, serr := g.root.Lstat(it.local)
@@ -337,20 +369,28 @@ func (g *getter) touch(dir string) {
 	g.touched[dir] = true
 }
 
-// finish syncs directories, and sets their times and modes, children first.
+// finish gives the directories that were made their modes and times, children first,
+// and syncs them and those that were there and have new names.
 func (g *getter) finish() error {
-	for dir := range g.touched {
-		if err := g.withDir(dir, (*os.File).Sync); err != nil {
-			return err
-		}
-	}
 	for i := len(g.dirs) - 1; i >= 0; i-- {
 		d := g.dirs[i]
-		if err := g.withDir(d.path, func(f *os.File) error { return f.Chmod(d.mode) }); err != nil {
+		err := g.withDir(d.path, func(f *os.File) error {
+			if err := f.Chmod(d.mode); err != nil {
+				return err
+			}
+			if err := g.root.Chtimes(d.path, d.mtime, d.mtime); err != nil {
+				return err
+			}
+			return g.sync(f)
+		})
+		if err != nil {
 			return err
 		}
-		if err := g.root.Chtimes(d.path, d.mtime, d.mtime); err != nil {
-			return g.localError(d.path, err)
+		delete(g.touched, d.path)
+	}
+	for dir := range g.touched {
+		if err := g.withDir(dir, g.sync); err != nil {
+			return err
 		}
 	}
 	return nil
