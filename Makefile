@@ -13,17 +13,18 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_E2E=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 BENCH     ?= .
-# Of soak: how long, of how many worlds at most, and the first seed.
+# Of soak: how long, of how many worlds at most, and the first seed. Of torture: how long, and the seed.
 HOURS     ?= 1
+MINUTES   ?= 30
 SEEDS     ?= 1000000
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build demo test test-full soak race lint fuzz bench generate clean
+.PHONY: help setup build demo test test-full soak torture race lint fuzz bench generate clean
 
 help: ## show this list
 	@echo "make TARGET, one of:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, HOURS, SEEDS, SEED."
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, HOURS, SEEDS, SEED, MINUTES."
 
 setup: ## install what test, race and lint need (each target does so for itself, too)
 	@scripts/setup test race lint
@@ -39,13 +40,18 @@ test: ## run all tests (go vet is part of lint)
 	@scripts/setup test
 	go test -vet=off -timeout 12m $(PKGS)
 
-test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients
+test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; and half a minute of torture
 	@scripts/setup test-full
 	LEASEFS_E2E=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
+	go test -vet=off -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
 	@scripts/setup test
 	go test -vet=off -count=1 -timeout 0 -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) -length 5m
+
+torture: ## run the clients and the checker of sim on real processes that are killed, stopped, cut off, short of room and wrong about the time, for MINUTES
+	@scripts/setup test
+	go test -vet=off -count=1 -timeout 0 -v -tags torture ./test/torture -minutes $(MINUTES) -seed $(SEED)
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race

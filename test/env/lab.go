@@ -33,8 +33,9 @@ type Lab struct {
 	dir      string
 	machines []*Machine
 
-	mu   sync.Mutex
-	ways map[string]string // unix sockets, by machine and address
+	mu    sync.Mutex
+	ways  map[string]string   // unix sockets, by machine and address
+	drops map[[2]*Machine]int // how often Drop was called, from one to the other
 }
 
 // Machine is one machine of a Lab.
@@ -56,7 +57,7 @@ func StartLab(t testing.TB, names ...string) *Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Lab{t: t, dir: dir, ways: map[string]string{}}
+	l := &Lab{t: t, dir: dir, ways: map[string]string{}, drops: map[[2]*Machine]int{}}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	bridge := l.start("switch", nil)
 	bridge.run("ip link add sw type bridge && ip link set sw up")
@@ -158,7 +159,21 @@ func (m *Machine) Addr(port int) string { return net.JoinHostPort(m.ip, strconv.
 // to the other, in that direction only.
 func (l *Lab) Drop(from, to *Machine) {
 	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drops[[2]*Machine{from, to}]++
 	to.run("nft add element inet cut from { " + from.ip + " }")
+}
+
+// Mend ends one Drop. As long as there was another one, all is still lost.
+func (l *Lab) Mend(from, to *Machine) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	way := [2]*Machine{from, to}
+	if l.drops[way]--; l.drops[way] == 0 {
+		to.run("nft delete element inet cut from { " + from.ip + " }")
+	}
 }
 
 // Cut is Drop in both directions, between a machine and each of the others.
@@ -173,6 +188,9 @@ func (l *Lab) Cut(m *Machine, others ...*Machine) {
 // Heal ends all that Drop and Cut did.
 func (l *Lab) Heal() {
 	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.drops)
 	for _, m := range l.machines {
 		m.run("nft flush set inet cut from")
 	}

@@ -26,7 +26,8 @@ var bounds = Used{
 	"watchers": 0, "sessions_connected": 0, "unfinished_bytes": 0, "cache_sessions": 0, "cache_keys": 0, "open_files": 0,
 	"leases": 0, "granted_leases": 0, "attached_files": 0, "allocated_blocks": 0, "detached_subtrees": 0, "panics_total": 0,
 	"connections":        2,  // of whoever has just asked
-	"goroutines":         20, // of these connections, and of work that is due just then
+	"go_goroutines":      20, // of these connections, and of work that is due just then
+	"process_open_fds":   20, // of these connections
 	"ZooKeeper sessions": 0,
 	"ZooKeeper watches":  0,
 	"handles":            0, // of files on all disks
@@ -46,7 +47,7 @@ func (now Used) exceeds(before Used) (list []string) {
 // used counts what is held now: by all namenodes together, ZooKeeper and the disks.
 func (w *World) used(ctx context.Context) (Used, error) {
 	now := Used{
-		"goroutines": runtime.NumGoroutine(), "handles": w.shared.Handles(),
+		"handles":            w.shared.Handles(),
 		"ZooKeeper sessions": len(w.zk.Sessions()), "ZooKeeper watches": len(w.watched()),
 	}
 	pipe := &http.Transport{DialContext: w.follow.c.host.DialContext, DisableKeepAlives: true}
@@ -58,6 +59,8 @@ func (w *World) used(ctx context.Context) (Used, error) {
 			return nil, err
 		}
 	}
+	now["go_goroutines"] = runtime.NumGoroutine() // each has told of those of all
+	delete(now, "process_open_fds")
 	return now, nil
 }
 
@@ -136,6 +139,11 @@ func (w *World) checkLeft(before Used) {
 	w.checkOrphans()
 	w.CheckGone(before, w.used)
 	w.log.note("world", "watched at ZooKeeper: %v", w.watched())
+	if runtime.NumGoroutine() > before["go_goroutines"]+bounds["go_goroutines"] {
+		var stacks strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // the most frequent first
+		w.log.note("world", "goroutines: %.4000s", stacks.String())
+	}
 }
 
 // CheckGone sees that what clients held who have left is given back within the limits.
@@ -149,11 +157,6 @@ func (w *Work) CheckGone(before Used, used func(context.Context) (Used, error)) 
 		if len(list) == 0 {
 			w.log.note("world", "what is left: %v", now)
 			return ""
-		}
-		if now["goroutines"] > before["goroutines"]+bounds["goroutines"] {
-			var stacks strings.Builder
-			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // the most frequent first
-			w.log.note("world", "goroutines: %.4000s", stacks.String())
 		}
 		return "the clients are gone and have left " + strings.Join(list, "; ")
 	})

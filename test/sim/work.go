@@ -48,6 +48,13 @@ type Work struct {
 	calls    atomic.Int64 // of clients, answered or not
 }
 
+// NewWork makes the work of a fleet of processes.
+func NewWork(cfg WorkConfig) *Work {
+	w := new(Work)
+	w.set(cfg)
+	return w
+}
+
 // set makes everybody; they connect when they begin.
 func (w *Work) set(cfg WorkConfig) {
 	w.with, w.began = cfg, time.Now()
@@ -77,15 +84,15 @@ func (w *Work) everybody() []*worker {
 // Begin waits until a namenode serves, and watches all that changes from then on.
 func (w *Work) Begin(ctx context.Context) error { return w.follow.begin(ctx) }
 
-// Do lets everybody work until ctx ends, while beside does what else there is to do.
-// It returns when both have ended.
+// Do lets everybody work until ctx ends, and calls beside meanwhile. It returns when
+// both have ended.
 func (w *Work) Do(ctx context.Context, beside func()) {
 	var all sync.WaitGroup
 	for _, c := range w.clients {
 		all.Go(func() { c.work(ctx) })
 	}
-	all.Go(beside)
 	all.Go(func() { w.operate(ctx) })
+	beside()
 	all.Wait()
 }
 
@@ -103,3 +110,29 @@ func (w *Work) End() {
 		c.end()
 	}
 }
+
+// Note adds a line about somebody to the history.
+func (w *Work) Note(who, format string, args ...any) { w.log.note(who, format, args...) }
+
+// Logged adds a line that somebody has logged.
+func (w *Work) Logged(who, line string, warning bool) {
+	kind := logEvent
+	if warning {
+		kind = warnEvent
+	}
+	w.log.add(&event{Who: who, Kind: kind, What: line})
+}
+
+// Fault notes that something begins to fail, and whom that hits. It has healed when
+// over is called.
+func (w *Work) Fault(what string, hits ...string) (over func()) {
+	w.log.note("fault", "%s: %v", what, hits)
+	done := w.log.begin(&event{Who: "fault", Kind: faultEvent, What: what, Hits: hits})
+	return func() {
+		w.log.note("fault", "heal: %s: %v", what, hits)
+		done(nil)
+	}
+}
+
+// Break notes that a promise was broken that the work itself does not look at.
+func (w *Work) Break(format string, args ...any) { w.truth.broken(format, args...) }

@@ -343,7 +343,7 @@ func (c *worker) change(call context.Context) {
 				return
 			}
 			if c.rand.IntN(4) == 0 { // of several blocks
-				text = fmt.Sprintf("%s %d %0*d", c.name, c.names, c.rand.IntN(c.w.with.Largest), 0)
+				text = fmt.Sprintf("%s %d %s", c.name, c.names, strings.Repeat("0", c.rand.IntN(c.w.with.Largest)))
 			}
 			c.write(call, name, text)
 			return

@@ -15,8 +15,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,19 +56,40 @@ type Server struct {
 	AccessKey string
 	SecretKey string
 
+	at   Place
+	http http.Client
 	cmd  *exec.Cmd
 	done <-chan struct{} // closed when the process ended
 	log  string          // file
+}
+
+// Place is a machine on which a server runs.
+type Place struct {
+	Via  []string // starts a command there
+	Addr string   // HOST:PORT
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Start starts a server on a loopback address that no other test has. It
 // fails, and never skips, where the server is not installed.
 func Start(t testing.TB, name string) *Server {
 	t.Helper()
+	return start(t, name, Place{})
+}
+
+// StartAt starts Versitygw elsewhere.
+func StartAt(t testing.TB, at Place) *Server {
+	t.Helper()
+	return start(t, Versitygw, at)
+}
+
+func start(t testing.TB, name string, at Place) *Server {
+	t.Helper()
 	s := &Server{
 		Name: name, Bucket: "leasefs-test", Region: "us-east-1",
-		AccessKey: "leasefs", SecretKey: "a-secret-of-tests",
+		AccessKey: "leasefs", SecretKey: "a-secret-of-tests", at: at,
 	}
+	s.http.Transport = &http.Transport{DialContext: at.Dial}
 	dir := t.TempDir()
 	s.log = filepath.Join(dir, "log")
 	var health string
@@ -95,8 +118,11 @@ func Start(t testing.TB, name string) *Server {
 }
 
 func (s *Server) versitygw(t testing.TB, dir string) (cmd *exec.Cmd, health string) {
-	ports := freePorts(t, 1)
-	s.Endpoint = "http://" + ports[0]
+	addr := s.at.Addr
+	if addr == "" {
+		addr = freePorts(t, 1)[0]
+	}
+	s.Endpoint = "http://" + addr
 	root := filepath.Join(dir, "objects")
 	users := filepath.Join(dir, "users")
 	for _, folder := range []string{root, users} {
@@ -104,8 +130,9 @@ func (s *Server) versitygw(t testing.TB, dir string) (cmd *exec.Cmd, health stri
 			t.Fatal(err)
 		}
 	}
-	return exec.Command(tool(t, "versitygw"), "--port", ports[0], "--iam-dir", users, "--iam-cache-disable", "--access", s.AccessKey, "--secret", s.SecretKey,
-		"--region", s.Region, "--health", "/health", "--quiet", "posix", root), "/health"
+	argv := append(slices.Clone(s.at.Via), tool(t, "versitygw"), "--port", addr, "--iam-dir", users, "--iam-cache-disable", "--access", s.AccessKey, "--secret", s.SecretKey,
+		"--region", s.Region, "--health", "/health", "--quiet", "posix", root)
+	return exec.Command(argv[0], argv[1:]...), "/health" // #nosec G204
 }
 
 func (s *Server) seaweedfs(t testing.TB, dir string) (cmd *exec.Cmd, health string) {
@@ -216,6 +243,20 @@ func (s *Server) Kill() {
 	<-s.done
 }
 
+// Pause stops the server's process (SIGSTOP): it takes connections, and nothing
+// answers.
+func (s *Server) Pause(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (s *Server) Continue(t testing.TB) { t.Helper(); s.signal(t, syscall.SIGCONT) }
+
+func (s *Server) signal(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatalf("signal %s: %v", s.Name, err)
+	}
+}
+
 // URL is what leasefs takes for --blocks.
 func (s *Server) URL(prefix string) string { return s.urlAt(s.Endpoint, prefix) }
 
@@ -292,7 +333,7 @@ func (s *Server) Send(ctx context.Context, method, path string, body []byte) (st
 		return 0, nil, err
 	}
 	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.http.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
