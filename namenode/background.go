@@ -72,14 +72,14 @@ func (s *Server) startBackground() {
 	if !s.private() {
 		s.run("word to the block store", s.tellStore)
 	}
-	s.run("lease monitor", s.watchLeases)
+	s.run("lease monitor", s.leases.Watch)
 	s.run("events", s.publishLoop)
 	s.run("watchers", s.wakeLoop)
 	// Oftener than the ages are journalled, or one just below the step is late by
 	// nearly a whole one more.
-	s.every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.checkpointAges)
+	s.every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.leases.CheckpointAges)
 	s.every("cache sessions", time.Second, nil, s.endCaching)
-	s.every("lease repair", 10*time.Second, nil, s.repairPass())
+	s.every("lease repair", 10*time.Second, nil, s.leases.RepairPass())
 	s.every("checkpoint", 5*time.Second, s.imageWake, s.checkpointPass())
 	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
 	s.every("seal", time.Second, nil, s.sealPass())
@@ -99,16 +99,6 @@ func (s *Server) startBackground() {
 		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}
 	s.every("pressure", time.Second, nil, s.measurePressure)
-}
-
-// repairPass makes sure, a slice at a time, that every open file is known to
-// the lease table.
-func (s *Server) repairPass() func(context.Context) error {
-	var at namespace.InodeID
-	return func(context.Context) error {
-		at = s.repairLeases(at, 10_000)
-		return nil
-	}
 }
 
 // reclaimSlice is how many inodes of deleted directories one record frees.

@@ -6,13 +6,10 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
-
-func lmHolder(h namespace.Holder) leasemanager.Holder {
-	return leasemanager.Holder{User: h.User, Client: h.Client, Session: leasemanager.SessionID(h.Session), Host: h.Host, PID: h.PID, TTL: time.Duration(h.TTL) * time.Millisecond}
-}
 
 func holderInfo(h leasemanager.Holder, since, idle time.Duration) *pb.HolderInfo {
 	return &pb.HolderInfo{
@@ -38,7 +35,7 @@ func (s *Server) attr(a namespace.Attr) *pb.Attr {
 func (s *Server) openState(f namespace.OpenFile) *pb.OpenState {
 	st, _ := s.leases.State(uint64(f.Inode))
 	return &pb.OpenState{
-		Holder:      holderInfo(lmHolder(f.Holder), s.since(f), st.Idle),
+		Holder:      holderInfo(leases.HolderOf(f.Holder), s.since(f), st.Idle),
 		Epoch:       f.Epoch,
 		LeaseIdleMs: st.Idle.Milliseconds(), SoftExpired: st.SoftExpired, TakeableInMs: st.TakeableIn.Milliseconds(),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -23,15 +24,15 @@ func (s *Server) ForgetLeases() {
 
 // RepairLeases is one round of the background repair over all open files.
 func (s *Server) RepairLeases() {
-	for at := s.repairLeases(0, 2); at != 0; {
-		at = s.repairLeases(at, 2)
+	for at := s.leases.Repair(0, 2); at != 0; {
+		at = s.leases.Repair(at, 2)
 	}
 }
 
 // JournalledAge is the age of a session's lease that a successor would find.
 func (s *Server) JournalledAge(session []byte) (age time.Duration) {
 	s.engine.Look(func(t *namespace.Tree) {
-		age = journalledAge(t, leasemanager.AgeKey{Session: leasemanager.SessionID(session)})
+		age = leases.JournalledAge(t, leasemanager.AgeKey{Session: leasemanager.SessionID(session)})
 	})
 	return age
 }

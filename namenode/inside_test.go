@@ -75,7 +75,7 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 	}
 	if err := s.engine.Update(func(tx *engine.Tx) error { // so no record ends it, not the monitor's either
 		clk.Advance(s.cfg.HardLimit + time.Minute)
-		s.leases.Expire(expirePass)
+		s.leases.Expire(100)
 		if st, known := s.leases.State(uint64(w.Inode)); !known || !st.Ending {
 			return fmt.Errorf("%+v, %v", st, known)
 		}

@@ -342,7 +342,7 @@ func (s *Server) handOver(ctx context.Context) error {
 	}
 	defer unlock()
 	if s.ready.Load() {
-		if err := s.lastAges(ctx); err != nil {
+		if err := s.leases.JournalLastAges(ctx); err != nil {
 			s.log.Warn("the ages of silent leases could not be journalled; they count from the last checkpoint", "cause", err)
 		}
 	}

@@ -2,10 +2,10 @@ package namenode
 
 import (
 	"context"
-	"time"
 
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -37,7 +37,7 @@ func (r rooms) Refuse(tx *engine.Tx, by namespace.SessionID, op namespace.Op) er
 	if err := r.s.heldByDraft(tx, by, op); err != nil {
 		return err
 	}
-	return r.s.renewWriter(tx, op)
+	return r.s.leases.RenewWriter(tx, op)
 }
 
 func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) {
@@ -52,12 +52,13 @@ func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) 
 	r.s.keepEvents(e, done.Events)
 }
 
-// follow brings the lease table and the waiters up to a record. The order of
-// records is the order of these calls, since both happen under the lock.
+// follow tells those whom a record concerns: writers who lost their files, those who
+// wait for a file, keepers of a granted lease.
 func (s *Server) follow(r namespace.Result) {
+	s.leases.Applied(r)
 	var by *leasemanager.Holder
 	if r.Opened != nil {
-		h := lmHolder(r.Opened.Holder)
+		h := leases.HolderOf(r.Opened.Holder)
 		by = &h
 	}
 	for _, f := range r.Closed {
@@ -65,20 +66,11 @@ func (s *Server) follow(r namespace.Result) {
 			s.lost.add(f, by)
 			s.sessions.tell(leasemanager.SessionID(f.Session), lossOf(r.TxID, f, by))
 		}
-		if by != nil && r.Opened.Inode == f.Inode {
-			continue // Open below replaces the holder and tells him
+		if by == nil || r.Opened.Inode != f.Inode {
+			s.waits.freed(f.Inode)
 		}
-		s.leases.Close(uint64(f.Inode), f.Epoch, f.Reason, by)
-		s.waits.freed(f.Inode)
-	}
-	if f := r.Opened; f != nil {
-		s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
-	}
-	if l := r.Granted; l != nil {
-		s.leases.Grant(leaseOwner(*l), uint64(l.ID), time.Duration(l.TTL)*time.Millisecond)
 	}
 	if r.LeaseEnded {
-		s.leases.Revoke(uint64(r.Lease))
 		s.keepers.ended(uint64(r.Lease), r.Reason, r.TxID)
 	}
 }

@@ -332,27 +332,6 @@ func (w *backupWriter) end() error {
 	return w.send(&pb.BackupResponse{Name: w.name, Last: true, Crc32C: w.crc})
 }
 
-// repairLeases makes sure that the lease table knows the open files after the
-// given one, at most limit of them; it returns where to go on, 0 at the end.
-func (s *Server) repairLeases(after namespace.InodeID, limit int) (last namespace.InodeID) {
-	n := 0
-	s.engine.Look(func(t *namespace.Tree) {
-		t.OpenFilesAfter(after, func(f namespace.OpenFile) bool {
-			if _, known := s.leases.State(uint64(f.Inode)); !known {
-				s.log.Warn("an open file was missing in the lease table", "inode", f.Inode, "epoch", f.Epoch)
-				s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
-			}
-			n++
-			last = f.Inode
-			return n < limit
-		})
-	})
-	if n < limit {
-		return 0
-	}
-	return last
-}
-
 // Failover hands the reign over to the next namenode in the election that is fit. This
 // one becomes a standby. It waits a moment for one that has followed, and is refused
 // with RETRY if there is none. Of a term that is over already, it does nothing.

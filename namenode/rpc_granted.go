@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -66,7 +65,7 @@ func (s *service) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	s.wake(&s.reapWake)
+	s.leases.Reap()
 	resp := &pb.RevokeLeaseResponse{Txid: out.TxID}
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		if l, ok := tx.Tree.Lease(c, lease); ok && l.Ended == out.TxID {
@@ -127,9 +126,4 @@ func (s *service) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*p
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return orNil(tx.Tree.PlanDetach(c, r.GetPath()))
 	})
-}
-
-// leaseOwner is how the lease table shows who a lease was granted to.
-func leaseOwner(l namespace.Lease) leasemanager.Holder {
-	return leasemanager.Holder{User: l.Owner.User, Client: l.Owner.Client, Host: l.Owner.Host}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -44,7 +45,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	if err != nil {
 		return err
 	}
-	lh := lmHolder(h)
+	lh := leases.HolderOf(h)
 	line := s.sessions.begin(lh.Session, hello.GetStream(), stream.Send, func() { s.leases.Connect(lh) })
 	if line == nil {
 		return fserror.New(fserror.Unavailable, "session", "", "the client has opened another stream since")
@@ -173,11 +174,11 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		}
 	}
 	out := s.leases.Renew(req)
-	if len(out.Unknown) > 0 && s.repairRenewed(req.Session, out.Unknown) {
+	if len(out.Unknown) > 0 && s.leases.RepairRenewed(req.Session, out.Unknown) {
 		out = s.leases.Renew(req)
 	}
 	if out.Ending {
-		return nil, leaseEnding()
+		return nil, leases.ErrEnding()
 	}
 	resp := &pb.RenewLeaseResponse{
 		UnknownSession: out.UnknownSession, WantSet: out.WantSet, NextRenewalMs: min(out.Next, s.renewWithin(out.Soft)).Milliseconds(),
@@ -198,27 +199,6 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 	}
 	// A loss is told only when the record that made it is durable.
 	return resp, s.engine.WaitDurable(ctx, s.engine.Facts().Last)
-}
-
-// repairRenewed puts back into the lease table those of a session's files that
-// it does not know and the inodes do: a live writer must not lose a file
-// because of the index. It reports whether there were any.
-func (s *Server) repairRenewed(session leasemanager.SessionID, unknown []leasemanager.Ref) (repaired bool) {
-	s.engine.Look(func(t *namespace.Tree) { // so no record that closes one of them comes in between
-		for _, ref := range unknown {
-			f, open := t.OpenFile(namespace.InodeID(ref.Inode))
-			if !open || f.Epoch != ref.Epoch || leasemanager.SessionID(f.Holder.Session) != session {
-				continue
-			}
-			if _, known := s.leases.State(ref.Inode); known {
-				continue
-			}
-			s.log.Warn("an open file was missing in the lease table", "inode", ref.Inode, "epoch", ref.Epoch)
-			s.leases.Open(lmHolder(f.Holder), ref.Inode, ref.Epoch)
-			repaired = true
-		}
-	})
-	return repaired
 }
 
 // ListLeases lists leases in the order of their ids.
@@ -331,7 +311,7 @@ func (s *Server) leaseOfFile(ctx context.Context, c *namespace.Call, id namespac
 // from which they are taken. The namespace is locked.
 func (s *Server) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, left *int) *pb.Lease {
 	out := &pb.Lease{
-		Id: leaseID(in.ID), Holder: holderInfo(in.Holder, in.Since, in.Idle),
+		Id: leases.Name(in.ID), Holder: holderInfo(in.Holder, in.Since, in.Idle),
 		SoftExpired: in.SoftExpired, HardExpired: in.HardExpired, Connected: in.Connected, FileCount: uint64(max(in.Files, 0)),
 		RemainingMs: in.TakeableIn.Milliseconds(), Ending: in.Ending,
 	}
@@ -369,9 +349,6 @@ func (s *Server) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, l
 	}
 	return out
 }
-
-// leaseID is how a lease's id is shown: hexadecimal, as etcd's.
-func leaseID(id uint64) string { return strconv.FormatUint(id, 16) }
 
 func hexSession(id namespace.SessionID) string { return hex.EncodeToString(id[:]) }
 

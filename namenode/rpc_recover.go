@@ -56,7 +56,7 @@ func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Calle
 func (s *service) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
 	_, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetPath(), r, func() { r.Call = nil },
 		func(f namespace.OpenFile, by namespace.Holder) (string, error) {
-			v, st := s.mayTake(f, by)
+			v, st := s.leases.Take(f, by)
 			mine := f.Holder.User == by.User && f.Holder.Client == by.Client
 			if mine && (v == leasemanager.Takeable || v == leasemanager.SameSession) {
 				return "same client", nil
@@ -76,7 +76,7 @@ func (s *service) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.Recove
 			if r.GetEpoch() != 0 && r.GetEpoch() != f.Epoch {
 				return "", nil
 			}
-			v, st := s.mayTake(f, by)
+			v, st := s.leases.Take(f, by)
 			switch {
 			case v == leasemanager.Takeable || v == leasemanager.SameSession:
 				return "soft limit", nil

@@ -273,7 +273,7 @@ func (s *Server) withLease(tx *engine.Tx, err error) error {
 	if serr != nil || a.Open == nil {
 		return err
 	}
-	_, st := s.mayTake(*a.Open, namespace.Holder{})
+	_, st := s.leases.Take(*a.Open, namespace.Holder{})
 	return s.held(held.Path, *a.Open, st)
 }
 

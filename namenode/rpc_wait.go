@@ -48,7 +48,7 @@ func (s *Server) comesBack(a namespace.Attr, by namespace.Holder) bool {
 	if a.Open == nil || !sameName(a.Open.Holder, by) {
 		return false
 	}
-	v, st := s.mayTake(*a.Open, by)
+	v, st := s.leases.Take(*a.Open, by)
 	return v == leasemanager.Takeable && !st.SoftExpired && !st.Ending
 }
 
@@ -188,7 +188,7 @@ func (s *Server) stillHeld(ctx context.Context, c *namespace.Call, q queuing) er
 		if err != nil || a.Open == nil {
 			return err
 		}
-		_, st := s.mayTake(*a.Open, q.by)
+		_, st := s.leases.Take(*a.Open, q.by)
 		return s.held(q.at.Path, *a.Open, st)
 	})
 	if err == nil {

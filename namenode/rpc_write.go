@@ -137,7 +137,7 @@ func (s *Server) orBeingWritten(tx *engine.Tx, c *namespace.Call, path string, b
 	if err != nil || a.Open == nil {
 		return exists
 	}
-	if v, st := s.mayTake(*a.Open, by); v != leasemanager.Takeable {
+	if v, st := s.leases.Take(*a.Open, by); v != leasemanager.Takeable {
 		return s.held(path, *a.Open, st)
 	}
 	return exists
@@ -203,23 +203,11 @@ func (s *Server) mayReplace(tx *engine.Tx, r *pb.CreateRequest, inode namespace.
 	if !open || r.GetSteal() {
 		return nil
 	}
-	v, st := s.mayTake(f, by)
+	v, st := s.leases.Take(f, by)
 	if v == leasemanager.Takeable || v == leasemanager.Free {
 		return nil
 	}
 	return s.held(r.GetPath(), f, st)
-}
-
-// mayTake asks the lease table, after making sure that it knows the file: the
-// inode is the truth, the table an index that repairs itself from it.
-func (s *Server) mayTake(f namespace.OpenFile, by namespace.Holder) (leasemanager.Verdict, leasemanager.State) {
-	v, st := s.leases.MayTake(uint64(f.Inode), lmHolder(by))
-	if v == leasemanager.Free {
-		s.log.Warn("an open file was missing in the lease table", "inode", f.Inode, "epoch", f.Epoch)
-		s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
-		v, st = s.leases.MayTake(uint64(f.Inode), lmHolder(by))
-	}
-	return v, st
 }
 
 // opened makes the answer of Create and Append, also of a repeated one.
@@ -319,7 +307,7 @@ func (s *Server) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, 
 	if a.Open == nil {
 		return nil
 	}
-	v, st := s.mayTake(*a.Open, h)
+	v, st := s.leases.Take(*a.Open, h)
 	switch v {
 	case leasemanager.Takeable:
 		return nil
@@ -360,27 +348,6 @@ func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ta
 // writer's record does, if there is one.
 func (s *Server) writer(tx *engine.Tx, c *namespace.Call, w namespace.Writer) error {
 	return s.lost.name(tx.Tree.CheckWriter(c, w), w)
-}
-
-// renewWriter renews the session of the writer whose record is about to be applied,
-// so that live leases and those of a replay of the journal are renewed by the same.
-// The namespace is locked.
-func (s *Server) renewWriter(tx *engine.Tx, op namespace.Op) error {
-	f, ok := tx.Tree.WriterOf(op)
-	if !ok || s.leases.Touch(leasemanager.SessionID(f.Holder.Session), uint64(f.Inode)) {
-		return nil
-	}
-	if st, known := s.leases.State(uint64(f.Inode)); known && st.Ending {
-		// Lost only with the record that ends it, which may not come to be.
-		return leaseEnding()
-	}
-	s.leases.Open(lmHolder(f.Holder), uint64(f.Inode), f.Epoch)
-	return nil
-}
-
-// leaseEnding is the answer to a holder while his lease is being ended.
-func leaseEnding() error {
-	return &fserror.Error{Kind: fserror.Retry, Message: "the lease is past its hard limit and is being ended", RetryAfter: 50 * time.Millisecond}
 }
 
 // checkTailBudget refuses more bytes in the tail of an owner's file if there is no

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -21,10 +19,10 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -45,7 +43,7 @@ type Server struct {
 	journal journal.Journal
 	begun   func() uint64 // the last term in the journal; nil in an ensemble, which is asked
 	store   blockstore.Store
-	leases  *leasemanager.Manager
+	leases  *leases.Table
 	metrics *metrics
 	images  images
 	used    usedImages
@@ -69,7 +67,6 @@ type Server struct {
 	events    *watch.Hub
 	watchers  *share.Limit
 	applied   atomic.Uint64 // last txid of which the events are known
-	reaper    *rate.Limiter // of the ends of granted leases
 	served    *share.Limit  // unary calls under way, by address
 	parked    *share.Limit  // calls that wait for others, see park
 	term      uint64
@@ -102,7 +99,6 @@ type Server struct {
 	reclaimWake chan struct{}
 	publishWake chan struct{}
 	watchersDue chan struct{}
-	reapWake    chan struct{}
 	imageWake   chan struct{}
 	clocksWake  chan struct{}
 }
@@ -116,8 +112,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
-		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), reapWake: make(chan struct{}, 1), imageWake: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
-		reaper:   rate.NewLimiter(rate.Limit(cfg.ReapRate), max(cfg.ReapRate/10, 1)),
+		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), imageWake: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		served:   share.New(int64(cfg.MaxInFlight)),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked),
@@ -283,9 +278,9 @@ func (s *Server) load(ctx context.Context) error {
 		return err
 	}
 	s.engine.Open(tree, s.journal)
-	s.leases = leasemanager.New(leasemanager.Config{
-		Clock: s.cfg.Clock, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgeEvery: s.cfg.AgesEvery,
-		Jitter: rand.Float64, //nolint:gosec // spreads load, keeps no secret
+	s.leases = leases.New(leases.Config{
+		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgesEvery: s.cfg.AgesEvery,
+		ReapRate: s.cfg.ReapRate, ObservePass: func(d time.Duration) { s.metrics.passLock.Observe(d.Seconds()) },
 	})
 	if err := s.checkMarker(ctx, s.objects); err != nil {
 		return err
@@ -331,31 +326,12 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 			return err
 		}
 	}
-	s.engine.Look(s.rebuildLeases)
-	if err := s.dropAges(ctx); err != nil {
+	if err := s.leases.Begin(ctx); err != nil {
 		return err
 	}
-	s.engine.Look(func(t *namespace.Tree) {
-		if t.SafeMode() {
-			s.leases.Suspend()
-		}
-		last, _ := t.Last()
-		s.log.Info("active", "term", s.term, "txid", last, "inodes", t.Counts().Inodes, "took", s.cfg.Clock.Mono()-began)
-	})
+	now := s.engine.Facts()
+	s.log.Info("active", "term", s.term, "txid", now.Last, "inodes", now.Inodes, "took", s.cfg.Clock.Mono()-began)
 	return nil
-}
-
-// rebuildLeases makes the lease table of the tree.
-func (s *Server) rebuildLeases(t *namespace.Tree) {
-	s.leases.Rebuild(func(yield func(leasemanager.Holder, leasemanager.Ref) bool) {
-		t.OpenFiles(func(f namespace.OpenFile) bool {
-			return yield(lmHolder(f.Holder), leasemanager.Ref{Inode: uint64(f.Inode), Epoch: f.Epoch})
-		})
-	}, func(yield func(leasemanager.Granted) bool) {
-		t.Leases(func(l namespace.Lease) bool {
-			return yield(leasemanager.Granted{Holder: leaseOwner(l), ID: uint64(l.ID), TTL: time.Duration(l.TTL) * time.Millisecond})
-		})
-	}, func(k leasemanager.AgeKey) time.Duration { return journalledAge(t, k) })
 }
 
 // Close ends the namenode: no new calls, those under way end or are cut after

@@ -164,6 +164,9 @@ func (e *Engine) Over() bool { return e.over.Load() }
 // Caches is what sessions may answer from what they have read.
 func (e *Engine) Caches() *readlease.Table { return e.caches.Load() }
 
+// Active returns why nothing can be answered now, see Reign.
+func (e *Engine) Active() error { return e.cfg.Reign.Active() }
+
 // Now is the time of records, in Unix milliseconds.
 func (e *Engine) Now() int64 { return e.time.now() }
 

@@ -1,4 +1,4 @@
-package namenode
+package leases
 
 import (
 	"context"
@@ -13,28 +13,28 @@ import (
 // agesRecord is how many ages one record keeps.
 const agesRecord = 1000
 
-// checkpointAges journals how old the leases are that have missed renewals, and
+// CheckpointAges journals how old the leases are that have missed renewals, and
 // that others are renewed again: so restarts and take-overs in a row cannot keep
 // a dead holder alive (etcd calls it a lease checkpoint).
-func (s *Server) checkpointAges(ctx context.Context) error {
+func (t *Table) CheckpointAges(ctx context.Context) error {
 	for ctx.Err() == nil {
-		ages := s.leases.CheckAges(agesRecord)
+		ages := t.CheckAges(agesRecord)
 		if len(ages) == 0 {
 			return nil
 		}
-		if err := s.journalAges(ctx, ages); err != nil {
+		if err := t.journalAges(ctx, ages); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lastAges journals how old the leases are when a reign ends in good order, so
+// JournalLastAges journals how old the leases are when a reign ends in good order, so
 // that not even the seconds since the last checkpoint are lost.
-func (s *Server) lastAges(ctx context.Context) error {
-	for all := range s.leases.LastAges() {
+func (t *Table) JournalLastAges(ctx context.Context) error {
+	for all := range t.LastAges() {
 		for part := range slices.Chunk(all, agesRecord) {
-			if err := s.journalAges(ctx, part); err != nil {
+			if err := t.journalAges(ctx, part); err != nil {
 				return err
 			}
 		}
@@ -43,10 +43,10 @@ func (s *Server) lastAges(ctx context.Context) error {
 }
 
 // journalAges writes one record of ages.
-func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error {
-	_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+func (t *Table) journalAges(ctx context.Context, ages []leasemanager.Age) error {
+	_, err := t.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		op := new(namespace.OpAges)
-		for _, a := range s.leases.AgesJournalled(ages) {
+		for _, a := range t.AgesJournalled(ages) {
 			op.Ages = append(op.Ages, namespace.Age{AgeKey: ageKey(a.AgeKey), MS: a.Age.Milliseconds()})
 		}
 		if len(op.Ages) == 0 {
@@ -55,24 +55,24 @@ func (s *Server) journalAges(ctx context.Context, ages []leasemanager.Age) error
 		return op, nil
 	}})
 	if err == nil {
-		s.leases.AgesDurable(ages)
+		t.AgesDurable(ages)
 	}
 	return err
 }
 
 // dropAges forgets the ages of sessions that a former reign knew and that hold
 // nothing any more.
-func (s *Server) dropAges(ctx context.Context) error {
+func (t *Table) dropAges(ctx context.Context) error {
 	holders := make(map[namespace.SessionID]bool)
-	s.engine.Look(func(t *namespace.Tree) {
-		t.OpenFiles(func(f namespace.OpenFile) bool {
+	t.Engine.Look(func(tree *namespace.Tree) {
+		tree.OpenFiles(func(f namespace.OpenFile) bool {
 			holders[f.Holder.Session] = true
 			return true
 		})
 	})
 	for {
 		op := new(namespace.OpAges)
-		_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		_, err := t.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 			tx.Tree.Ages(func(a namespace.Age) bool {
 				if a.Session != (namespace.SessionID{}) && !holders[a.Session] {
 					op.Ages = append(op.Ages, namespace.Age{AgeKey: a.AgeKey})
@@ -94,7 +94,7 @@ func ageKey(k leasemanager.AgeKey) namespace.AgeKey {
 	return namespace.AgeKey{Session: namespace.SessionID(k.Session), Inode: namespace.InodeID(k.Inode), Lease: namespace.LeaseID(k.Granted)}
 }
 
-// journalledAge is the age of a lease as journalled.
-func journalledAge(t *namespace.Tree, k leasemanager.AgeKey) time.Duration {
+// JournalledAge is the age of a lease as journalled.
+func JournalledAge(t *namespace.Tree, k leasemanager.AgeKey) time.Duration {
 	return time.Duration(t.Age(ageKey(k))) * time.Millisecond
 }

@@ -1,4 +1,4 @@
-package namenode
+package leases
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 // others are done, so that a session that does not answer holds up nothing but the
 // ends of what it keeps. It is for one goroutine.
 type monitor struct {
-	s     *Server
+	*Table
 	held  time.Duration // under the namespace lock, in this pass
 	aside map[end]*aside
 }
@@ -61,39 +61,39 @@ const (
 	asideKept = 5 * time.Second
 )
 
-// watchLeases ends leases. It sleeps first, does a bounded slice of work a pass,
+// Watch ends leases until the context ends. It sleeps first, does a bounded slice of work a pass,
 // and never loops on a lease that it cannot end.
-func (s *Server) watchLeases(ctx context.Context) error {
-	m := monitor{s: s, aside: make(map[end]*aside)}
+func (t *Table) Watch(ctx context.Context) error {
+	m := monitor{Table: t, aside: make(map[end]*aside)}
 	defer m.release(func(*aside) bool { return true })
-	t := time.NewTimer(s.leases.Sleep())
-	defer t.Stop()
+	timer := time.NewTimer(t.Sleep())
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-t.C:
-		case <-s.reapWake:
+		case <-timer.C:
+		case <-t.wake:
 		}
-		t.Reset(m.pass(ctx))
+		timer.Reset(m.pass(ctx))
 	}
 }
 
 // pass returns how long the monitor may sleep after it.
 func (m *monitor) pass(ctx context.Context) time.Duration {
-	if m.s.checkActive() != nil {
+	if m.Engine.Active() != nil {
 		return isolatedSleep // nothing may end before it is known who is active
 	}
 	m.held = 0
 	m.expire(ctx)
-	next := max(m.s.leases.Sleep(), time.Millisecond)
+	next := max(m.Sleep(), time.Millisecond)
 	if again := m.expireGranted(ctx); again > 0 {
 		next = min(next, again)
 	}
 	if m.held > 0 {
-		m.s.metrics.passLock.Observe(m.held.Seconds())
+		m.ObservePass(m.held)
 	}
-	before := m.s.cfg.Clock.Mono() - asideKept
+	before := m.Clock.Mono() - asideKept
 	m.release(func(a *aside) bool { return a.tried < before })
 	if len(m.aside) > 0 {
 		next = min(next, asideSleep)
@@ -113,10 +113,10 @@ func (m *monitor) release(is func(*aside) bool) {
 
 // locked runs fn under the namespace lock, unless nothing may end now.
 func (m *monitor) locked(fn func(*engine.Tx) error) error {
-	return m.s.engine.Update(func(tx *engine.Tx) error {
-		begin := m.s.cfg.Clock.Mono()
-		defer func() { m.held += m.s.cfg.Clock.Mono() - begin }()
-		if err := m.s.checkActive(); err != nil {
+	return m.Engine.Update(func(tx *engine.Tx) error {
+		begin := m.Clock.Mono()
+		defer func() { m.held += m.Clock.Mono() - begin }()
+		if err := m.Engine.Active(); err != nil {
 			return err
 		}
 		if err := tx.RefuseInSafeMode(nil); err != nil {
@@ -133,7 +133,7 @@ func (m *monitor) try(tx *engine.Tx, e end, op namespace.Op) (namespace.Result, 
 	if a == nil {
 		a = &aside{}
 	}
-	a.tried = m.s.cfg.Clock.Mono()
+	a.tried = m.Clock.Mono()
 	if a.recall.Pending() {
 		return namespace.Result{}, engine.ErrCached
 	}
@@ -150,7 +150,7 @@ func (m *monitor) try(tx *engine.Tx, e end, op namespace.Op) (namespace.Result, 
 // failed logs why something did not end, unless that is as it should be.
 func (m *monitor) failed(ctx context.Context, err error, what string, args ...any) {
 	if ctx.Err() == nil && !errors.Is(err, engine.ErrCached) && !errors.Is(err, fserror.Retry) {
-		m.s.log.Error(what+"; it will be tried again", append(args, "cause", err)...)
+		m.Log.Error(what+"; it will be tried again", append(args, "cause", err)...)
 	}
 }
 
@@ -158,12 +158,12 @@ func (m *monitor) failed(ctx context.Context, err error, what string, args ...an
 // record each, applied under one short lock a file; then one wait for the disk
 // covers all.
 func (m *monitor) expire(ctx context.Context) {
-	s := m.s
+	t := m.Table
 	var ending []leasemanager.Ending
 	var failed []bool
 	var wait uint64
 	for len(ending) < expirePass && m.held < passLock && ctx.Err() == nil {
-		some := s.leases.Expire(2) // the next files of one that has many, and another one
+		some := t.Expire(2) // the next files of one that has many, and another one
 		if len(some) == 0 {
 			break
 		}
@@ -176,14 +176,14 @@ func (m *monitor) expire(ctx context.Context) {
 	if len(ending) == 0 {
 		return
 	}
-	err := s.engine.WaitDurable(ctx, wait)
+	err := t.Engine.WaitDurable(ctx, wait)
 	for i, e := range ending {
 		if failed[i] || err != nil {
-			s.leases.NotEnded(e.LeaseID)
+			t.NotEnded(e.LeaseID)
 			continue
 		}
-		s.log.Info("lease past its hard limit ended", "lease", leaseID(e.LeaseID), "client", e.Holder.Client, "host", e.Holder.Host, "files", len(e.Files))
-		s.leases.Ended(e.LeaseID)
+		t.Log.Info("lease past its hard limit ended", "lease", Name(e.LeaseID), "client", e.Holder.Client, "host", e.Holder.Host, "files", len(e.Files))
+		t.Ended(e.LeaseID)
 	}
 }
 
@@ -208,7 +208,7 @@ func (m *monitor) recoverExpired(inode namespace.InodeID, epoch uint64) (txid ui
 	err = m.locked(func(tx *engine.Tx) error {
 		f, open := tx.Tree.OpenFile(inode)
 		if !open || f.Epoch != epoch {
-			m.s.leases.Close(uint64(inode), epoch, "closed", nil)
+			m.Close(uint64(inode), epoch, "closed", nil)
 			return nil
 		}
 		r, err := m.try(tx, end{inode: inode, epoch: epoch}, &namespace.OpRecover{Inode: inode, Reason: "hard limit"})
@@ -222,25 +222,25 @@ func (m *monitor) recoverExpired(inode namespace.InodeID, epoch uint64) (txid ui
 // of ended ones, both within what the rate allows. It returns when there is more to
 // do, 0 if nothing waits for the rate.
 func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
-	s := m.s
+	t := m.Table
 	// One by one: the end of each may take up to endFiles files with it, which
 	// the next one then has to wait for.
 	var wait uint64
-	for n := 0; n < grantedPass && m.held < passLock && s.reapTokens(1) > 0 && ctx.Err() == nil; n++ {
+	for n := 0; n < grantedPass && m.held < passLock && t.reapTokens(1) > 0 && ctx.Err() == nil; n++ {
 		txid, found := m.endNext(ctx)
 		if !found {
 			break
 		}
 		wait = max(wait, txid)
 	}
-	if s.engine.WaitDurable(ctx, wait) != nil {
+	if t.Engine.WaitDurable(ctx, wait) != nil {
 		return 0 // the namenode ends, and says why
 	}
 	left := m.reap(ctx)
 	switch {
-	case m.held >= passLock && s.reapTokens(1) > 0:
+	case m.held >= passLock && t.reapTokens(1) > 0:
 		return time.Millisecond
-	case left || s.reapTokens(1) == 0:
+	case left || t.reapTokens(1) == 0:
 		return 10 * time.Millisecond
 	}
 	return 0
@@ -250,10 +250,10 @@ func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
 // now is as it was, and can be kept alive: nobody may be told of an end that may
 // not come to be. So all of it is under one hold of the lock.
 func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
-	s := m.s
+	t := m.Table
 	var id uint64
 	err := m.locked(func(tx *engine.Tx) error {
-		ids := s.leases.ExpireGranted(1)
+		ids := t.ExpireGranted(1)
 		if found = len(ids) > 0; !found {
 			return nil
 		}
@@ -264,15 +264,15 @@ func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 			r, err = m.try(tx, end{lease: op.ID}, op)
 		}
 		if err != nil {
-			s.leases.NotExpired(id)
+			t.NotExpired(id)
 			return err
 		}
 		txid = r.TxID
-		s.reapSpent(max(1, r.Deleted))
+		t.reapSpent(max(1, r.Deleted))
 		return nil
 	})
 	if err != nil {
-		m.failed(ctx, err, "a lease whose time is over could not be ended", "lease", leaseID(id))
+		m.failed(ctx, err, "a lease whose time is over could not be ended", "lease", Name(id))
 	}
 	return txid, found
 }
@@ -280,12 +280,12 @@ func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 // reap deletes files of ended leases, of the one that ended first before others.
 // It tells whether some are left for whom the rate is to be waited.
 func (m *monitor) reap(ctx context.Context) (left bool) {
-	s := m.s
+	t := m.Table
 	var wait, after uint64 // the last record; when the lease ended that has to wait
 	for more := true; more && m.held < passLock && ctx.Err() == nil; {
-		n := s.reapTokens(reapSlice)
+		n := t.reapTokens(reapSlice)
 		if n <= 0 {
-			left = s.endedLeases() > 0
+			left = t.endedLeases() > 0
 			break
 		}
 		err := m.locked(func(tx *engine.Tx) error {
@@ -299,7 +299,7 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 				return nil
 			}
 			wait = max(wait, r.TxID)
-			s.reapSpent(r.Deleted)
+			t.reapSpent(r.Deleted)
 			return err
 		})
 		if err != nil {
@@ -307,7 +307,7 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 			break
 		}
 	}
-	if s.engine.WaitDurable(ctx, wait) != nil {
+	if t.Engine.WaitDurable(ctx, wait) != nil {
 		return false // the namenode ends, and says why
 	}
 	return left
@@ -319,24 +319,24 @@ const grantedPass = 1000
 // reapSlice is how many files of ended leases one record deletes.
 const reapSlice = 100
 
-func (s *Server) endedLeases() (n int) {
-	s.engine.Look(func(t *namespace.Tree) { n = t.EndedLeases() })
+func (t *Table) endedLeases() (n int) {
+	t.Engine.Look(func(tree *namespace.Tree) { n = tree.EndedLeases() })
 	return n
 }
 
 // reapTokens is how many, of up to n, may be ended or deleted now.
-func (s *Server) reapTokens(n int) int {
-	return min(n, max(0, int(s.reaper.TokensAt(s.reapNow()))))
+func (t *Table) reapTokens(n int) int {
+	return min(n, max(0, int(t.reaper.TokensAt(t.reapNow()))))
 }
 
 // reapSpent takes from the rate what was done; it may go below zero.
-func (s *Server) reapSpent(n int) {
+func (t *Table) reapSpent(n int) {
 	for n > 0 {
-		part := min(n, s.reaper.Burst())
-		s.reaper.ReserveN(s.reapNow(), part)
+		part := min(n, t.reaper.Burst())
+		t.reaper.ReserveN(t.reapNow(), part)
 		n -= part
 	}
 }
 
 // reapNow is the clock of the rate: it must not follow the time of day.
-func (s *Server) reapNow() time.Time { return time.Unix(0, 0).Add(s.cfg.Clock.Mono()) }
+func (t *Table) reapNow() time.Time { return time.Unix(0, 0).Add(t.Clock.Mono()) }
