@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -113,8 +114,12 @@ func (s *Server) endCaching(ctx context.Context) error {
 // is nil if it has none.
 func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *readlease.Stream) (*pb.SessionResponse, error) {
 	if ack := m.GetCacheAck(); ack != nil {
-		if len(ack.GetDrafts()) > 0 { // before a change that waits continues
-			s.tellDrafts(h, ack.GetDrafts())
+		if n := len(ack.GetDrafts()); n > 0 { // before a change that waits continues
+			list := make([]drafts.Draft, n)
+			for i, d := range ack.GetDrafts() {
+				list[i] = drafts.Draft{Dir: namespace.InodeID(d.GetDir()), Name: d.GetName(), Inode: namespace.InodeID(d.GetInode())}
+			}
+			s.drafts.Tell(h, list)
 		}
 		s.engine.Caches().Ack(readlease.SessionID(h.Session), ack.GetSeq())
 		return nil, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -18,12 +19,22 @@ import (
 func TestWaitingForADraftEnds(t *testing.T) {
 	clk := new(clock.Fake)
 	s := startAt(t, clk)
-	draftAt := func(name string, number namespace.InodeID) {
-		now := clk.Mono()
-		s.drafts.tell(draft{
-			draftName: draftName{namespace.RootID, name}, inode: number,
-			holder: namespace.Holder{User: "root", Client: "drafter", Session: namespace.SessionID{9}}, since: now, until: now + time.Hour,
-		}, now)
+	h := namespace.Holder{User: "root", Client: "drafter", Session: namespace.SessionID{9}}
+	streams := uint64(0)
+	draftAt := func(name string) {
+		t.Helper()
+		streams++
+		cached, err := s.beginCaching(t.Context(), h, streams, &sessionLine{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cached.Renew()
+		lent, number, _ := s.drafts.Lend(t.Context(), h.Session, namespace.RootID, true)
+		if !lent || number == 0 {
+			t.Fatal("it may make no files of its own")
+		}
+		s.drafts.Tell(h, []drafts.Draft{{Dir: namespace.RootID, Name: name, Inode: number}})
+		cached.Leave() // so that nobody waits for its acknowledgement
 	}
 	var seq uint64
 	session := make([]byte, 16)
@@ -57,12 +68,12 @@ func TestWaitingForADraftEnds(t *testing.T) {
 		return ended
 	}
 
-	draftAt("f", 100)
+	draftAt("f")
 	for _, wait := range []time.Duration{0, 3 * draftLook} {
 		began := time.Now()
 		err := open(t.Context(), "f", wait)
 		took := time.Since(began)
-		if !isDraft(err) {
+		if !drafts.Refused(err) {
 			t.Fatalf("waited for %s: %v", wait, err)
 		}
 		if took < wait {
@@ -80,7 +91,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the draft counts no more: %v", err)
 	}
-	draftAt("g", 101)
+	draftAt("g")
 	ended = waiting(t.Context(), "g")
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -34,7 +34,7 @@ func (r rooms) Park(ctx context.Context) (back func(), err error) { return r.s.p
 func (r rooms) Taker(ctx context.Context, c *namespace.Call) share.Taker { return taker(ctx, c) }
 
 func (r rooms) Refuse(tx *engine.Tx, by namespace.SessionID, op namespace.Op) error {
-	if err := r.s.heldByDraft(tx, by, op); err != nil {
+	if err := r.s.drafts.Refuse(tx, by, op); err != nil {
 		return err
 	}
 	return r.s.leases.RenewWriter(tx, op)
@@ -43,9 +43,9 @@ func (r rooms) Refuse(tx *engine.Tx, by namespace.SessionID, op namespace.Op) er
 func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) {
 	switch op := e.Op.(type) {
 	case *namespace.OpCreateAs:
-		r.s.drafts.made(e.Call.Session, &op.OpCreate)
+		r.s.drafts.Made(e.Call.Session, &op.OpCreate)
 	case *namespace.OpCreate:
-		r.s.drafts.made(e.Call.Session, op)
+		r.s.drafts.Made(e.Call.Session, op)
 	}
 	r.s.follow(done)
 	r.s.removals.tell(tx.Tree, e.Op, done.Inode)

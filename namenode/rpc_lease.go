@@ -78,7 +78,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 		select {
 		case err := <-ended:
 			if err == nil { // the client closed its side, which it does when it leaves
-				s.drafts.leave(h.Session)
+				s.drafts.Leave(h.Session)
 				cached.Leave()
 			}
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
@@ -74,7 +75,7 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (eng
 	defer back()
 	over := time.NewTimer(q.wait)
 	defer over.Stop()
-	for isDraft(q.held) {
+	for drafts.Refused(q.held) {
 		if err := s.waitDraft(ctx, over.C); err != nil {
 			if errors.Is(err, errWaitOver) {
 				err = q.held
@@ -133,13 +134,6 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, q queuing) (eng
 // draftLook is how often one looks again who waits for a draft, which is a file
 // within a fraction of a second.
 const draftLook = 50 * time.Millisecond
-
-// isDraft reports whether a refusal names a draft: there is no file yet in whose
-// queue to wait.
-func isDraft(held error) bool {
-	var fe *fserror.Error
-	return errors.As(held, &fe) && fe.Kind == fserror.Held && fe.Reason == reasonDraft
-}
 
 // waitDraft waits until one should look again whether a draft is made.
 func (s *Server) waitDraft(ctx context.Context, over <-chan time.Time) error {

@@ -45,8 +45,10 @@ func (s *service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 	if cache {
 		s.lookAt(ctx, r, resp)
 	}
-	if cache && r.GetCreations() && r.GetAs() == 0 {
-		s.lendCreations(ctx, req.Holder.Session, r.GetNumbers(), resp)
+	if cache && r.GetCreations() && r.GetAs() == 0 && len(resp.GetParentKeys()) > 0 {
+		var first namespace.InodeID
+		resp.Creations, first, resp.Inodes = s.drafts.Lend(ctx, req.Holder.Session, namespace.InodeID(resp.GetParent().GetInode()), r.GetNumbers())
+		resp.FirstInode = uint64(first)
 	}
 	return resp, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/marker"
@@ -63,7 +64,7 @@ type Server struct {
 	lost      lostTable
 	keepers   keeperTable // who is to be told of the end of granted leases
 	removals  removals
-	drafts    draftTable // files that sessions make without asking
+	drafts    *drafts.Table // files that sessions make without asking
 	events    *watch.Hub
 	watchers  *share.Limit
 	applied   atomic.Uint64 // last txid of which the events are known
@@ -125,6 +126,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		Clock: cfg.Clock, Log: s.log, CacheTerm: cfg.CacheTerm, Reign: gate{s}, Rooms: rooms{s},
 		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
 	})
+	s.drafts = drafts.New(s.engine, cfg.Clock, cfg.CacheTerm)
 	if err := s.open(ctx); err != nil {
 		_ = s.end()
 		return nil, err
@@ -311,7 +313,6 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 		return err
 	}
 	s.term = newTerm
-	s.drafts.reset()
 	s.activated = s.cfg.Clock.Mono()
 	s.engine.BeginReign(newTerm)
 	op := s.activation(newTerm)

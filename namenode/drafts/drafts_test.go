@@ -1,4 +1,4 @@
-package namenode
+package drafts
 
 import (
 	"fmt"
@@ -8,18 +8,17 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
-// TestDraftTable: a name is of one session, a number of one name, and neither
+// TestTable: a name is of one session, a number of one name, and neither
 // counts for longer than it should.
-func TestDraftTable(t *testing.T) {
-	var tab draftTable
-	tab.reset()
+func TestTable(t *testing.T) {
+	tab := New(nil, nil, 0)
 	a, b := namespace.SessionID{1}, namespace.SessionID{2}
 	tell := func(by namespace.SessionID, name string, number namespace.InodeID, now time.Duration) {
-		tab.tell(draft{draftName: draftName{5, name}, inode: number, holder: namespace.Holder{Session: by}, since: now, until: now + 10}, now)
+		tab.tell(draft{Draft: Draft{5, name, number}, holder: namespace.Holder{Session: by}, since: now, until: now + 10}, now)
 	}
 	want := func(name string, by namespace.SessionID, now time.Duration, holder namespace.SessionID) {
 		t.Helper()
-		d, ok := tab.find(draftName{5, name}, by, now)
+		d, ok := tab.find(5, name, by, now)
 		if ok != (holder != namespace.SessionID{}) || d.holder.Session != holder {
 			t.Fatalf("%q at %d: %v, %v", name, now, ok, d)
 		}
@@ -45,16 +44,16 @@ func TestDraftTable(t *testing.T) {
 	tell(b, "y", 8, 13)
 	want("y", none, 14, b)
 	count(1)
-	tab.made(a, &namespace.OpCreate{Parent: 5, Name: "y"})
+	tab.Made(a, &namespace.OpCreate{Parent: 5, Name: "y"})
 	count(1)
-	tab.made(b, &namespace.OpCreate{Parent: 5, Name: "y"})
+	tab.Made(b, &namespace.OpCreate{Parent: 5, Name: "y"})
 	count(0)
 	tell(a, "x", 7, 0)
 	tell(b, "y", 8, 0)
-	tab.leave(a)
+	tab.Leave(a)
 	want("x", none, 1, none)
 	want("y", none, 1, b)
-	tab.leave(b)
+	tab.Leave(b)
 	count(0)
 	for i := range maxDrafts + 1 {
 		tell(a, fmt.Sprint(i), namespace.InodeID(i+10), 20)
