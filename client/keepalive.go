@@ -38,6 +38,17 @@ func (l *KeptLease) ID() LeaseID { return l.id }
 // when no answer came for its time to live); with Closed after Stop.
 func (l *KeptLease) Context() context.Context { return l.ctx }
 
+// Remaining is for how long the lease certainly lives on, by the clock of this machine
+// that ran further; below 0 once it can have ended, and 0 once Context has. After the
+// machine stood still it knows before Context does, whose timer was late, too.
+func (l *KeptLease) Remaining() time.Duration {
+	if l.ctx.Err() != nil {
+		return 0
+	}
+	age := l.good.age(l.k.f.read()) // before limit: a renewal in between must not count for more
+	return l.limit() - age
+}
+
 // Stop no longer keeps the lease alive. It does not revoke it.
 func (l *KeptLease) Stop() {
 	l.k.drop(l, fserror.New(fserror.Closed, "lease keep-alive", "", "keeping it alive was stopped"))

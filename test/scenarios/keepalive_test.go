@@ -214,6 +214,33 @@ func TestScenario08EndWithoutStream(t *testing.T) {
 	wantEnd(t, kept[1], "has ended")
 }
 
+// Whoever keeps a lease alive can ask his clock for how long it certainly lives, and
+// is told that it may have ended before any timer has fired.
+func TestScenario08Remaining(t *testing.T) {
+	t.Parallel()
+	n, _ := frozen(t)
+	b := n.Client(t, env.Named("B"))
+	own, _ := env.FakeClock()
+	a := n.Client(t, env.Named("A"), func(c *client.Config) { c.Clock = own })
+	k := keptAlive(t, a, 1)[0]
+	for _, step := range []struct{ passes, left time.Duration }{
+		{0, time.Hour - time.Second},
+		{time.Hour - 2*time.Second, time.Second},
+		{2 * time.Second, -time.Second},
+	} {
+		own.Advance(step.passes)
+		if left := k.Remaining(); left != step.left || k.Context().Err() != nil {
+			t.Errorf("it lives for %v, want %v; %v", left, step.left, context.Cause(k.Context()))
+		}
+	}
+	_, err := b.Revoke(t.Context(), k.ID())
+	must(t, err)
+	wantEnd(t, k, "has ended")
+	if left := k.Remaining(); left != 0 {
+		t.Errorf("it has ended and lives for %v", left)
+	}
+}
+
 // Many leases share one stream, which goes with the last of them.
 func TestScenario08OneStream(t *testing.T) {
 	t.Parallel()

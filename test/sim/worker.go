@@ -482,7 +482,7 @@ func (c *worker) present(call, ctx context.Context) {
 			return
 		}
 		_, err := c.fs.Stat(call, p)
-		if errors.Is(err, fserror.NotFound) && kept.Context().Err() == nil && !c.stoodSince(stops) {
+		if errors.Is(err, fserror.NotFound) && kept.Remaining() > 0 && !c.stoodSince(stops) {
 			c.w.truth.broken("%s: %s is gone while lease %v is certainly alive", c.name, p, g.ID)
 			return
 		}
