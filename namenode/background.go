@@ -86,7 +86,7 @@ func (s *Server) startBackground() {
 	s.every("collect", s.cfg.CollectEvery, s.collector.wake, func(ctx context.Context) error {
 		// Also when there is nothing to collect. A store that is away is told of
 		// by what needs it.
-		if err := s.checkStore(ctx); errors.Is(err, fserror.Unavailable) {
+		if err := s.owner.Check(ctx); errors.Is(err, fserror.Unavailable) {
 			return nil
 		} else if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/owner"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -118,8 +119,8 @@ func (s *Server) collectSome(ctx context.Context) (deleted, waiting int, err err
 	if err := s.engine.WaitDurable(ctx, last); err != nil {
 		return 0, waiting, err
 	}
-	err = s.whileOurs(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, keys...) })
-	if errors.Is(err, errHeldBack) {
+	err = s.owner.While(ctx, func(ctx context.Context) error { return s.store.Delete(ctx, keys...) })
+	if errors.Is(err, owner.ErrHeldBack) {
 		return 0, waiting + len(keys), nil
 	}
 	if err != nil {
@@ -145,8 +146,8 @@ func (s *Server) roomShort(ctx context.Context) (bool, error) {
 // history. It also removes the parts of images that a crash left, and objects of
 // reigns long ago.
 func (s *Server) sweepPass(ctx context.Context) error {
-	err := s.whileOurs(ctx, s.removeLeftovers)
-	if errors.Is(err, errHeldBack) {
+	err := s.owner.While(ctx, s.removeLeftovers)
+	if errors.Is(err, owner.ErrHeldBack) {
 		return nil
 	}
 	if err == nil {
@@ -170,7 +171,7 @@ func (s *Server) removeLeftovers(ctx context.Context) error {
 	if s.private() {
 		return nil
 	}
-	return s.forgetReigns(ctx)
+	return s.owner.ForgetReigns(ctx)
 }
 
 // sweep searches the store for orphans: blocks that were put and never
@@ -213,7 +214,7 @@ func (s *Server) keepVouched(blocks []namespace.StoredBlock) []namespace.StoredB
 		reigns := t.Reigns()
 		blocks = slices.DeleteFunc(blocks, func(b namespace.StoredBlock) bool {
 			k := b.Key
-			return k.Term != s.term && !s.vouched(reigns, k) && !t.HasBlock(k) && !t.IsGarbage(k)
+			return k.Term != s.term && !s.owner.Vouched(reigns, k) && !t.HasBlock(k) && !t.IsGarbage(k)
 		})
 	})
 	return blocks
@@ -221,7 +222,7 @@ func (s *Server) keepVouched(blocks []namespace.StoredBlock) []namespace.StoredB
 
 // noteUnswept says how many blocks wait for an operator.
 func (s *Server) noteUnswept(left int) {
-	if was := s.owner.unswept.Swap(int64(left)); int64(left) > was {
+	if was := s.unswept.Swap(int64(left)); int64(left) > was {
 		s.log.Warn("the block store has blocks that no file has and for which no record vouches: put shortly before a reign ended, or another copy's; leasefs admin gc deletes them", "blocks", left)
 	}
 }
@@ -320,11 +321,11 @@ func (s *Server) collectAll(ctx context.Context) (*pb.CollectResponse, error) {
 	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error { return tx.RefuseInSafeMode(c) }); err != nil {
 		return nil, err
 	}
-	if err := s.checkStore(ctx); err != nil {
+	if err := s.owner.Check(ctx); err != nil {
 		return nil, err
 	}
-	if s.owner.conflict.Load() != nil {
-		return nil, s.heldBack()
+	if s.owner.Conflict() != "" {
+		return nil, s.owner.HeldBack()
 	}
 	orphans, err := s.sweep(ctx, true)
 	if err != nil {

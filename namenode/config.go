@@ -139,6 +139,10 @@ type Config struct {
 	Version               string
 }
 
+// DefaultDeleteAfter is Config.DeleteAfter unless told otherwise: the others look at
+// the store every half minute.
+const DefaultDeleteAfter = 2 * time.Minute
+
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Listen, DefaultListen)
 	setDefault(&c.HTTP, DefaultHTTP)

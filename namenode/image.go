@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
 
@@ -325,7 +326,7 @@ func (s *Server) checkpoint(ctx context.Context) (*namespace.OpImage, error) {
 		return nil, err
 	}
 	if s.cfg.HA != nil { // it goes into the store
-		if err := s.checkStore(ctx); err != nil {
+		if err := s.owner.Check(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -375,10 +376,10 @@ func (s *Server) prune(ctx context.Context) error {
 	remove := func(ctx context.Context) error { return s.images.prune(ctx, keep) }
 	if s.cfg.HA != nil { // they are in the store
 		remove = func(ctx context.Context) error {
-			return s.whileOurs(ctx, func(ctx context.Context) error { return s.images.prune(ctx, keep) })
+			return s.owner.While(ctx, func(ctx context.Context) error { return s.images.prune(ctx, keep) })
 		}
 	}
-	if err := remove(ctx); err != nil && !errors.Is(err, errHeldBack) { // the next one removes these, too
+	if err := remove(ctx); err != nil && !errors.Is(err, owner.ErrHeldBack) { // the next one removes these, too
 		return err
 	}
 	return s.journal.Purge(ctx, keep[0].txid+1) // the older one

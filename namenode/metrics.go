@@ -252,8 +252,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descEvents, float64(ev.Events))
 	set(descWatchLate, float64(ev.Dropped))
 	set(descSafeMode, flag(n.SafeMode))
-	set(descConflict, flag(s.owner.conflict.Load() != nil))
-	set(descUnswept, float64(s.owner.unswept.Load()))
+	set(descConflict, flag(s.owner.Conflict() != ""))
+	set(descUnswept, float64(s.unswept.Load()))
 	if len(n.Images) > 0 {
 		set(descImageTxID, float64(n.Images[len(n.Images)-1].TxID))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/owner"
 )
 
 // standBy follows the active namenode until it is this one's turn.
@@ -45,7 +46,7 @@ var errHandedOver = errors.New("the reign was handed over")
 // should be restarted by its process: it was deposed, handed over, or fell
 // behind.
 func Restartable(err error) bool {
-	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, errTermTaken) || errors.Is(err, journal.ErrFenced) ||
+	return errors.Is(err, errDeposed) || errors.Is(err, errHandedOver) || errors.Is(err, owner.ErrTermTaken) || errors.Is(err, journal.ErrFenced) ||
 		errors.Is(err, journal.ErrFailed) || errors.Is(err, election.ErrLost) ||
 		errors.Is(err, journal.ErrPurged) || // too far behind: it starts from an image
 		errors.Is(err, fserror.NotActive) || // its window closed while it took over
@@ -175,34 +176,16 @@ func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
 	last = max(last, s.engine.Facts().Term)
 	short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout/4)
 	defer cancel()
-	err := s.ofIncarnation(short)
+	err := s.owner.StillOurs(short)
 	term := uint64(0)
 	if err == nil {
-		term, err = s.nextTerm(short, last)
+		term, err = s.owner.NextTerm(short, last)
 	}
 	if err == nil || ctx.Err() != nil || s.stopping.Err() != nil {
 		return term, err
 	}
 	s.log.Warn("the block store does not answer; taking over without it: blocks cannot be read or written, all else can", "store", s.cfg.Blocks, "cause", err)
-	return max(last, s.termFloor()) + 1, nil
-}
-
-// nextTerm is above the last reign's, and above that of every block in the
-// store, and of every reign that the store was told of: later ones mean that
-// another namenode had this folder (one started from a backup), or that the data
-// folder, or ZooKeeper, is an older copy. Their keys must not be minted again.
-func (s *Server) nextTerm(ctx context.Context, last uint64) (uint64, error) {
-	top, err := marker.TopTerm(ctx, s.store, last)
-	if err == nil {
-		top, err = s.topReign(ctx, top)
-	}
-	if err != nil {
-		return 0, err
-	}
-	if top > last {
-		s.log.Warn("the block store knows of later reigns than this history: an older copy, or another namenode; their blocks are deleted by leasefs admin gc only", "last", last, "found", top)
-	}
-	return max(top, s.termFloor()) + 1, nil
+	return max(last, s.owner.Floor()) + 1, nil
 }
 
 // storePause is between two questions to a block store that does not answer.

@@ -58,7 +58,7 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	}
 	resp.HeapBytes = heapBytes()
 	resp.Clocks = s.clocks.proto()
-	resp.StoreConflict = said(&s.owner.conflict)
+	resp.StoreConflict = s.owner.Conflict()
 	return resp, nil
 }
 
@@ -378,7 +378,7 @@ func (s *service) ResolveStore(ctx context.Context, r *pb.ResolveStoreRequest) (
 	if err := s.checkActive(); err != nil {
 		return nil, err
 	}
-	resolved, err := s.resolveStore(ctx)
+	resolved, err := s.owner.Resolve(ctx)
 	if err != nil {
 		return nil, err
 	}

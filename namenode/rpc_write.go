@@ -436,7 +436,7 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 		return nil, &fserror.Error{Kind: fserror.Retry, Reason: "allocated blocks", RetryAfter: time.Second,
 			Message: fmt.Sprintf("this client has %d blocks allocated that it has not committed; commit them first", maxOutstanding)}
 	}
-	if err := s.mayMint(ctx); err != nil {
+	if err := s.owner.MayMint(ctx); err != nil {
 		return nil, err
 	}
 	resp := &pb.AllocateBlockResponse{}

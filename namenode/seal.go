@@ -153,7 +153,7 @@ func (s *Server) sealView(ctx context.Context, id namespace.InodeID) (v namespac
 }
 
 func (s *Server) sealInto(ctx context.Context, m merge) error {
-	if err := s.mayMint(ctx); err != nil {
+	if err := s.owner.MayMint(ctx); err != nil {
 		return err
 	}
 	used := len(m.data)

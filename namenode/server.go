@@ -26,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
@@ -51,10 +52,10 @@ type Server struct {
 	objects blockstore.Objects
 	shared  shared
 	token   string // of this incarnation of the namespace, see incarnation; under owner's lock
-	owner   owner
-	nonce   string                             // of this reign, see reignObject
-	mine    atomic.Pointer[marker.Incarnation] // as the block store has it; nil for blocks in the data folder
-	active  atomic.Pointer[string]             // address of the active namenode, as far as a standby knows
+	owner   *owner.Owner
+	unswept atomic.Int64           // blocks that the last sweep left, for nothing vouches for them
+	nonce   string                 // of this reign, see reignObject
+	active  atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 
 	engine *engine.Engine
 
@@ -152,7 +153,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 		return nil
 	}
 	// A reign that ended before its activation was durable is only in the journal.
-	term, err := s.nextTerm(ctx, max(s.engine.Facts().Term, s.begun()))
+	term, err := s.owner.NextTerm(ctx, max(s.engine.Facts().Term, s.begun()))
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,8 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
-	if err := s.meetStore(ctx); err != nil {
+	s.owner = s.newOwner()
+	if err := s.owner.Meet(ctx); err != nil {
 		return err
 	}
 	folder := imageFolder{fs: s.cfg.FS, dir: s.dir.File(datadir.ImageDir), log: s.log, reserve: s.cfg.Reserve}
@@ -207,7 +209,6 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.collector.init()
 	s.lastImage.turn = newTurn()
-	s.owner.turn = make(chan struct{}, 1)
 	s.older = make(chan struct{}, 4)
 	return nil
 }
@@ -284,10 +285,7 @@ func (s *Server) load(ctx context.Context) error {
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgesEvery: s.cfg.AgesEvery,
 		ReapRate: s.cfg.ReapRate, ObservePass: func(d time.Duration) { s.metrics.passLock.Observe(d.Seconds()) },
 	})
-	if err := s.checkMarker(ctx, s.objects); err != nil {
-		return err
-	}
-	if err := s.claimStore(ctx); err != nil || s.cfg.HA == nil {
+	if err := s.owner.Claim(ctx); err != nil || s.cfg.HA == nil {
 		return err
 	}
 	return s.finishFolder()
@@ -313,6 +311,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 		return err
 	}
 	s.term = newTerm
+	s.owner.Begin(newTerm, s.nonce)
 	s.activated = s.cfg.Clock.Mono()
 	s.engine.BeginReign(newTerm)
 	op := s.activation(newTerm)

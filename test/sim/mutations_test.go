@@ -127,8 +127,8 @@ var mutations = []mutation{
 	{
 		name: "a block's key is given twice",
 		changes: []change{{
-			"namenode/reign.go", "return max(top, s.termFloor()) + 1, nil",
-			"if mutant.On(\"a block's key is given twice\") {\n\t\treturn last + 1, nil\n\t}\n\treturn max(top, s.termFloor()) + 1, nil",
+			"namenode/owner/incarnation.go", "return max(top, o.Floor()) + 1, nil",
+			"if mutant.On(\"a block's key is given twice\") {\n\t\treturn last + 1, nil\n\t}\n\treturn max(top, o.Floor()) + 1, nil",
 		}},
 	},
 	{
