@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -31,11 +32,11 @@ func DecodeOp(typ uint8, body []byte) (CallID, Op, error) {
 	var call CallID
 	c.call(&call)
 	op.fields(&c)
-	if c.bad == "" && len(c.buf) > 0 {
+	if c.bad == nil && len(c.buf) > 0 {
 		c.fail("bytes after the end")
 	}
-	if c.bad != "" {
-		return CallID{}, nil, fserror.New(fserror.Damaged, "decode", "", "record of kind %s: %s at byte %d of %d", opName(op), c.bad, len(body)-len(c.buf), len(body))
+	if c.bad != nil {
+		return CallID{}, nil, fserror.New(fserror.Damaged, "decode", "", "record of kind %s: %s at byte %d of %d", opName(op), *c.bad, len(body)-len(c.buf), len(body))
 	}
 	return call, op, nil
 }
@@ -44,19 +45,34 @@ func DecodeOp(typ uint8, body []byte) (CallID, Op, error) {
 // written down once, for both directions.
 type coder struct {
 	encode bool
-	buf    []byte // encode: what was written; decode: what is left
-	bad    string // decode: what was wrong first; all is zero from there on
+	buf    []byte  // encode: what was written; decode: what is left
+	bad    *string // what was wrong first; decode: all is zero from there on
+	// more, of an image, is called between items and before what may be long.
+	// encode: it takes what was written, if that is enough for a chunk; decode: it
+	// makes n bytes ready, if there are so many.
+	more func(n int)
 }
 
+// itemRoom is how many bytes any item takes at most, without its lists and strings.
+const itemRoom = 512
+
 func (c *coder) fail(why string) {
-	if c.bad == "" {
-		c.bad = why
+	if c.bad == nil {
+		c.bad = &why
 	}
+}
+
+// next ends an item and reports whether to continue.
+func (c *coder) next() bool {
+	if n := len(c.buf); (n < itemRoom || n >= chunkTarget) && c.more != nil {
+		c.more(itemRoom)
+	}
+	return c.bad == nil
 }
 
 // take returns the next n bytes of what is read, nil if there are not so many.
 func (c *coder) take(n uint64) []byte {
-	if c.bad != "" {
+	if c.bad != nil {
 		return nil
 	}
 	if n > uint64(len(c.buf)) {
@@ -73,7 +89,7 @@ func (c *coder) put(v uint64) { c.buf = binary.AppendUvarint(c.buf, v) }
 
 // number reads an unsigned varint in its shortest form, of at most size bits.
 func (c *coder) number(size int) uint64 {
-	if c.bad != "" {
+	if c.bad != nil {
 		return 0
 	}
 	v, n := binary.Uvarint(c.buf)
@@ -128,6 +144,14 @@ func (c *coder) i64(v *int64) {
 	}
 }
 
+// delta is i64 of how far v is from the value before.
+func (c *coder) delta(v *int64, before int64) {
+	d := *v - before // may wrap, and wraps back
+	if c.i64(&d); !c.encode {
+		*v = before + d
+	}
+}
+
 func (c *coder) bool(v *bool) {
 	switch {
 	case !c.encode:
@@ -170,7 +194,11 @@ func (c *coder) string(v *string) {
 		c.put(uint64(len(*v)))
 		c.buf = append(c.buf, *v...)
 	} else {
-		*v = string(c.take(c.number(64)))
+		n := c.number(64)
+		if c.more != nil {
+			c.more(int(min(n, math.MaxInt32)) + itemRoom) //nolint:gosec // it is bounded
+		}
+		*v = string(c.take(n))
 	}
 }
 
@@ -178,28 +206,41 @@ func (c *coder) bytes(v *[]byte) {
 	if c.encode {
 		c.put(uint64(len(*v)))
 		c.buf = append(c.buf, *v...)
-	} else if b := c.take(c.number(64)); len(b) > 0 {
+		return
+	}
+	n := c.number(64)
+	if c.more != nil {
+		c.more(int(min(n, math.MaxInt32)) + itemRoom) //nolint:gosec // it is bounded
+	}
+	if b := c.take(n); len(b) > 0 {
 		*v = b
 	}
 }
 
-// list codes a list item by item. Each takes at least size bytes in the record,
-// which bounds what is allocated.
+// list codes a list item by item. Each takes at least size bytes, which bounds
+// what is allocated.
 func list[T any](c *coder, v *[]T, size int, item func(*T)) {
 	if c.encode {
 		c.put(uint64(len(*v)))
-	} else {
-		n := c.number(64)
-		if n > uint64(len(c.buf)/size) { //nolint:gosec // a length
-			c.fail("a list is longer than the record")
+		for i := range *v {
+			item(&(*v)[i])
+			c.next()
 		}
-		if n == 0 || c.bad != "" {
-			return
-		}
-		*v = make([]T, n)
+		return
 	}
-	for i := range *v {
-		item(&(*v)[i])
+	n, room := c.number(64), uint64(len(c.buf)/size) //nolint:gosec // a length
+	if n > room && c.more == nil {
+		c.fail("a list is longer than the record")
+	}
+	if n == 0 || c.bad != nil {
+		return
+	}
+	*v = make([]T, 0, min(n, room))
+	for ; n > 0 && c.bad == nil; n-- {
+		var none T
+		*v = append(*v, none)
+		item(&(*v)[len(*v)-1])
+		c.next()
 	}
 }
 
@@ -233,7 +274,7 @@ func (c *coder) call(v *CallID) {
 	c.u64(&v.Seq)
 	c.u64(&v.Acked)
 	c.sum64(&v.Hash)
-	if !c.encode && c.bad == "" && v.none() {
+	if !c.encode && c.bad == nil && v.none() {
 		c.fail("a call without a session")
 	}
 }

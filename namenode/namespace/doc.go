@@ -128,6 +128,8 @@
 // table.go, tree.go the structures; apply.go, entries.go, file.go, garbage.go,
 // session.go what changes them; resolve.go paths and permissions; plan.go,
 // writer.go, read.go, walk.go what callers ask; affects.go and event.go who hears
-// of a change; track.go durability; image*.go the image; check.go and equal.go.
-// The byte formats are in docs/design/records-and-image.md.
+// of a change; track.go durability; image.go the image, imageframe.go its frame,
+// imageinode.go and imageparts.go the layouts of its parts, imagelink.go what is
+// made of them; check.go and equal.go. The byte formats are in
+// docs/design/records-and-image.md.
 package namespace

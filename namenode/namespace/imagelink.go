@@ -1,23 +1,36 @@
 package namespace
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+)
+
+// unlinked is what was read of the inodes and is still to be linked.
+type unlinked struct {
+	total uint64 // inodes
+	num   InodeID
+	page  *page // of the numbers from num<<pageBits on, the last one used
+	dirs  []dirCount
+	keys  []blockstore.Key
+	open  []InodeID
+}
+
+// dirCount is how many entries were read for a directory.
+type dirCount struct {
+	id InodeID
+	n  int64
+}
 
 // link makes the tables of what was read, and checks that every entry is in a
 // directory and that every directory hangs from one without a parent.
-func (r *imageReader) link() error {
-	t := r.t
-	nums := make([]uint64, 0, len(r.pages))
-	for num := range r.pages {
-		nums = append(nums, num)
-	}
-	slices.Sort(nums)
-	for _, num := range nums {
-		t.pages.ReplaceOrInsert(pageItem{num: num, gen: t.gen, page: r.pages[num]})
-	}
+func (im *imageCoder) link() {
+	t, r := im.t, &im.read
 	for _, d := range r.dirs {
 		n := t.get(d.id)
 		if n == nil || n.typ != TypeDir {
-			return r.wrong("inode %d has entries but is no directory", d.id)
+			im.wrong("inode %d has entries but is no directory", d.id)
+			return
 		}
 		// The tree is not in use yet: this is where its inodes are made.
 		if n.ext == nil {
@@ -25,40 +38,40 @@ func (r *imageReader) link() error {
 		}
 		n.ext.n = d.n
 	}
-	if err := r.checkHangs(); err != nil {
-		return err
+	if im.checkHangs(); im.bad != nil {
+		return
 	}
 	if !slices.IsSortedFunc(r.keys, compareKeys) {
 		slices.SortFunc(r.keys, compareKeys)
 	}
 	for i, k := range r.keys {
 		if i > 0 && r.keys[i-1] == k {
-			return r.wrong("block %d.%d is in two places", k.Term, k.Seq)
+			im.wrong("block %d.%d is in two places", k.Term, k.Seq)
 		}
 		t.blocks.ReplaceOrInsert(k)
 	}
 	slices.Sort(r.open)
 	for _, id := range r.open {
 		if !t.reachable(t.get(id), nil) {
-			return r.wrong("file %d is open but deleted", id)
+			im.wrong("file %d is open but deleted", id)
 		}
 		t.open.ReplaceOrInsert(id)
 	}
-	return nil
+	im.read = unlinked{}
 }
 
-// checkHangs returns an error if going up from a directory leads nowhere or in
-// a circle.
-func (r *imageReader) checkHangs() error {
+// checkHangs fails if going up from a directory leads nowhere or in a circle.
+func (im *imageCoder) checkHangs() {
 	const onWay, good = 1, 2
-	state := make(map[InodeID]uint8, len(r.dirs))
+	state := make(map[InodeID]uint8, len(im.read.dirs))
 	var way []InodeID
-	for _, d := range r.dirs {
+	for _, d := range im.read.dirs {
 		way = way[:0]
 		for id := d.id; id != 0 && state[id] != good; {
-			n := r.t.get(id)
+			n := im.t.get(id)
 			if n == nil || n.typ != TypeDir || state[id] == onWay {
-				return r.wrong("directory %d hangs from nothing", d.id)
+				im.wrong("directory %d hangs from nothing", d.id)
+				return
 			}
 			state[id] = onWay
 			way = append(way, id)
@@ -68,5 +81,4 @@ func (r *imageReader) checkHangs() error {
 			state[id] = good
 		}
 	}
-	return nil
 }

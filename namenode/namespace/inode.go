@@ -75,8 +75,8 @@ func (n *inode) setName(name string) {
 	n.nameLen = uint8(len(name)) //nolint:gosec // fspath.CheckName: at most 255
 	switch {
 	case len(name) > inlineName:
-		e := n.ownExt()
-		e.name = &name
+		whole := name // so that a short one does not escape
+		n.ownExt().name = &whole
 	case n.ext != nil && n.ext.name != nil:
 		e := n.ownExt()
 		e.name = nil

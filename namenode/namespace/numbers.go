@@ -93,42 +93,6 @@ func (t *Tree) rangeOf(id SessionID, inode InodeID) (out numbers, found bool) {
 	return out, found
 }
 
-// writeNumbers writes what is set aside.
-func (t *Tree) writeNumbers(w *imageWriter) {
-	w.count(t.numbers.Len())
-	t.numbers.Ascend(func(n numbers) bool {
-		n.fields(&w.coder)
-		return w.item()
-	})
-}
-
-// numbers reads what writeNumbers wrote.
-func (r *imageReader) numbers() error {
-	if err := r.room(); err != nil {
-		return err
-	}
-	var last numbers
-	for range r.number(63) {
-		if err := r.room(); err != nil {
-			return err
-		}
-		var n numbers
-		n.fields(&r.coder)
-		if r.bad == "" && (!lessNumbers(last, n) || !r.t.goodNumbers(n) || n.session == last.session && n.first-last.first < InodeID(last.count)) {
-			r.fail("inode numbers that are set aside are out of order, or no such numbers")
-		}
-		if r.bad != "" {
-			break
-		}
-		last = n
-		r.t.numbers.ReplaceOrInsert(n)
-	}
-	if r.bad == "" && len(r.t.sharedNumbers()) > 0 {
-		r.fail("an inode number is set aside for two sessions")
-	}
-	return r.ok("the inode numbers set aside")
-}
-
 // sharedNumbers are the ranges that begin in one that begins before.
 func (t *Tree) sharedNumbers() (out []numbers) {
 	var all []numbers
