@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ import (
 var (
 	minutes = flag.Float64("minutes", 1, "how long rounds of faults are begun")
 	seed    = flag.Uint64("seed", 1, "decides what clients do and what fails; even: blocks are in an S3 store")
+	only    = flag.String("faults", "", "a regular expression: only faults whose names it matches")
 	traces  = flag.String("trace", "", "the folder to which the history is written, whether promises are broken or not")
 )
 
@@ -100,7 +102,11 @@ func TestTorture(t *testing.T) {
 // start starts all but the namenodes.
 func start(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, hit: map[string]bool{}, addrs: map[string]string{}, kinds: faults, rand: rand.New(rand.NewPCG(*seed, 0))} //nolint:gosec // reproducible
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatalf("-faults: %v", err)
+	}
+	f := &fleet{t: t, hit: map[string]bool{}, addrs: map[string]string{}, rand: rand.New(rand.NewPCG(*seed, 0))} //nolint:gosec // reproducible
 	var zk []string
 	for i := range namenodes {
 		f.machines = append(f.machines, fmt.Sprint("nn", i))
@@ -132,8 +138,12 @@ func start(t *testing.T) *fleet {
 	if *seed%2 == 0 {
 		m := f.lab.Machine(storeName)
 		f.store = s3env.StartAt(t, s3env.Place{Via: m.Via(), Addr: m.Addr(9000), Dial: newHost(f.lab.Observer(), nil).DialContext})
-		f.kinds = slices.Concat(faults, storeFaults)
+		f.kinds = storeFaults
 		blocks, keys = f.store.URL("torture"), f.store.Env()
+	}
+	f.kinds = slices.DeleteFunc(slices.Concat(faults, f.kinds), func(k fault) bool { return !wanted.MatchString(k.name) })
+	if len(f.kinds) == 0 {
+		t.Fatalf("-faults: no fault matches %q", *only)
 	}
 	ensemble := []string{"--zookeeper", strings.Join(f.zk.Addrs(), ","), "--namespace", "torture", "--session-timeout", sessionTimeout.String(), "--blocks", blocks}
 	flags := append([]string{"--soft-limit", softLimit.String(), "--hard-limit", hardLimit.String(), "--cache-term", "4s", "--delete-after", "20s"}, ensemble...)
