@@ -80,7 +80,7 @@ func (s *Server) startBackground() {
 	s.every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.leases.CheckpointAges)
 	s.every("cache sessions", time.Second, nil, s.endCaching)
 	s.every("lease repair", 10*time.Second, nil, s.leases.RepairPass())
-	s.every("checkpoint", 5*time.Second, s.imageWake, s.checkpointPass())
+	s.every("checkpoint", 5*time.Second, s.images.Wanted(), s.images.CheckpointIfDue)
 	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
 	s.every("seal", time.Second, nil, s.sealPass())
 	s.every("collect", s.cfg.CollectEvery, s.collector.wake, func(ctx context.Context) error {
@@ -181,9 +181,6 @@ var errStale = errors.New("changed meanwhile")
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
-
-// taken tells whether somebody has the turn.
-func (t turn) taken() bool { return len(t) > 0 }
 
 // lock waits for the turn; its error is that of the context.
 func (t turn) lock(ctx context.Context) (unlock func(), err error) {

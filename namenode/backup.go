@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMes
 		return err
 	}
 	last, _ := t.Last()
-	img := &backupWriter{name: filepath.Join(datadir.ImageDir, imageName(last)), send: send}
+	img := &backupWriter{name: filepath.Join(datadir.ImageDir, images.FileName(last)), send: send}
 	if err := t.WriteImage(img); err != nil {
 		return err
 	}

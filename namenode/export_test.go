@@ -114,7 +114,7 @@ func (s *Server) GiveUp(ctx context.Context) { s.giveUp(ctx, "a test") }
 // HoldImage is as if an image were written, until stored is called.
 func (s *Server) HoldImage(t *testing.T) (stored func()) {
 	t.Helper()
-	stored, err := s.lastImage.turn.lock(t.Context())
+	stored, err := s.images.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

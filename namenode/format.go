@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/ensemble"
+	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/marker"
 )
 
@@ -112,12 +113,12 @@ func (w *restore) unusedBy(ctx context.Context, text string) (err error) {
 	if err != nil || name != w.cfg.HA.Name {
 		return err
 	}
-	images, err := w.objects.ListNamed(ctx, imagePrefix, "", 1)
+	stored, err := w.objects.ListNamed(ctx, images.Prefix, "", 1)
 	if err != nil {
 		return err
 	}
 	blocks, err := w.store.List(ctx, blockstore.Key{}, 1)
-	if err != nil || len(images)+len(blocks) == 0 {
+	if err != nil || len(stored)+len(blocks) == 0 {
 		return err
 	}
 	return fserror.New(fserror.Exists, "", "", "the block store %s has files of a namespace %s (%s): if its ZooKeeper was lost, bring it back with leasefs admin restore; "+

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	localjournal "github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
@@ -138,24 +141,47 @@ func (s *Server) firstSession(ctx context.Context) (*zkconn.Session, error) {
 	}
 }
 
+// openJournal opens the journal behind the image that was loaded. A folder with
+// an image always has a journal, but for one that was restored from a backup.
+func (s *Server) openJournal(ctx context.Context, image uint64) (journal.Journal, error) {
+	if s.cfg.HA != nil {
+		return s.openSharedJournal(ctx, image)
+	}
+	dir := s.dir.File(datadir.JournalDir)
+	names, err := s.cfg.FS.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	segments := slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) })
+	if !segments && !s.dir.Fresh && (s.dir.Backup == 0 || image != s.dir.Backup) {
+		return nil, fserror.New(fserror.Damaged, "", "", "%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
+	}
+	j, err := localjournal.Open(localjournal.Config{FS: s.cfg.FS, Dir: dir, First: image + 1, Ahead: s.cfg.JournalAhead, Logger: s.log})
+	if err != nil {
+		return nil, err
+	}
+	s.journal, s.begun = j, j.Term
+	return j, nil
+}
+
 // openSharedJournal opens the journal in ZooKeeper behind the image that was
 // loaded.
-func (s *Server) openSharedJournal(ctx context.Context, image uint64) error {
+func (s *Server) openSharedJournal(ctx context.Context, image uint64) (journal.Journal, error) {
 	lease, margin := s.cfg.HA.Lease()
 	window, err := election.NewWindow(s.cfg.Clock, lease, margin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	j, err := zk.Open(ctx, zk.Config{
 		ZooKeeper: s.zookeeper(), Path: s.cfg.HA.Path("journal"), First: image + 1, Holder: s.advertised(),
 		Lease: lease, Written: window.Write, StallAfter: s.cfg.HA.StallAfter(), Clock: s.cfg.Clock, Logger: s.log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.shared.journal, s.shared.window = j, window
 	s.journal = j
-	return nil
+	return j, nil
 }
 
 // advertised is the address that clients are sent to.
@@ -202,21 +228,4 @@ func (s *Server) Role() string {
 		return "standby"
 	}
 	return "starting"
-}
-
-// overKept refuses changes while ZooKeeper holds much more than an image should
-// have freed: its memory is not ours to fill. Two images' worth is usual, since
-// the journal is kept from the older of two on.
-func (s *Server) overKept() error {
-	if s.shared.journal == nil || s.shared.journal.Kept() < 3*s.cfg.CheckpointBytes {
-		return nil
-	}
-	s.wake(&s.imageWake)
-	return &fserror.Error{Kind: fserror.Retry, Message: "overloaded: an image has to be written before ZooKeeper can take more", RetryAfter: 200 * time.Millisecond}
-}
-
-// keptDue reports whether ZooKeeper holds so much that an image is due. A
-// standby that took over has not counted what came before.
-func (s *Server) keptDue() bool {
-	return s.shared.journal != nil && s.shared.journal.Kept() >= 2*s.cfg.CheckpointBytes
 }

@@ -257,7 +257,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	if len(n.Images) > 0 {
 		set(descImageTxID, float64(n.Images[len(n.Images)-1].TxID))
 	}
-	set(descImagesBad, float64(s.badImages.count()))
+	set(descImagesBad, float64(s.images.Bad()))
 	if st, ok := s.store.(*local.Store); ok {
 		stats := st.Stats()
 		set(descPuts, float64(stats.Puts))

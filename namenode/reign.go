@@ -313,7 +313,7 @@ func (s *Server) followUntilElected(ctx context.Context) error {
 
 // applyTailed applies a record that another namenode wrote.
 func (s *Server) applyTailed(r journal.Record) error {
-	return s.engine.Follow(r.Time, func(t *namespace.Tree) error { return s.applyRecord(t, r) })
+	return s.engine.Follow(r.Time, func(t *namespace.Tree) error { return s.images.Apply(t, r) })
 }
 
 // handOver ends the reign so that a successor need not wait: nothing is answered
@@ -342,16 +342,6 @@ func (s *Server) handOver(ctx context.Context) error {
 		err = nil
 	}
 	return errors.Join(err, s.shared.candidacy.Resign())
-}
-
-// takeOverImages brings what a standby knows of images up to the journal.
-func (s *Server) takeOverImages() {
-	s.lastImage.mu.Lock()
-	defer s.lastImage.mu.Unlock()
-	s.lastImage.at = s.cfg.Clock.Mono()
-	if all := s.engine.Facts().Images; len(all) > 0 {
-		s.lastImage.txid = max(s.lastImage.txid, all[len(all)-1].TxID)
-	}
 }
 
 // activation is the activation of a reign.

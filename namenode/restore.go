@@ -26,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
@@ -213,13 +214,13 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 		return Restored{}, err
 	}
 	last, ms := t.Last()
-	o := &imageObjects{objects: w.objects}
-	there, err := o.list(ctx)
+	o := &images.Objects{Objects: w.objects}
+	there, err := o.List(ctx)
 	if err != nil {
 		return Restored{}, err
 	}
-	if len(there) > 0 && there[0].txid != last {
-		return Restored{}, fserror.New(fserror.Exists, "", "", "the block store has images of this namespace (%s): name an empty prefix with --blocks, or restore what the store has, without a backup's folder", there[0].name)
+	if len(there) > 0 && there[0].TxID != last {
+		return Restored{}, fserror.New(fserror.Exists, "", "", "the block store has images of this namespace (%s): name an empty prefix with --blocks, or restore what the store has, without a backup's folder", there[0].Name)
 	}
 	mine, err := w.claim(ctx, id, t.Term())
 	if err == nil && mine.Replaces != "" { // what is there is relied on
@@ -237,16 +238,13 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 		return Restored{}, err
 	}
 	if len(there) > 0 { // by an earlier try: it is the same if it can be read
-		if _, err := readImage(ctx, o, there[0]); err != nil {
-			return Restored{}, fmt.Errorf("image %s: %w", o.where(there[0]), err)
+		if _, err := images.Read(ctx, o, there[0]); err != nil {
+			return Restored{}, fmt.Errorf("image %s: %w", o.Where(there[0]), err)
 		}
 		return done, nil
 	}
-	size, err := fileSize(w.fs, file)
-	if err != nil {
-		return Restored{}, err
-	}
-	return done, putFile(ctx, w.objects, w.fs, file, size, imageObject(last, t.Term()))
+	_, _, err = o.Put(ctx, w.fs, file, last, t.Term())
+	return done, err
 }
 
 // readBackup reads VERSION and the image.
@@ -277,24 +275,15 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
 		return fail("a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
 	}
-	folder := imageFolder{fs: w.fs, dir: filepath.Join(w.Backup, datadir.ImageDir), log: w.log}
-	img := image{v.BackupTxID, imageName(v.BackupTxID)}
-	if t, err = readImage(context.Background(), &folder, img); err != nil { // a folder: no network
-		return id, nil, "", fserror.Wrap(fserror.Damaged, "", folder.where(img), err)
+	folder := images.Folder{FS: w.fs, Dir: filepath.Join(w.Backup, datadir.ImageDir), Log: w.log}
+	img := images.Image{TxID: v.BackupTxID, Name: images.FileName(v.BackupTxID)}
+	if t, err = images.Read(context.Background(), &folder, img); err != nil { // a folder: no network
+		return id, nil, "", fserror.Wrap(fserror.Damaged, "", folder.Where(img), err)
 	}
 	if got := t.NamespaceID(); got != id {
-		return id, nil, "", fserror.New(fserror.Damaged, "", folder.where(img), "it is of namespace %x, the backup of %x", got, id)
+		return id, nil, "", fserror.New(fserror.Damaged, "", folder.Where(img), "it is of namespace %x, the backup of %x", got, id)
 	}
-	return id, t, folder.where(img), nil
-}
-
-func fileSize(fsys vfs.FS, name string) (int64, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	return f.Size()
+	return id, t, folder.Where(img), nil
 }
 
 // copyBlocks puts all blocks of the tree that the store does not have. Each is
@@ -419,8 +408,8 @@ func (w *restore) fromStore(ctx context.Context) (id [16]byte, do func(context.C
 }
 
 func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree, error) {
-	o := &imageObjects{objects: w.objects}
-	all, err := o.list(ctx)
+	o := &images.Objects{Objects: w.objects}
+	all, err := o.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -429,15 +418,15 @@ func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree
 	}
 	var problems []error
 	for _, img := range all {
-		t, err := readImage(ctx, o, img)
+		t, err := images.Read(ctx, o, img)
 		if err == nil {
 			return t, nil
 		}
-		if errors.Is(err, fserror.Unavailable) || errors.Is(err, fserror.Permission) || ctx.Err() != nil {
+		if images.Unknown(err) || ctx.Err() != nil {
 			return nil, err
 		}
-		w.log.Error("an image cannot be read; going on with an older one", "image", img.name, "cause", err)
-		problems = append(problems, fmt.Errorf("%s: %w", img.name, err))
+		w.log.Error("an image cannot be read; going on with an older one", "image", img.Name, "cause", err)
+		problems = append(problems, fmt.Errorf("%s: %w", img.Name, err))
 	}
 	return nil, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore a backup", errors.Join(problems...))
 }
@@ -488,11 +477,11 @@ func (w *restore) withImages(ctx context.Context, ids []string) (some []string, 
 		if err := w.open(ctx, id, false); err != nil {
 			return nil, err
 		}
-		images, err := w.objects.ListNamed(ctx, imagePrefix, "", 1)
+		there, err := w.objects.ListNamed(ctx, images.Prefix, "", 1)
 		if err = errors.Join(err, w.close()); err != nil {
 			return nil, err
 		}
-		if w.close = func() error { return nil }; len(images) > 0 {
+		if w.close = func() error { return nil }; len(there) > 0 {
 			some = append(some, text)
 		}
 	}

@@ -2,12 +2,17 @@ package namenode
 
 import (
 	"context"
+	"errors"
 
 	"github.com/leasefs/leasefs/leasemanager"
+	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/watch"
 )
 
 // gate is the reign as the engine knows it.
@@ -26,7 +31,7 @@ func (r rooms) Admit(grows bool) error {
 			return err
 		}
 	}
-	return r.s.overKept()
+	return r.s.images.Refuse()
 }
 
 func (r rooms) Park(ctx context.Context) (back func(), err error) { return r.s.park(ctx, nil) }
@@ -73,4 +78,35 @@ func (s *Server) follow(r namespace.Result) {
 	if r.LeaseEnded {
 		s.keepers.ended(uint64(r.Lease), r.Reason, r.TxID)
 	}
+}
+
+// keepImages makes the keeper of the images: in the data folder, or of several
+// namenodes in the block store.
+func (s *Server) keepImages() {
+	folder := images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ImageDir), Log: s.log, Reserve: s.cfg.Reserve}
+	cfg := images.Config{
+		Store: &folder, Engine: s.engine, Clock: s.cfg.Clock, Log: s.log, ID: s.dir.ID, Folder: s.dir.path,
+		Records: s.cfg.CheckpointRecords, Bytes: s.cfg.CheckpointBytes, Every: s.cfg.CheckpointEvery,
+		Open: s.openJournal, Applied: s.keepEvents,
+		Begin: func(from uint64) {
+			s.events = watch.New(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
+		},
+	}
+	if s.cfg.HA != nil {
+		cfg.Store = &images.Objects{Objects: s.objects, Local: folder}
+		cfg.Shared = &images.Shared{
+			Path:  s.cfg.HA.Path(""),
+			Fresh: func() bool { return s.shared.journal.Fresh() },
+			Kept:  func() int64 { return s.shared.journal.Kept() },
+			Check: s.owner.Check,
+			Remove: func(ctx context.Context, remove func(context.Context) error) error {
+				err := s.owner.While(ctx, remove)
+				if errors.Is(err, owner.ErrHeldBack) {
+					return nil
+				}
+				return err
+			},
+		}
+	}
+	s.images = images.New(cfg)
 }

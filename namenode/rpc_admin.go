@@ -94,7 +94,7 @@ func (s *service) Checkpoint(ctx context.Context, r *pb.CheckpointRequest) (*pb.
 		return nil, err
 	}
 	began := s.cfg.Clock.Mono()
-	img, err := s.checkpoint(ctx)
+	img, err := s.images.Checkpoint(ctx)
 	if err != nil {
 		return nil, err
 	}

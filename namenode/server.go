@@ -23,6 +23,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -47,8 +48,7 @@ type Server struct {
 	store   blockstore.Store
 	leases  *leases.Table
 	metrics *metrics
-	images  images
-	used    usedImages
+	images  *images.Keeper
 	objects blockstore.Objects
 	shared  shared
 	token   string // of this incarnation of the namespace, see incarnation; under owner's lock
@@ -75,8 +75,6 @@ type Server struct {
 	activated time.Duration // by the clock's Mono
 	started   time.Duration
 	pressure  pressure // of disk and memory
-	lastImage imageState
-	badImages badImages
 	collector collector
 	unmerged  seldom        // what sealing logs
 	older     chan struct{} // bounds the blocks read before a commit
@@ -101,7 +99,6 @@ type Server struct {
 	reclaimWake chan struct{}
 	publishWake chan struct{}
 	watchersDue chan struct{}
-	imageWake   chan struct{}
 	clocksWake  chan struct{}
 }
 
@@ -114,7 +111,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
-		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), imageWake: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
+		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		served:   share.New(int64(cfg.MaxInFlight)),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked),
@@ -202,13 +199,8 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.owner.Meet(ctx); err != nil {
 		return err
 	}
-	folder := imageFolder{fs: s.cfg.FS, dir: s.dir.File(datadir.ImageDir), log: s.log, reserve: s.cfg.Reserve}
-	s.images = &folder
-	if s.cfg.HA != nil {
-		s.images = &imageObjects{objects: s.objects, local: folder}
-	}
+	s.keepImages()
 	s.collector.init()
-	s.lastImage.turn = newTurn()
 	s.older = make(chan struct{}, 4)
 	return nil
 }
@@ -276,7 +268,7 @@ func (s *Server) probe(ctx context.Context, probe func(context.Context) error, w
 
 // load brings the namespace back.
 func (s *Server) load(ctx context.Context) error {
-	tree, err := s.recover(ctx)
+	tree, err := s.images.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -316,7 +308,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 	s.engine.BeginReign(newTerm)
 	op := s.activation(newTerm)
 	if s.cfg.HA != nil {
-		s.takeOverImages()
+		s.images.TakeOver()
 	}
 	if _, err := s.engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return op, nil }}); err != nil {
 		return err

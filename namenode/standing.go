@@ -49,28 +49,12 @@ func (s *Server) diskShortage() (why string, err error) {
 	return why, nil
 }
 
-// imageShortage says why this namenode could not write an image for want of room; it is
-// empty while there is room. An image that is being written has taken its room: what is
-// left meanwhile says nothing.
-func (s *Server) imageShortage() (why string, err error) {
-	size := imageSize(s.engine.Facts().Images)
-	if s.lastImage.turn.taken() {
-		return "", nil
-	}
-	err = s.images.room(size)
-	var short *fserror.Error
-	if errors.As(err, &short) && short.Kind == fserror.NoSpace {
-		return short.Message, nil
-	}
-	return "", err
-}
-
 // standing is how well this namenode could serve now. A disk that does not say how
 // much room it has says nothing against it.
 func (s *Server) standing() election.Report {
 	why, err := s.diskShortage()
 	if why == "" && err == nil {
-		why, err = s.imageShortage()
+		why, err = s.images.Shortage()
 	}
 	said := ""
 	if err != nil {
@@ -117,7 +101,7 @@ func (s *Server) newest() uint64 {
 // giveUp hands the reign over to a standby that has room, if there is one. Without
 // one this namenode keeps serving: reading and deleting need none.
 func (s *Server) giveUp(ctx context.Context, why string) {
-	if !s.ready.Load() || s.cfg.Clock.Mono()-s.activated < leastReign || s.lastImage.turn.taken() { // an image takes room only until it is stored
+	if !s.ready.Load() || s.cfg.Clock.Mono()-s.activated < leastReign || s.images.Writing() { // an image takes room only until it is stored
 		return
 	}
 	if next, _, err := s.nextInLine(ctx, 0); err != nil || next == "" {

@@ -1,0 +1,200 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// Load brings the tree back: the newest image that can be read, then the
+// journal from there on. An older image gives the same tree, since journal
+// segments are kept from the older of the two published images on; so a damaged
+// newest image is a warning, not an end.
+//
+// In a store that several namenodes share there may be images that no record
+// names: of a reign that ended before the record, or of another history (one
+// that went on after ZooKeeper was lost). They are passed over as long as the
+// journal behind an older one, or the journal alone, tells everything. An image
+// that the journal begins behind needs no record.
+//
+// The active one may publish images meanwhile, and remove what is needed here:
+// then it begins again with those.
+func (k *Keeper) Load(ctx context.Context) (*namespace.Tree, error) {
+	for {
+		t, err := k.loadOnce(ctx)
+		if err == nil || k.cfg.Shared == nil {
+			return t, err
+		}
+		now, lerr := k.cfg.Store.List(ctx)
+		had := k.found
+		i := slices.IndexFunc(now, func(img Image) bool { return !slices.Contains(had, img) })
+		if lerr != nil || i < 0 || ctx.Err() != nil {
+			return nil, err
+		}
+		k.cfg.Log.Warn("images were published while the namespace was loaded; beginning again", "image", k.cfg.Store.Where(now[i]), "cause", err)
+	}
+}
+
+func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
+	all, err := k.cfg.Store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k.found = all
+	var problems []error
+	defer func() {
+		if errors.Is(err, journal.ErrPurged) && len(problems) > 0 { // the journal alone is not enough
+			err = fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore the image from a backup", errors.Join(problems...))
+		}
+	}()
+	var spare *Image // the oldest that no record names
+	for _, img := range all {
+		t, err := Read(ctx, k.cfg.Store, img)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx) // also when it could be read
+		}
+		if Unknown(err) {
+			return nil, err
+		}
+		if err != nil {
+			err = fmt.Errorf("image %s: %w", k.cfg.Store.Where(img), err)
+			k.cfg.Log.Error("an image cannot be read; going on with an older one", "cause", err)
+			problems = append(problems, err)
+			continue
+		}
+		err = k.replay(ctx, t, img)
+		switch {
+		case err == nil && k.trusted():
+			return t, k.loaded(ctx, t)
+		case err == nil:
+			k.cfg.Log.Warn("no record names an image; going on with an older one", "image", k.cfg.Store.Where(img))
+			spare = &img
+		case errors.Is(err, errMisfit) && !k.trusted():
+			k.cfg.Log.Warn("an image that no record names does not fit the journal; going on with an older one", "image", k.cfg.Store.Where(img), "cause", err)
+			problems = append(problems, fmt.Errorf("image %s: %w", k.cfg.Store.Where(img), err))
+		case spare != nil && errors.Is(err, journal.ErrPurged):
+			return k.loadSpare(ctx, *spare)
+		default:
+			return nil, err
+		}
+	}
+	t = namespace.New()
+	err = k.replay(ctx, t, Image{})
+	if spare != nil && errors.Is(err, journal.ErrPurged) {
+		return k.loadSpare(ctx, *spare)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, k.loaded(ctx, t)
+}
+
+// loadSpare loads an image that no record names, but without which the
+// journal does not tell everything: it begins there.
+func (k *Keeper) loadSpare(ctx context.Context, img Image) (*namespace.Tree, error) {
+	t, err := Read(ctx, k.cfg.Store, img)
+	if err == nil {
+		err = k.replay(ctx, t, img)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, k.loaded(ctx, t)
+}
+
+// trusted reports whether the image that was just replayed may be used: it is
+// this namenode's alone, or a record names it, or the journal was made behind it.
+func (k *Keeper) trusted() bool {
+	return k.cfg.Shared == nil || k.named || k.cfg.Shared.Fresh()
+}
+
+// replay brings the tree of an image up to the end of the journal, which it opens
+// behind the first.
+func (k *Keeper) replay(ctx context.Context, t *namespace.Tree, img Image) (err error) {
+	from, _ := t.Last()
+	k.from, k.named = img, false
+	k.cfg.Begin(from)
+	t.Events(true)
+	if k.journal == nil {
+		if k.journal, err = k.cfg.Open(ctx, from); err != nil {
+			return err
+		}
+	}
+	n := 0
+	began := k.cfg.Clock.Mono()
+	last, err := k.journal.Replay(ctx, from+1, func(r journal.Record) error {
+		n++
+		return k.Apply(t, r)
+	})
+	if err != nil {
+		return err
+	}
+	if last < from {
+		return k.beyondJournal(last, img)
+	}
+	if id := t.NamespaceID(); id != k.cfg.ID && id != ([16]byte{}) {
+		return fmt.Errorf("the journal in %s is of namespace %x, the folder of %x; the folder was mixed up with another one's", k.cfg.Folder, id, k.cfg.ID)
+	}
+	k.cfg.Log.Info("namespace loaded", "image_txid", from, "records", n, "took", k.cfg.Clock.Mono()-began)
+	return nil
+}
+
+// beyondJournal refuses an image that holds more than the journal: going on
+// without it could lose what was acknowledged.
+func (k *Keeper) beyondJournal(last uint64, img Image) error {
+	if k.cfg.Shared != nil {
+		return fserror.New(fserror.Damaged, "", "", "the journal in ZooKeeper ends at record %d, %s holds record %d: ZooKeeper has lost records, or the image is of a namespace that went on elsewhere; put ZooKeeper's data back, or remove %s and restore the namespace: leasefs admin restore --help",
+			last, k.cfg.Store.Where(img), img.TxID, k.cfg.Shared.Path)
+	}
+	return fserror.New(fserror.Damaged, "", "", "the journal in %s ends at record %d, the image holds record %d: the journal's last segments are missing; put them back, or restore the folder from a backup", k.cfg.Folder, last, img.TxID)
+}
+
+// loaded notes what the start has shown of the images. Of the published ones those
+// are bad that are newer than what was loaded, since it passed over them, and those
+// missing (a backup brings one image only).
+func (k *Keeper) loaded(ctx context.Context, t *namespace.Tree) error {
+	k.cfg.Store.removeLeftovers()
+	var now []Image
+	if k.cfg.Shared != nil { // the active one may have published one since we looked
+		var err error
+		if now, err = k.cfg.Store.List(ctx); err != nil {
+			return err
+		}
+	}
+	for _, op := range t.Images() {
+		img := published(op)
+		newer, found := img.TxID > k.from.TxID, slices.Contains(k.found, img)
+		if later := newer && !found && slices.Contains(now, img); !later && (newer || !found) {
+			k.markBad(img)
+		}
+	}
+	k.written(k.from.TxID)
+	return nil
+}
+
+// errMisfit: a record and the state that it is to be applied to are of different
+// histories, or one of them is damaged.
+var errMisfit = errors.New("does not fit the namespace")
+
+// Apply applies a record of the journal that another process wrote. The caller has
+// the tree alone.
+func (k *Keeper) Apply(t *namespace.Tree, r journal.Record) error {
+	call, op, err := namespace.DecodeOp(r.Type, r.Body)
+	if err == nil {
+		e := namespace.Entry{TxID: r.TxID, Time: r.Time, Call: call, Op: op}
+		var done namespace.Result
+		if done, err = t.Apply(e); err == nil {
+			k.cfg.Applied(e, done.Events)
+			if img, ok := op.(*namespace.OpImage); ok && published(*img) == k.from {
+				k.named = true
+			}
+			return nil
+		}
+	}
+	return fserror.Wrap(fserror.Damaged, "", "", fmt.Errorf("journal record %d %w: %w; the journal or image is damaged, restore the folder from a backup", r.TxID, errMisfit, err))
+}

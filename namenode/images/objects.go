@@ -1,0 +1,131 @@
+package images
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/namespace"
+)
+
+// Objects keeps images in the block store, where every namenode finds them.
+//
+// No two are ever given one name. So a namenode that was deposed meanwhile can
+// neither put something in the place of its successor's image, nor delete it.
+type Objects struct {
+	Objects blockstore.Objects
+	// Local is where one is written first: the store wants to know length and checksum
+	// before the first byte. Who only reads images, or puts files, needs none.
+	Local Folder
+}
+
+// Prefix is what the names of images in a block store begin with.
+const Prefix = "image-"
+
+// objectName is a new name for an image: its txid, the reign that wrote it, and
+// some chance, for what one reign writes twice, or two histories write alike.
+func objectName(txid, term uint64) string {
+	var chance [4]byte
+	_, _ = rand.Read(chance[:]) // it never fails
+	return fmt.Sprintf("%s%020d-%016x-%x", Prefix, txid, term, chance)
+}
+
+// imageOf is the image of a name.
+func imageOf(name string) (Image, bool) {
+	digits, ok := strings.CutPrefix(name, Prefix)
+	digits, _, _ = strings.Cut(digits, "-")
+	txid, err := strconv.ParseUint(digits, 10, 64)
+	return Image{txid, name}, ok && err == nil
+}
+
+// Where names an image to people.
+func (o *Objects) Where(img Image) string { return img.Name + " in the block store" }
+
+// List returns the images in the store, the newest first.
+func (o *Objects) List(ctx context.Context) ([]Image, error) {
+	var all []Image
+	after := ""
+	for {
+		const page = 1000
+		infos, err := o.Objects.ListNamed(ctx, Prefix, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range infos {
+			after = info.Name
+			if img, ok := imageOf(info.Name); ok {
+				all = append(all, img)
+			}
+		}
+		if len(infos) < page {
+			break
+		}
+	}
+	newestFirst(all)
+	return all, nil
+}
+
+func (o *Objects) open(ctx context.Context, img Image) (io.ReadCloser, error) {
+	return o.Objects.GetNamed(ctx, img.Name, 0, -1)
+}
+
+func (o *Objects) room(bytes int64) error { return o.Local.room(bytes) }
+
+func (o *Objects) write(ctx context.Context, t *namespace.Tree) (img Image, size int64, err error) {
+	staged, _, err := o.Local.write(ctx, t)
+	if err != nil {
+		return img, 0, err
+	}
+	file := o.Local.Where(staged)
+	defer func() { _ = o.Local.FS.Remove(file) }() // a leftover is removed at the next start
+	return o.Put(ctx, o.Local.FS, file, staged.TxID, t.Term())
+}
+
+// Put puts a file as an image of txid in the reign of a term.
+func (o *Objects) Put(ctx context.Context, fsys vfs.FS, file string, txid, term uint64) (img Image, size int64, err error) {
+	f, err := fsys.Open(file)
+	if err != nil {
+		return img, 0, err
+	}
+	defer func() { _ = f.Close() }()
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	if size, err = io.Copy(sum, f); err != nil {
+		return img, 0, err
+	}
+	img = Image{txid, objectName(txid, term)}
+	return img, size, o.Objects.PutNamed(ctx, img.Name, io.NewSectionReader(f, 0, size), size, sum.Sum32())
+}
+
+func (o *Objects) prune(ctx context.Context, keep []Image) error {
+	all, err := o.List(ctx)
+	if err != nil {
+		return err
+	}
+	newest := slices.MaxFunc(keep, func(a, b Image) int { return cmp.Compare(a.TxID, b.TxID) })
+	var gone []string
+	for _, img := range all {
+		// One that is newer may be a successor's, who will know of it.
+		if !slices.Contains(keep, img) && img.TxID <= newest.TxID {
+			gone = append(gone, img.Name)
+		}
+	}
+	return o.Objects.DeleteNamed(ctx, gone...)
+}
+
+func (o *Objects) removeLeftovers() {
+	o.Local.removeLeftovers()
+	all, _ := o.Local.List(context.Background()) // a folder: no network
+	for _, img := range all {
+		if err := o.Local.FS.Remove(o.Local.Where(img)); err != nil {
+			o.Local.Log.Warn("an image that was on its way to the block store could not be removed", "file", o.Local.Where(img), "cause", err)
+		}
+	}
+}
