@@ -31,7 +31,7 @@ const often = 4
 
 // kinds are the faults that can be in this world, as often as they are chosen.
 func (w *World) kinds() []fault {
-	frequent := []fault{loseAnswers, depose, pause}
+	frequent := []fault{loseAnswers, depose, pause, forget}
 	kinds := slices.Concat(rareFaults, folderFaults, slices.Repeat(frequent, often))
 	if w.store != nil {
 		kinds = slices.Concat(rareFaults, storeFaults, slices.Repeat(append(frequent, latePuts), often))
@@ -47,19 +47,47 @@ var depose = fault{name: "depose a namenode that some still ask", begin: func(w 
 	for i := range w.cfg.ZooKeeper {
 		heals = append(heals, w.cut(n.name, zkName(i), 0))
 	}
-	for _, c := range w.clients {
-		if !c.busy {
-			heals = append(heals, w.cut(c.name, n.name, 0))
-			w.net.Reset(n.name, c.name)
-		}
-	}
 	if r.IntN(2) == 0 {
 		<-time.After(time.Duration(r.Int64N(int64(sessionTimeout / 3))))
 	}
 	for _, id := range w.zk.SessionsFrom(n.name) {
 		w.zk.Expire(id)
 	}
+	// Who loses it now finds its successor at once, and does not first come back to it
+	// because the others say that it is active.
+	<-time.After(time.Duration(r.Int64N(int64(sessionTimeout / 10))))
+	for _, c := range w.clients {
+		if !c.busy {
+			heals = append(heals, w.cut(c.name, n.name, 0))
+			w.net.Reset(n.name, c.name)
+		}
+	}
 	return func() { all(heals) }
+}}
+
+// forget has a namenode that knows of a client's silence hear of it, and crash before
+// it has journalled that, while the client is silent again: what it was told must be
+// what a successor keeps.
+var forget = fault{name: "hear of a silent holder, then crash who heard", begin: func(w *World, r *rand.Rand) func() {
+	c := w.someHolder(r)
+	silent := func() func() {
+		var heals []func()
+		for _, n := range w.nodes {
+			heals = append(heals, w.cut(c.name, n.name, 0))
+		}
+		return func() { all(heals) }
+	}
+	mend := silent()
+	<-time.After(softLimit*3/4 + time.Duration(r.Int64N(int64(softLimit/2))))
+	mend()
+	<-time.After(time.Duration(r.Int64N(int64(time.Second))))
+	mend = silent()
+	n := w.someNode(r)
+	n.kill(crashfs.Kill)
+	for _, id := range w.zk.SessionsFrom(n.name) {
+		w.zk.Expire(id)
+	}
+	return func() { mend(); n.start() }
 }}
 
 var loseAnswers = fault{name: "lose a namenode's answers, then crash its machine", begin: func(w *World, r *rand.Rand) func() {
@@ -314,6 +342,25 @@ func (w *World) someClient(r *rand.Rand) *worker {
 	return c
 }
 
+// someHolder is a client that has a lock, if there is one.
+func (w *World) someHolder(r *rand.Rand) *worker {
+	w.truth.mu.Lock()
+	defer w.truth.mu.Unlock()
+	has := map[*worker]bool{}
+	for lock, o := range w.truth.locks {
+		if lock.Remaining() > 0 {
+			has[o.who] = true
+		}
+	}
+	for _, c := range w.clients {
+		if has[c] {
+			w.hit(c.name)
+			return c
+		}
+	}
+	return w.someClient(r)
+}
+
 func (w *World) someMachine(r *rand.Rand) (name string) {
 	all := w.machines()
 	name = all[r.IntN(len(all))]
@@ -351,9 +398,9 @@ func (w *World) cut(a, b string, way int) (heal func()) {
 	}
 }
 
-// faults lets things fail, up to three at once, until ctx ends; then all heal.
-func (w *World) faults(ctx context.Context) {
-	r, kinds := w.rand("faults", 0), w.kinds()
+// faults lets things fail in a shift, up to three at once, until ctx ends; then all heal.
+func (w *World) faults(ctx context.Context, shift int) {
+	r, kinds := w.rand("faults", shift), w.kinds()
 	for _, n := range w.nodes {
 		if r.IntN(3) == 0 {
 			skews := w.skews()

@@ -37,6 +37,9 @@ var mutations = []mutation{
 		changes: []change{{
 			"namenode/engine/recall.go", "if noWait {",
 			"if mutant.On(\"recalls are not awaited\") {\n\t\treturn nil\n\t}\n\tif noWait {",
+		}, {
+			"namenode/engine/recall.go", "if r.change.More(keys) {",
+			`if r.change.More(keys) && !mutant.On("recalls are not awaited") {`,
 		}},
 	},
 	{
@@ -163,6 +166,47 @@ var mutations = []mutation{
 		changes: []change{{
 			"namenode/namespace/writer.go", "if g.epoch == w.Epoch && subtle",
 			`if mutant.On("epochs are not fenced") || g.epoch == w.Epoch && subtle`,
+		}},
+	},
+	{
+		name: "a deposed namenode's batches are taken",
+		changes: []change{{
+			"internal/journal/zk/pipeline.go", "Version: int32(h.epoch)}, //nolint:gosec // it was one\n\t\t&zookeeper.CheckVersionRequest{Path: j.batchPath(",
+			"Version: map[bool]int32{true: -1, false: int32(h.epoch)}[mutant.On(\"a deposed namenode's batches are taken\")]},\n\t\t&zookeeper.CheckVersionRequest{Path: j.batchPath(",
+		}},
+	},
+	{
+		name: "the journal is purged a batch beyond the newest image",
+		changes: []change{
+			{
+				"namenode/image.go", "return s.journal.Purge(ctx, keep[0].txid+1)",
+				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\tkeep[0] = keep[len(keep)-1]\n\t}\n\treturn s.journal.Purge(ctx, keep[0].txid+1)",
+			},
+			{
+				"internal/journal/zk/purge.go", "if h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
+				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\th.segment = h.number + 1\n\t}\n\tif h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
+			},
+		},
+	},
+	{
+		name: "a renewal promises what a crash forgets",
+		changes: []change{{
+			"leasemanager/renew.go", "\tif owed == 0 {",
+			"\tif owed == 0 || mutant.On(\"a renewal promises what a crash forgets\") {",
+		}},
+	},
+	{
+		name: "who takes over does not wait for its predecessor's readers",
+		changes: []change{{
+			"namenode/server.go", "\ts.caches.Recover(ids, ",
+			"\tif mutant.On(\"who takes over does not wait for its predecessor's readers\") {\n\t\tids = nil\n\t}\n\ts.caches.Recover(ids, ",
+		}},
+	},
+	{
+		name: "the end of a lease is told before it is durable",
+		changes: []change{{
+			"namenode/keepers.go", "if err := s.waitDurable(ctx, txid); err != nil {",
+			"if mutant.On(\"the end of a lease is told before it is durable\") {\n\t\t\ttxid = 0\n\t\t}\n\t\tif err := s.waitDurable(ctx, txid); err != nil {",
 		}},
 	},
 }

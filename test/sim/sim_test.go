@@ -18,11 +18,16 @@ var (
 	seed   = flag.Uint64("seed", 1, "the first seed")
 	seeds  = flag.Uint64("seeds", 2, "how many worlds to run, each with the next seed")
 	hours  = flag.Float64("hours", 0, "run worlds for so long, -seeds of them at most, whether they break promises or not, and tell which faults met; an interrupt ends it early")
-	length = flag.Duration("length", 2*time.Minute, "of the work in each, in simulated time")
+	length = flag.Duration("length", 2*time.Minute, "of the work in each shift, in simulated time")
+	shifts = flag.Int("shifts", 1, "how often in each world clients work while things fail, all heals and is checked, all namenodes crash, and all is checked again")
+	first  = flag.Bool("first", false, "end the program with the first broken promise, without a trace")
 	calm   = flag.Bool("calm", false, "nothing fails")
 	faults = flag.String("faults", "", "a regular expression: only faults whose names it matches")
 	traces = flag.String("trace", "", "the folder to which the trace of each world is written, as text, JSON and a page that draws it")
 )
+
+// firstBroken is what -first prints.
+const firstBroken = "seed %d breaks a promise: %s\n"
 
 // TestWorlds runs whole fleets in which things fail. A world that breaks a promise
 // leaves its trace in files, whose names are printed with the seed.
@@ -50,7 +55,7 @@ func TestWorlds(t *testing.T) {
 	t.Log(all.Sum())
 }
 
-// standstill is after how long a world ends in which time does not pass: of two
+// standstill is after how long a world of one shift ends in which time does not pass: of two
 // goroutines one waits for time, and has a mutex that the other waits for.
 const standstill = 15 * time.Minute
 
@@ -60,16 +65,24 @@ func run(t *testing.T, seed uint64) *sim.World {
 	if err != nil {
 		t.Fatalf("-faults: %v", err)
 	}
-	watchdog := time.AfterFunc(standstill, func() {
+	limit := standstill * time.Duration(max(*shifts, 1))
+	watchdog := time.AfterFunc(limit, func() {
 		debug.SetTraceback("all")
-		panic(fmt.Sprintf("the world of seed %d does not end in %v: find the goroutine that waits for a mutex", seed, standstill))
+		panic(fmt.Sprintf("the world of seed %d does not end in %v: find the goroutine that waits for a mutex", seed, limit))
 	})
 	defer watchdog.Stop()
 	began := time.Now()
 	var w *sim.World
 	var took time.Duration
 	synctest.Test(t, func(t *testing.T) {
-		w = sim.New(t, sim.Config{Seed: seed, Length: *length, Calm: *calm, Faults: only, S3: seed%2 == 0})
+		cfg := sim.Config{Seed: seed, Length: *length, Shifts: *shifts, Calm: *calm, Faults: only, S3: seed%2 == 0}
+		if *first {
+			cfg.Broken = func(what string) {
+				fmt.Printf(firstBroken, seed, what)
+				os.Exit(1)
+			}
+		}
+		w = sim.New(t, cfg)
 		start := time.Now()
 		w.Run()
 		took = time.Since(start)

@@ -57,6 +57,9 @@ func (t *truth) log(path string) *logTruth {
 // broken notes that a promise was broken.
 func (t *truth) broken(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
+	if t.w.with.Broken != nil {
+		t.w.with.Broken(text)
+	}
 	t.w.log.add(&event{Who: "BROKEN", Kind: brokenEvent, What: text})
 	t.mu.Lock()
 	defer t.mu.Unlock()

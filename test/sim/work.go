@@ -23,7 +23,8 @@ type WorkConfig struct {
 	// Settled is how long after the last fault all that waits for a limit is over,
 	// besides that limit: a namenode takes over, holders come back, its monitor runs.
 	Settled time.Duration
-	Largest int // size of a file in bytes
+	Largest int          // size of a file in bytes
+	Broken  func(string) // is told of each broken promise; nil: nobody is
 }
 
 // Host is the machine of a client.

@@ -21,23 +21,30 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// logs is how many files all clients append to.
+// plainEvery: in the worlds of every third seed no client keeps what it has read. Who takes
+// over waits for those who do, longer than its predecessor answers, and so would
+// hide that he does not wait for that.
+const plainEvery = 3
+
+// logs is how many files all clients append to. The next number is that of the
+// steady one's.
 const logs = 3
 
 // worker is a client process with a life of its own.
 type worker struct {
-	w     *Work
-	name  string
-	ttl   time.Duration // the soft limit that it asks for, as one that only locks does; 0: the namenodes' own
-	host  Host
-	clock *Clock
-	pipe  *http.Transport
-	fs    *client.FS
-	rand  *rand.Rand
-	lines int
-	busy  bool // it waits for no other client
-	reads bool // it only looks, so that no call of its own keeps it from asking a namenode that changes nothing any more
-	plain bool // it keeps nothing of what it reads
+	w      *Work
+	name   string
+	ttl    time.Duration // the soft limit that it asks for, as one that only locks does; 0: the namenodes' own
+	host   Host
+	clock  *Clock
+	pipe   *http.Transport
+	fs     *client.FS
+	rand   *rand.Rand
+	lines  int
+	busy   bool // it waits for no other client
+	reads  bool // it only looks, so that no call of its own keeps it from asking a namenode that changes nothing any more
+	plain  bool // it keeps nothing of what it reads
+	steady bool // it only appends, to a log of its own, so that whoever serves has its lines at once
 
 	// own is what is below the worker's directory: nobody else changes that, so
 	// each answer about it can be foretold. Unsure are the names of which a call
@@ -66,7 +73,7 @@ func (p *process) dial(ctx context.Context, network, address string) (net.Conn, 
 
 func newWorker(w *Work, i int) *worker {
 	name := "c" + string(rune('0'+i))
-	c := &worker{w: w, name: name, host: w.with.Host(name), clock: newClock(), rand: w.rand("client", i), busy: i%2 == 1, reads: i == 5, own: map[string]string{}, unsure: map[string]bool{}}
+	c := &worker{w: w, name: name, host: w.with.Host(name), clock: newClock(), rand: w.rand("client", i), busy: i%2 == 1, reads: i == 5, steady: i == 6, plain: w.with.Seed%plainEvery == 0, own: map[string]string{}, unsure: map[string]bool{}}
 	return c
 }
 
@@ -141,6 +148,8 @@ func (c *worker) work(ctx context.Context) {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		what := c.rand.IntN(20)
 		switch {
+		case c.steady:
+			what = 14
 		case c.reads:
 			what = 7 + c.rand.IntN(7)
 		case c.busy:
@@ -223,7 +232,10 @@ const recovered = "recovered"
 
 // appendSome opens a log, writes some lines and closes it.
 func (c *worker) appendSome(call, ctx context.Context) {
-	p := fmt.Sprintf("/logs/%d", c.rand.IntN(logs))
+	p, longest := fmt.Sprintf("/logs/%d", c.rand.IntN(logs)), 600
+	if c.steady {
+		p, longest = fmt.Sprintf("/logs/%d", logs), 20
+	}
 	before, since := c.w.truth.token(p), time.Now()
 	w, err := c.fs.Append(call, p, client.WithCreate(), client.WithParents(), client.WithWait(20*time.Second))
 	if err != nil {
@@ -248,7 +260,7 @@ func (c *worker) appendSome(call, ctx context.Context) {
 		var lines []string
 		for range 1 + c.rand.IntN(4) {
 			c.lines++
-			line := fmt.Sprintf("%s %d %0*d", c.name, c.lines, 1+c.rand.IntN(600), 0)
+			line := fmt.Sprintf("%s %d %0*d", c.name, c.lines, 1+c.rand.IntN(longest), 0)
 			c.w.truth.trying(p, line)
 			lines = append(lines, line)
 			if _, err := fmt.Fprintln(w, line); err != nil {
@@ -270,10 +282,10 @@ func (c *worker) appendSome(call, ctx context.Context) {
 		since = asked // it renewed the lease no sooner
 		c.w.truth.flushed(c.name, p, w, lines, before)
 		c.w.truth.did("flush")
-		switch c.rand.IntN(24) {
-		case 0, 1:
+		switch chance := c.rand.IntN(24); {
+		case chance < 2 && !c.steady:
 			c.pause(ctx, 2*c.w.with.Soft) // with the file open
-		case 2:
+		case chance == 2 && !c.steady:
 			c.die(ctx)
 			return
 		default:
@@ -312,7 +324,7 @@ func (c *worker) lock(call, ctx context.Context) {
 // lookAtLog asks for the length of a log, which this client may keep from before:
 // it must not be shorter than what was flushed before the question.
 func (c *worker) lookAtLog(call context.Context) {
-	p := fmt.Sprintf("/logs/%d", c.rand.IntN(logs))
+	p := fmt.Sprintf("/logs/%d", c.rand.IntN(logs+1))
 	floor := c.w.truth.floor(p)
 	i, err := c.fs.Stat(call, p)
 	switch {
@@ -325,6 +337,10 @@ func (c *worker) lookAtLog(call context.Context) {
 	}
 }
 
+// manyNames is how many files of its own a client has at most: without it they would
+// grow in number as long as the world lasts.
+const manyNames = 200
+
 // change does one change below the worker's directory. Its answer is foretold.
 func (c *worker) change(call context.Context) {
 	if len(c.unsure) > 0 {
@@ -332,7 +348,7 @@ func (c *worker) change(call context.Context) {
 		return
 	}
 	switch names := c.ownNames(); {
-	case len(names) < 3 || c.rand.IntN(2) == 0:
+	case len(names) < 3 || len(names) < manyNames && c.rand.IntN(2) == 0:
 		c.names++
 		name, text := fmt.Sprintf("f%d", c.names), fmt.Sprintf("%s %d %0*d", c.name, c.names, 1+c.rand.IntN(100), 0)
 		switch c.rand.IntN(3) {

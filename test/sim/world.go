@@ -24,11 +24,13 @@ type Config struct {
 	Seed      uint64
 	Namenodes int            // 0: 3
 	ZooKeeper int            // servers; 0: 3
-	Clients   int            // 0: 6
-	Length    time.Duration  // of the work, in simulated time; 0: 5 minutes
+	Clients   int            // 0: 7
+	Length    time.Duration  // of the work of a shift, in simulated time; 0: 5 minutes
+	Shifts    int            // how often work, checks, and a crash of all follow each other; 0: once
 	Calm      bool           // nothing fails
 	Faults    *regexp.Regexp // only what it matches can fail; nil: all
 	S3        bool           // blocks are in a store, not in a folder that all share
+	Broken    func(string)   // is told of each broken promise; nil: nobody is
 }
 
 // Session time-out and lease limits of a world. They are short, so that ends and
@@ -66,7 +68,7 @@ type World struct {
 
 // New makes a world whose namenodes are about to start.
 func New(t testing.TB, cfg Config) *World {
-	for v, d := range map[*int]int{&cfg.Namenodes: 3, &cfg.ZooKeeper: 3, &cfg.Clients: 6} {
+	for v, d := range map[*int]int{&cfg.Namenodes: 3, &cfg.ZooKeeper: 3, &cfg.Clients: 7} {
 		if *v == 0 {
 			*v = d
 		}
@@ -95,7 +97,7 @@ func New(t testing.TB, cfg Config) *World {
 	w.set(WorkConfig{
 		Seed: cfg.Seed, S3: cfg.S3, Clients: cfg.Clients, Namenodes: w.namenodeAddrs(), Host: func(name string) Host { return w.net.Host(name) },
 		Machines: w.machines(), // no clients yet
-		Soft:     softLimit, Hard: hardLimit, Settled: settled, Largest: 3 * blockSize,
+		Soft:     softLimit, Hard: hardLimit, Settled: settled, Largest: 3 * blockSize, Broken: cfg.Broken,
 	})
 	w.log.flood = func(who string, n int, what string) {
 		w.truth.broken("%s has logged %d warnings within a second, such as: %s", who, n, what)
@@ -160,8 +162,7 @@ func dialer(h *simnet.Host) func(ctx context.Context, network, address string) (
 	return h.DialContext
 }
 
-// Run lets the clients work while things fail, then heals all and checks what is
-// left.
+// Run has one shift after another, and ends the world.
 func (w *World) Run() {
 	if _, err := namenode.Format(w.t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
 		w.t.Fatal(err)
@@ -173,15 +174,30 @@ func (w *World) Run() {
 		w.t.Fatal(err)
 	}
 	before := w.Base(w.used)
+	for shift := range max(w.cfg.Shifts, 1) {
+		w.shift(shift, before)
+	}
+	for _, n := range w.nodes {
+		if t := n.tree(); t != nil {
+			w.failovers = max(w.failovers, int(t.Term())-1) //nolint:gosec // some hundreds
+		}
+	}
+	w.end()
+	w.lasted = time.Since(w.began)
+}
+
+// shift lets the clients work while things fail, then heals all, has the clients
+// leave and all namenodes crash, and checks what is left each time.
+func (w *World) shift(number int, before Used) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), w.cfg.Length)
 	w.Do(ctx, func() {
 		if !w.cfg.Calm {
-			w.faults(ctx)
+			w.faults(ctx, number)
 		}
 	})
 	cancel()
 	w.log.note("world", "all is healed; checking")
-	w.checkHealed("after the faults")
+	w.checkHealed(fmt.Sprintf("after the faults of shift %d", number+1))
 	w.checkLeft(before)
 	for _, n := range w.nodes {
 		n.kill(crashfs.Strict)
@@ -190,14 +206,7 @@ func (w *World) Run() {
 		n.start()
 	}
 	w.log.note("world", "all namenodes have crashed; checking again")
-	w.checkHealed("after a crash of all")
-	for _, n := range w.nodes {
-		if t := n.tree(); t != nil {
-			w.failovers = max(w.failovers, int(t.Term())-1) //nolint:gosec // some hundreds
-		}
-	}
-	w.end()
-	w.lasted = time.Since(w.began)
+	w.checkHealed(fmt.Sprintf("after the crash of all in shift %d", number+1))
 }
 
 // end ends all that is in the world.
