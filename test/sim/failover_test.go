@@ -16,19 +16,7 @@ import (
 // them up, and the lease is alive afterwards.
 func TestShortestLeasesOutliveACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(t, Config{Seed: 1, Calm: true})
-		if _, err := namenode.Format(t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range w.nodes {
-			w.running.Go(n.run)
-		}
-		for _, c := range w.clients[:2] {
-			c.ttl = time.Second
-			if err := c.connect(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		w := calm(t, 2, func(c *worker) { c.ttl = time.Second })
 		fs := w.clients[0].fs
 		g, err := fs.Grant(t.Context(), time.Second, 0)
 		if err != nil {
@@ -48,16 +36,8 @@ func TestShortestLeasesOutliveACrash(t *testing.T) {
 		for round := range 40 {
 			w.waitActive(t.Context())
 			<-time.After(20*time.Second + time.Duration(round)*137*time.Millisecond) // renewals come at any time before
-			var active *Node
-			for _, n := range w.nodes {
-				if n.active() {
-					active = n
-				}
-			}
-			if active == nil {
-				t.Fatal("nobody is active")
-			}
 			began := time.Now()
+			active := w.theActive()
 			active.kill(crashfs.Strict)
 			w.waitActive(t.Context())
 			took := time.Since(began)
@@ -83,6 +63,152 @@ func TestShortestLeasesOutliveACrash(t *testing.T) {
 			t.Error(err)
 		}
 		w.end()
+	})
+}
+
+// calm is a world in which nothing fails by itself, with some clients.
+func calm(t *testing.T, clients int, set func(*worker)) *World {
+	t.Helper()
+	w := New(t, Config{Seed: 1, Calm: true})
+	if _, err := namenode.Format(t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range w.nodes {
+		w.running.Go(n.run)
+	}
+	for _, c := range w.clients[:clients] {
+		set(c)
+		if err := c.connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// theActive is who is active.
+func (w *World) theActive() *Node {
+	for _, n := range w.nodes {
+		if n.active() {
+			return n
+		}
+	}
+	w.t.Fatal("nobody is active")
+	return nil
+}
+
+// succeed crashes who is active, ends its session, and waits for its successor.
+func (w *World) succeed() {
+	n := w.theActive()
+	w.running.Go(func() { // until its process has ended, which takes longer
+		n.kill(crashfs.Strict)
+		n.start()
+	})
+	synctest.Wait()
+	for _, id := range w.zk.SessionsFrom(n.name) {
+		w.zk.Expire(id)
+	}
+	w.waitActive(w.t.Context())
+}
+
+// What a dead writer left open can be opened after twice the soft limit and a while,
+// also if no reign is as long as that limit: how long a lease was not renewed adds up.
+func TestShortReignsEndLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 2, func(c *worker) { c.plain = true })
+		dead, other := w.clients[0], w.clients[1]
+		f, err := dead.fs.Append(t.Context(), "/left", client.WithCreate())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("a line\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		dead.life.dead.Store(true)
+		dead.host.Crash()
+		const limit = 2*softLimit + settled
+		ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
+		defer cancel()
+		began, opened := time.Now(), make(chan time.Duration, 1)
+		go func() {
+			defer close(opened)
+			for ctx.Err() == nil {
+				if f, err := other.fs.Append(ctx, "/left", client.WithWait(20*time.Second)); err == nil {
+					opened <- time.Since(began)
+					_ = f.CloseContext(ctx)
+					return
+				}
+			}
+		}()
+		for over := false; !over; {
+			select {
+			case took, ok := <-opened:
+				if !ok {
+					t.Errorf("/left cannot be opened after %v", 2*limit)
+				} else if took > limit {
+					t.Errorf("/left was opened after %v, want %v at most", took, limit)
+				}
+				over = true
+			case <-time.After(softLimit * 5 / 8):
+				w.succeed()
+			}
+		}
+		w.end()
+	})
+}
+
+// contend has a client lock what another one waits for, and lets the first be silent,
+// by what silence does, until the other has the lock; then it hears again. To nobody
+// may the lock promise anything by then.
+func (w *World) contend(silent, other *worker, silence func() (heal func())) {
+	ctx := w.t.Context()
+	mine, err := silent.fs.Lock(ctx, "/lock", client.LockOptions{Wait: time.Minute})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.truth.locked(silent, "/lock", mine)
+	taken := make(chan struct{})
+	go func() {
+		defer close(taken)
+		theirs, err := other.fs.Lock(ctx, "/lock", client.LockOptions{Wait: time.Minute})
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		w.truth.locked(other, "/lock", theirs)
+		w.truth.unlocking(theirs)
+		if err := theirs.Unlock(ctx); err != nil {
+			w.t.Error(err)
+		}
+	}()
+	heal := silence()
+	<-taken
+	heal()
+	w.truth.unlocking(mine)
+	_ = mine.Unlock(ctx) // it is lost
+}
+
+// A lock is nobody else's while it promises something to its holder, however late it
+// is told that it was renewed.
+func TestLocksEndBeforeOthersHaveThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 2, func(c *worker) { c.plain = true })
+		silent, other := w.clients[0], w.clients[1]
+		for round := 0; round < 10 && len(w.Broken()) == 0; round++ {
+			for _, n := range w.nodes { // only answers take long
+				w.net.Line(n.name, silent.name).SetDelay(usualDelay + time.Duration(round%2)*softLimit/8)
+			}
+			w.contend(silent, other, func() func() {
+				<-time.After(softLimit/2 + time.Duration(round)*softLimit/20)
+				return w.cutOff(silent)
+			})
+		}
+		w.end()
+		for _, what := range w.Broken() {
+			t.Error(what)
+		}
 	})
 }
 

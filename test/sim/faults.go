@@ -31,7 +31,7 @@ const often = 4
 
 // kinds are the faults that can be in this world, as often as they are chosen.
 func (w *World) kinds() []fault {
-	frequent := []fault{loseAnswers, depose, pause, forget}
+	frequent := []fault{loseAnswers, depose, pause}
 	kinds := slices.Concat(rareFaults, folderFaults, slices.Repeat(frequent, often))
 	if w.store != nil {
 		kinds = slices.Concat(rareFaults, storeFaults, slices.Repeat(append(frequent, latePuts), often))
@@ -70,18 +70,11 @@ var depose = fault{name: "depose a namenode that some still ask", begin: func(w 
 // what a successor keeps.
 var forget = fault{name: "hear of a silent holder, then crash who heard", begin: func(w *World, r *rand.Rand) func() {
 	c := w.someHolder(r)
-	silent := func() func() {
-		var heals []func()
-		for _, n := range w.nodes {
-			heals = append(heals, w.cut(c.name, n.name, 0))
-		}
-		return func() { all(heals) }
-	}
-	mend := silent()
-	<-time.After(softLimit*3/4 + time.Duration(r.Int64N(int64(softLimit/2))))
+	mend := w.cutOff(c) // it has renewed within half the limit; its age is journalled after three quarters
+	<-time.After(softLimit/2 + time.Duration(r.Int64N(int64(softLimit/3))))
 	mend()
-	<-time.After(time.Duration(r.Int64N(int64(time.Second))))
-	mend = silent()
+	<-time.After(time.Duration(r.Int64N(int64(softLimit / 4))))
+	mend = w.cutOff(c)
 	n := w.someNode(r)
 	n.kill(crashfs.Kill)
 	for _, id := range w.zk.SessionsFrom(n.name) {
@@ -129,6 +122,7 @@ var pause = fault{name: "have a machine stand still", most: time.Minute, begin: 
 }}
 
 var rareFaults = []fault{
+	forget,
 	{name: "crash a namenode's machine", begin: func(w *World, r *rand.Rand) func() {
 		n := w.someNode(r)
 		n.kill([]crashfs.Mode{crashfs.Strict, crashfs.Torn, crashfs.Kill}[r.IntN(3)])
@@ -396,6 +390,15 @@ func (w *World) cut(a, b string, way int) (heal func()) {
 		w.net.Line(a, b).Mend()
 		w.net.Line(b, a).Mend()
 	}
+}
+
+// cutOff cuts a client off from all namenodes.
+func (w *World) cutOff(c *worker) (heal func()) {
+	var heals []func()
+	for _, n := range w.nodes {
+		heals = append(heals, w.cut(c.name, n.name, 0))
+	}
+	return func() { all(heals) }
 }
 
 // faults lets things fail in a shift, up to three at once, until ctx ends; then all heal.

@@ -19,21 +19,21 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "answers before it is durable",
+		name: "answers before it is durable", faults: "^(lose a|crash|depose)",
 		changes: []change{{
 			"namenode/engine/engine.go", "if txid == 0 || e.journal.Durable() >= txid {",
 			`if txid == 0 || e.journal.Durable() >= txid || mutant.On("answers before it is durable") {`,
 		}},
 	},
 	{
-		name: "caches are not recalled",
+		name: "caches are not recalled", faults: "^depose",
 		changes: []change{{
 			"namenode/engine/recall.go", "keys := tx.revokedBy(op)\n\tif len(keys) == 0 {",
 			"keys := tx.revokedBy(op)\n\tif len(keys) == 0 || mutant.On(\"caches are not recalled\") {",
 		}},
 	},
 	{
-		name: "recalls are not awaited",
+		name: "recalls are not awaited", faults: "^(cut a client|slow)",
 		changes: []change{{
 			"namenode/engine/recall.go", "if noWait {",
 			"if mutant.On(\"recalls are not awaited\") {\n\t\treturn nil\n\t}\n\tif noWait {",
@@ -43,14 +43,14 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "ages are not journalled",
+		name: "ages are not journalled", test: "TestShortReignsEndLeases",
 		changes: []change{{
 			"leasemanager/ages.go", "if !ok || k.due > begin {",
 			`if !ok || k.due > begin || mutant.On("ages are not journalled") {`,
 		}},
 	},
 	{
-		name: "an activation adds to the time of reigns",
+		name: "an activation adds to the time of reigns", faults: "^(set|restart|lose a)",
 		changes: []change{
 			{
 				"namenode/namespace/apply.go", "_, activation := e.Op.(*OpActivate); !activation {",
@@ -63,7 +63,7 @@ var mutations = []mutation{
 		},
 	},
 	{
-		name: "repeated calls are carried out again",
+		name: "repeated calls are carried out again", faults: "^lose a",
 		changes: []change{
 			{
 				"namenode/namespace/session.go", "if e.Call.none() {\n\t\treturn\n\t}\n\ts := t.ownSession",
@@ -72,35 +72,35 @@ var mutations = []mutation{
 		},
 	},
 	{
-		name: "a renewal counts from its answer",
+		name: "a renewal counts from its answer", test: "TestLocksEndBeforeOthersHaveThem",
 		changes: []change{{
 			"client/renew.go", "\tf.answered(req, resp, covered, sent)\n\treturn resp, nil",
 			"\tif mutant.On(\"a renewal counts from its answer\") {\n\t\tsent = f.read()\n\t}\n\tf.answered(req, resp, covered, sent)\n\treturn resp, nil",
 		}},
 	},
 	{
-		name: "a lease is anybody's at once",
+		name: "a lease is anybody's at once", test: "TestLocksEndBeforeOthersHaveThem",
 		changes: []change{{
 			"leasemanager/query.go", "case st.SoftExpired || st.Ending:",
 			`case st.SoftExpired || st.Ending || mutant.On("a lease is anybody's at once"):`,
 		}},
 	},
 	{
-		name: "a lease is anybody's a second early",
+		name: "a lease is anybody's a second early", test: "TestLocksEndBeforeOthersHaveThem",
 		changes: []change{{
 			"leasemanager/query.go", "st.SoftExpired = softIdle > soft && !m.safeMode",
 			"if mutant.On(\"a lease is anybody's a second early\") {\n\t\tsoft -= time.Second\n\t}\n\tst.SoftExpired = softIdle > soft && !m.safeMode",
 		}},
 	},
 	{
-		name: "a watch that comes back misses a change",
+		name: "a watch that comes back misses a change", faults: "^reset",
 		changes: []change{{
 			"client/watch.go", "req.FromTxid = w.upTo + 1",
 			"req.FromTxid = w.upTo + 1\n\t\t\tif mutant.On(\"a watch that comes back misses a change\") {\n\t\t\t\treq.FromTxid++\n\t\t\t}",
 		}},
 	},
 	{
-		name: "a watch that comes back repeats a change",
+		name: "a watch that comes back repeats a change", faults: "^reset",
 		changes: []change{{
 			"client/watch.go", "if w.started {\n",
 			"if w.started && mutant.On(\"a watch that comes back repeats a change\") {\n\t\t\treq.FromTxid = w.upTo\n\t\t} else if w.started {\n",
@@ -114,28 +114,28 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "garbage goes before it is durable that it is",
+		name: "garbage goes before it is durable that it is", faults: "^(lose a|depose)",
 		changes: []change{{
 			"namenode/collect.go", "if err := s.engine.WaitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
 			"if err := s.engine.WaitDurable(ctx, last); err != nil && !mutant.On(\"garbage goes before it is durable that it is\") {\n\t\treturn 0, waiting, err\n\t}",
 		}},
 	},
 	{
-		name: "who takes over does not read to the end",
+		name: "who takes over does not read to the end", faults: "^(crash|restart)",
 		changes: []change{{
 			"namenode/reign.go", "hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)",
 			"hand, err = s.shared.journal.TakeOver(ctx, term, func(r journal.Record) error { if mutant.On(\"who takes over does not read to the end\") { return nil }; return s.applyTailed(r) })",
 		}},
 	},
 	{
-		name: "a block's key is given twice",
+		name: "a block's key is given twice", faults: "^(crash|have PUTs)",
 		changes: []change{{
 			"namenode/owner/incarnation.go", "return max(top, o.Floor()) + 1, nil",
 			"if mutant.On(\"a block's key is given twice\") {\n\t\treturn last + 1, nil\n\t}\n\treturn max(top, o.Floor()) + 1, nil",
 		}},
 	},
 	{
-		name: "a client keeps what it has read after its term",
+		name: "a client keeps what it has read after its term", faults: "^cut a client",
 		changes: []change{
 			{
 				"internal/readcache/cache.go", "return c.term > 0 && c.Now().since(c.sent) < c.term",
@@ -148,35 +148,28 @@ var mutations = []mutation{
 		},
 	},
 	{
-		name: "a client acknowledges without dropping",
+		name: "a client acknowledges without dropping", faults: "^depose",
 		changes: []change{{
 			"internal/readcache/cache.go", "\tfor _, k := range keys {\n\t\tc.revoked.add(k)",
 			"\tfor _, k := range keys {\n\t\tif mutant.On(\"a client acknowledges without dropping\") {\n\t\t\tbreak\n\t\t}\n\t\tc.revoked.add(k)",
 		}},
 	},
 	{
-		name: "an answer that was overtaken is kept",
+		name: "an answer that was overtaken is kept", faults: "^slow",
 		changes: []change{{
 			"internal/readcache/cache.go", "|| c.revoked.since(ticket.count, deps) ||",
 			`|| c.revoked.since(ticket.count, deps) && !mutant.On("an answer that was overtaken is kept") ||`,
 		}},
 	},
 	{
-		name: "epochs are not fenced",
+		name: "epochs are not fenced", faults: "^(have a machine|cut a client)",
 		changes: []change{{
 			"namenode/namespace/writer.go", "if g.epoch == w.Epoch && subtle",
 			`if mutant.On("epochs are not fenced") || g.epoch == w.Epoch && subtle`,
 		}},
 	},
 	{
-		name: "a deposed namenode's batches are taken",
-		changes: []change{{
-			"internal/journal/zk/pipeline.go", "Version: int32(h.epoch)}, //nolint:gosec // it was one\n\t\t&zookeeper.CheckVersionRequest{Path: j.batchPath(",
-			"Version: map[bool]int32{true: -1, false: int32(h.epoch)}[mutant.On(\"a deposed namenode's batches are taken\")]},\n\t\t&zookeeper.CheckVersionRequest{Path: j.batchPath(",
-		}},
-	},
-	{
-		name: "the journal is purged a batch beyond the newest image",
+		name: "the journal is purged a batch beyond the newest image", faults: "^(crash|restart)",
 		changes: []change{
 			{
 				"namenode/image.go", "return s.journal.Purge(ctx, keep[0].txid+1)",
@@ -187,26 +180,5 @@ var mutations = []mutation{
 				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\th.segment = h.number + 1\n\t}\n\tif h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
 			},
 		},
-	},
-	{
-		name: "a renewal promises what a crash forgets",
-		changes: []change{{
-			"leasemanager/renew.go", "\tif owed == 0 {",
-			"\tif owed == 0 || mutant.On(\"a renewal promises what a crash forgets\") {",
-		}},
-	},
-	{
-		name: "who takes over does not wait for its predecessor's readers",
-		changes: []change{{
-			"namenode/server.go", "\ts.caches.Recover(ids, ",
-			"\tif mutant.On(\"who takes over does not wait for its predecessor's readers\") {\n\t\tids = nil\n\t}\n\ts.caches.Recover(ids, ",
-		}},
-	},
-	{
-		name: "the end of a lease is told before it is durable",
-		changes: []change{{
-			"namenode/keepers.go", "if err := s.waitDurable(ctx, txid); err != nil {",
-			"if mutant.On(\"the end of a lease is told before it is durable\") {\n\t\t\ttxid = 0\n\t\t}\n\t\tif err := s.waitDurable(ctx, txid); err != nil {",
-		}},
 	},
 }

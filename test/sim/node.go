@@ -176,7 +176,7 @@ func (n *Node) stop() {
 func (n *Node) active() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.live == nil {
+	if n.live == nil || n.down {
 		return false
 	}
 	s := n.live.server.Load()

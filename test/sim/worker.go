@@ -124,8 +124,12 @@ func (c *worker) dir() string { return "/own/" + c.name }
 
 // pause lets some time pass, and more while the machine stands still.
 func (c *worker) pause(ctx context.Context, most time.Duration) {
+	c.rest(ctx, time.Duration(c.rand.Int64N(int64(most))))
+}
+
+func (c *worker) rest(ctx context.Context, d time.Duration) {
 	select {
-	case <-time.After(time.Duration(c.rand.Int64N(int64(most)))):
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 	c.clock.await()
@@ -144,14 +148,16 @@ func (c *worker) work(ctx context.Context) {
 	if c.fs == nil && c.connect(ctx) != nil {
 		return
 	}
+	if c.reads {
+		c.lookOften(ctx)
+		return
+	}
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		what := c.rand.IntN(20)
 		switch {
 		case c.steady:
 			what = 14
-		case c.reads:
-			what = 7 + c.rand.IntN(7)
 		case c.busy:
 			what = c.rand.IntN(14) // never behind others
 		}
@@ -163,7 +169,7 @@ func (c *worker) work(ctx context.Context) {
 		case 9:
 			c.list(call)
 		case 10, 11, 12, 13:
-			c.lookAtLog(call)
+			c.lookAtLog(call, c.rand.IntN(logs+1))
 		case 14, 15, 16:
 			c.appendSome(call, ctx)
 		case 17:
@@ -227,7 +233,8 @@ func outcomeUnknown(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
-// recovered is the reason of a loss that nobody but the hard limit brings about.
+// recovered is the reason of a loss that only the hard limit brings about, if nobody has
+// opened the file since. (Who takes over does not know who had it and has closed it.)
 const recovered = "recovered"
 
 // appendSome opens a log, writes some lines and closes it.
@@ -274,7 +281,7 @@ func (c *worker) appendSome(call, ctx context.Context) {
 				c.w.truth.broken("%s: flush %s: %v", c.name, p, err)
 			}
 			var why *fserror.Error
-			if silent := time.Since(since); errors.As(err, &why) && why.Reason == recovered && silent < c.w.with.Hard && !c.stoodSince(stops) {
+			if silent := time.Since(since); errors.As(err, &why) && why.Reason == recovered && c.w.truth.token(p) == w.Token() && silent < c.w.with.Hard && !c.stoodSince(stops) {
 				c.w.truth.broken("%s: %s was recovered %v after a flush, the hard limit is %v", c.name, p, silent, c.w.with.Hard)
 			}
 			return
@@ -323,8 +330,8 @@ func (c *worker) lock(call, ctx context.Context) {
 
 // lookAtLog asks for the length of a log, which this client may keep from before:
 // it must not be shorter than what was flushed before the question.
-func (c *worker) lookAtLog(call context.Context) {
-	p := fmt.Sprintf("/logs/%d", c.rand.IntN(logs+1))
+func (c *worker) lookAtLog(call context.Context, number int) {
+	p := fmt.Sprintf("/logs/%d", number)
 	floor := c.w.truth.floor(p)
 	i, err := c.fs.Stat(call, p)
 	switch {
@@ -335,6 +342,24 @@ func (c *worker) lookAtLog(call context.Context) {
 	case err == nil:
 		c.w.truth.did("stat of a log")
 	}
+}
+
+// lookOften looks at all logs until ctx ends, at each by itself: a question that nobody
+// answers holds up no look at what the client keeps.
+func (c *worker) lookOften(ctx context.Context) {
+	var all sync.WaitGroup
+	for number := range logs + 1 {
+		chance := c.w.rand("looks", number)
+		all.Go(func() {
+			for ctx.Err() == nil {
+				call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+				c.lookAtLog(call, number)
+				cancel()
+				c.rest(ctx, time.Duration(chance.Int64N(int64(300*time.Millisecond))))
+			}
+		})
+	}
+	all.Wait()
 }
 
 // manyNames is how many files of its own a client has at most: without it they would
