@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -46,12 +47,6 @@ func (t *Tree) difference(o *Tree) string {
 		return differ("users", t.users.names, o.users.names)
 	case !slices.Equal(t.groups.names, o.groups.names):
 		return differ("groups", t.groups.names, o.groups.names)
-	case t.ages.Len() != o.ages.Len() || t.caching.Len() != o.caching.Len():
-		return differ("numbers of ages and caching sessions", [2]int{t.ages.Len(), t.caching.Len()}, [2]int{o.ages.Len(), o.caching.Len()})
-	case t.numbers.Len() != o.numbers.Len():
-		return differ("numbers of ranges set aside", t.numbers.Len(), o.numbers.Len())
-	case t.xattrs.Len() != o.xattrs.Len():
-		return differ("numbers of extended attributes", t.xattrs.Len(), o.xattrs.Len())
 	case a != b:
 		return differ("counts", a, b)
 	}
@@ -60,55 +55,33 @@ func (t *Tree) difference(o *Tree) string {
 		diff = inodeDifference(n, o.get(n.id))
 		return diff == ""
 	})
-	if diff == "" {
-		diff = firstDifference("open files", t.open, o.open)
-	}
-	if diff == "" {
-		diff = firstDifference("deleted directories", t.detached, o.detached)
-	}
-	if diff == "" {
-		diff = firstDifference("blocks", t.blocks, o.blocks)
-	}
-	if diff == "" {
-		diff = firstDifference("garbage", t.garbage, o.garbage)
-	}
-	if diff == "" {
-		diff = firstDifference("age of sessions", t.idle, o.idle)
-	}
-	if diff == "" {
-		diff = firstDifference("attached files", t.attachments, o.attachments)
-	}
-	if diff == "" {
-		diff = firstDifference("ages of leases", t.ages, o.ages)
-	}
-	if diff == "" {
-		diff = firstDifference("sessions that may cache", t.caching, o.caching)
-	}
-	if diff == "" {
-		diff = firstDifference("inode numbers set aside", t.numbers, o.numbers)
-	}
-	if diff == "" {
-		diff = firstDifference("extended attributes", t.xattrs, o.xattrs)
-	}
-	if diff == "" {
-		t.leases.Ascend(func(l *Lease) bool {
-			if p := o.lease(l.ID); p == nil || *p != *l {
-				diff = fmt.Sprintf("lease %x: %+v and %+v", uint64(l.ID), l, p)
-			}
-			return diff == ""
-		})
-	}
-	if diff == "" {
-		diff = t.sessionDifference(o)
-	}
-	return diff
+	return cmp.Or(
+		diff,
+		itemDifference("open files", t.open, o.open, equal),
+		itemDifference("deleted directories", t.detached, o.detached, equal),
+		itemDifference("blocks", t.blocks, o.blocks, equal),
+		itemDifference("garbage", t.garbage, o.garbage, equal),
+		itemDifference("age of sessions", t.idle, o.idle, equal),
+		itemDifference("attached files", t.attachments, o.attachments, equal),
+		itemDifference("ages of leases", t.ages, o.ages, equal),
+		itemDifference("sessions that may cache", t.caching, o.caching, equal),
+		itemDifference("inode numbers set aside", t.numbers, o.numbers, equal),
+		itemDifference("extended attributes", t.xattrs, o.xattrs, equal),
+		itemDifference("granted leases", t.leases, o.leases, func(x, y *Lease) bool { return *x == *y }),
+		t.sessionDifference(o),
+	)
 }
 
-// firstDifference compares two B-trees of the same length.
-func firstDifference[T comparable](what string, a, b *btree.BTreeG[T]) (diff string) {
+func equal[T comparable](x, y T) bool { return x == y }
+
+// itemDifference compares two B-trees.
+func itemDifference[T any](what string, a, b *btree.BTreeG[T], equal func(x, y T) bool) (diff string) {
+	if a.Len() != b.Len() {
+		return fmt.Sprintf("%s: %d and %d", what, a.Len(), b.Len())
+	}
 	a.Ascend(func(x T) bool {
-		if y, ok := b.Get(x); !ok || x != y {
-			diff = fmt.Sprintf("%s: %v and %v", what, x, y)
+		if y, ok := b.Get(x); !ok || !equal(x, y) {
+			diff = fmt.Sprintf("%s: %+v and %+v", what, x, y)
 		}
 		return diff == ""
 	})
