@@ -60,14 +60,14 @@ func wireKeys(looks []namespace.Change) []*pb.CacheKey {
 // beginCaching makes a session that says Hello one that caches: that is
 // journalled, so that a namenode that takes over knows whom to wait for. It
 // returns nil if there are too many, or the Hello comes late.
-func (s *Server) beginCaching(ctx context.Context, h namespace.Holder, number uint64, line *sessionLine) (*readlease.Stream, error) {
+func (s *Server) beginCaching(ctx context.Context, h namespace.Holder, number uint64, revoke func(readlease.Revocation)) (*readlease.Stream, error) {
 	id := h.Session
 	var stream *readlease.Stream
 	_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		if err := s.checkActive(); err != nil {
 			return nil, err
 		}
-		stream = s.engine.Caches().Connect(readlease.SessionID(id), ownerOf(ctx, h.User), number, line.revoke)
+		stream = s.engine.Caches().Connect(readlease.SessionID(id), ownerOf(ctx, h.User), number, revoke)
 		term := s.cfg.CacheTerm.Milliseconds()
 		if stream == nil || tx.Tree.Caching(id) >= term {
 			return nil, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -24,7 +25,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 	draftAt := func(name string) {
 		t.Helper()
 		streams++
-		cached, err := s.beginCaching(t.Context(), h, streams, &sessionLine{})
+		cached, err := s.beginCaching(t.Context(), h, streams, func(readlease.Revocation) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/images"
-	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -52,32 +50,15 @@ func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) 
 	case *namespace.OpCreate:
 		r.s.drafts.Made(e.Call.Session, op)
 	}
-	r.s.follow(done)
+	r.s.leases.Applied(done)
+	r.s.sessions.Applied(done)
+	for _, f := range done.Closed {
+		if done.Opened == nil || done.Opened.Inode != f.Inode {
+			r.s.waits.freed(f.Inode)
+		}
+	}
 	r.s.removals.tell(tx.Tree, e.Op, done.Inode)
 	r.s.keepEvents(e, done.Events)
-}
-
-// follow tells those whom a record concerns: writers who lost their files, those who
-// wait for a file, keepers of a granted lease.
-func (s *Server) follow(r namespace.Result) {
-	s.leases.Applied(r)
-	var by *leasemanager.Holder
-	if r.Opened != nil {
-		h := leases.HolderOf(r.Opened.Holder)
-		by = &h
-	}
-	for _, f := range r.Closed {
-		if f.Reason != leasemanager.ReasonClosed {
-			s.lost.add(f, by)
-			s.sessions.tell(leasemanager.SessionID(f.Session), lossOf(r.TxID, f, by))
-		}
-		if by == nil || r.Opened.Inode != f.Inode {
-			s.waits.freed(f.Inode)
-		}
-	}
-	if r.LeaseEnded {
-		s.keepers.ended(uint64(r.Lease), r.Reason, r.TxID)
-	}
 }
 
 // keepImages makes the keeper of the images: in the data folder, or of several

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/sessions"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -46,16 +48,17 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 		return err
 	}
 	lh := leases.HolderOf(h)
-	line := s.sessions.begin(lh.Session, hello.GetStream(), stream.Send, func() { s.leases.Connect(lh) })
+	line := s.sessions.Begin(h.Session, hello.GetStream(), func() { s.leases.Connect(lh) })
 	if line == nil {
 		return fserror.New(fserror.Unavailable, "session", "", "the client has opened another stream since")
 	}
-	defer s.sessions.end(lh.Session, line, func() { s.leases.Disconnect(lh.Session) })
+	defer line.End(func() { s.leases.Disconnect(lh.Session) })
+	send := oneAtATime(stream.Send)
 	welcome := s.welcome(lh)
 	var cached *readlease.Stream
 	if hello.GetCache() && s.cfg.CacheTerm > 0 {
 		var err error
-		cached, err = s.beginCaching(ctx, h, hello.GetStream(), line)
+		cached, err = s.beginCaching(ctx, h, hello.GetStream(), line.Revoke)
 		if err != nil {
 			return err
 		}
@@ -67,13 +70,13 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	if err := s.checkActive(); err != nil {
 		return err
 	}
-	if err := line.send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: welcome}}); err != nil {
+	if err := send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: welcome}}); err != nil {
 		return err
 	}
 	// The handler must end with the namenode, also while nothing is received;
 	// its end makes Recv return, so the goroutine ends too.
 	ended := make(chan error, 1)
-	go func() { ended <- s.serveSession(stream, line, h, cached) }()
+	go func() { ended <- s.serveSession(stream, send, h, cached) }()
 	for {
 		select {
 		case err := <-ended:
@@ -82,12 +85,19 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 				cached.Leave()
 			}
 			return err
-		case <-line.revoking:
-			if err := line.sendRevoked(); err != nil {
+		case <-line.Revoking():
+			for _, r := range line.Revoked() {
+				if err := send(revocationOf(r)); err != nil {
+					return err
+				}
+			}
+		case l := <-line.Losses():
+			// Told at once, so that an idle writer need not wait for its next renewal.
+			// It renews nothing.
+			if err := s.engine.WaitDurable(ctx, l.TxID); err != nil {
 				return err
 			}
-		case l := <-line.losses:
-			if err := s.pushLoss(ctx, line, l); err != nil {
+			if err := send(&pb.SessionResponse{Kind: &pb.SessionResponse_Renewed{Renewed: &pb.RenewLeaseResponse{Lost: []*pb.LostFile{lossOf(l)}}}}); err != nil {
 				return err
 			}
 		case <-s.stopping.Done():
@@ -96,7 +106,26 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	}
 }
 
-func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], line *sessionLine, h namespace.Holder, cached *readlease.Stream) error {
+// oneAtATime is send for several senders, of which gRPC wants one at a time.
+func oneAtATime(send func(*pb.SessionResponse) error) func(*pb.SessionResponse) error {
+	var mu sync.Mutex
+	return func(m *pb.SessionResponse) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return send(m)
+	}
+}
+
+// lossOf is what the session that had a file is told.
+func lossOf(l sessions.Loss) *pb.LostFile {
+	f := &pb.LostFile{Inode: uint64(l.Inode), Epoch: l.Epoch, Reason: l.Reason}
+	if l.By != nil {
+		f.NewHolder = holderInfo(leases.HolderOf(*l.By), 0, 0)
+	}
+	return f
+}
+
+func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], send func(*pb.SessionResponse) error, h namespace.Holder, cached *readlease.Stream) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -109,7 +138,7 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 		if r == nil {
 			resp, err := s.cacheMessage(m, h, cached)
 			if err == nil && resp != nil {
-				err = line.send(resp)
+				err = send(resp)
 			}
 			if err != nil {
 				return err
@@ -123,7 +152,7 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 		} else {
 			resp.Kind = &pb.SessionResponse_Renewed{Renewed: out}
 		}
-		if err := line.send(resp); err != nil {
+		if err := send(resp); err != nil {
 			return err
 		}
 	}

@@ -349,7 +349,7 @@ func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ta
 // writer checks a writer's identity under the lock. It renews nothing: the
 // writer's record does, if there is one.
 func (s *Server) writer(tx *engine.Tx, c *namespace.Call, w namespace.Writer) error {
-	return s.lost.name(tx.Tree.CheckWriter(c, w), w)
+	return s.sessions.Explain(tx.Tree.CheckWriter(c, w), w)
 }
 
 // checkTailBudget refuses more bytes in the tail of an owner's file if there is no

@@ -28,6 +28,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
+	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
@@ -61,9 +62,7 @@ type Server struct {
 
 	waits     *waitTable // who waits for a file to be freed or to grow
 	allocs    *allocTable
-	sessions  sessionTable
-	lost      lostTable
-	keepers   keeperTable // who is to be told of the end of granted leases
+	sessions  sessions.Table
 	removals  removals
 	drafts    *drafts.Table // files that sessions make without asking
 	events    *watch.Hub

@@ -1,4 +1,4 @@
-package namenode
+package sessions
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -29,10 +28,10 @@ type lostKey struct {
 
 type lostHow struct {
 	reason string
-	by     *leasemanager.Holder
+	by     *namespace.Holder
 }
 
-func (t *lostTable) add(f namespace.ClosedFile, by *leasemanager.Holder) {
+func (t *lostTable) add(f namespace.ClosedFile, by *namespace.Holder) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.how == nil {
@@ -47,15 +46,15 @@ func (t *lostTable) add(f namespace.ClosedFile, by *leasemanager.Holder) {
 	t.order = append(t.order, k)
 }
 
-// name adds to a writer's LEASE_LOST what is remembered of the loss.
-func (t *lostTable) name(err error, w namespace.Writer) error {
+// Explain adds to a writer's LEASE_LOST what is remembered of the loss.
+func (t *Table) Explain(err error, w namespace.Writer) error {
 	var fe *fserror.Error
 	if !errors.As(err, &fe) || !errors.Is(err, fserror.LeaseLost) {
 		return err
 	}
-	t.mu.Lock()
-	how, ok := t.how[lostKey{w.Inode, w.Epoch}]
-	t.mu.Unlock()
+	t.lost.mu.Lock()
+	how, ok := t.lost.how[lostKey{w.Inode, w.Epoch}]
+	t.lost.mu.Unlock()
 	if !ok {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/sessions"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -19,122 +20,37 @@ const (
 	maxKeepAlive = 50_000
 	// keepAliveSlice is how many of them are looked at under one read lock.
 	keepAliveSlice = 1000
-	// maxKeepers is how many streams are told at once of the end of one lease.
-	// Others learn it when they name it next.
-	maxKeepers = 16
 	// maxEnded is how many ends one message tells.
 	maxEnded = 10_000
 )
 
-// keeperTable knows which streams keep a granted lease alive and want to be told
-// at once of its end. It has entries only for leases that live.
-type keeperTable struct {
-	mu     sync.Mutex
-	leases map[uint64][]*keeper
-}
-
 // keeper is the namenode's end of one stream of keep-alives.
 type keeper struct {
-	wake chan struct{} // has an element when there is something to tell
-
-	// Guarded by keeperTable.mu.
-	named map[uint64]struct{} // the leases that it is in the table for
-	gone  []*pb.LeaseAlive    // to be told
-	txid  uint64              // of the last record that ended one of them
-
-	// tellMu: ends are told in order, and before the answer to what came after
-	// them. gRPC wants one sender at a time besides.
-	tellMu sync.Mutex
-	out    func(*pb.KeepAliveResponse) error
-}
-
-func newKeeper(out func(*pb.KeepAliveResponse) error) *keeper {
-	return &keeper{wake: make(chan struct{}, 1), named: map[uint64]struct{}{}, out: out}
-}
-
-// follow has the keeper told of the end of a lease that lives. The caller holds
-// the namespace lock, so that its end cannot come in between.
-func (t *keeperTable) follow(k *keeper, id uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, known := k.named[id]; known || len(t.leases[id]) >= maxKeepers {
-		return
-	}
-	if t.leases == nil {
-		t.leases = map[uint64][]*keeper{}
-	}
-	k.named[id] = struct{}{}
-	t.leases[id] = append(t.leases[id], k)
-}
-
-// ended tells the keepers of a lease that the record txid has ended it.
-func (t *keeperTable) ended(id uint64, reason string, txid uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, k := range t.leases[id] {
-		delete(k.named, id)
-		k.gone = append(k.gone, &pb.LeaseAlive{Id: id, Reason: reason})
-		k.txid = txid
-		select {
-		case k.wake <- struct{}{}:
-		default:
-		}
-	}
-	delete(t.leases, id)
-}
-
-// take returns what the keeper has to be told, at most n leases, and the record
-// that has to be durable first.
-func (t *keeperTable) take(k *keeper, n int) (gone []*pb.LeaseAlive, txid uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n = min(n, len(k.gone))
-	gone, k.gone = k.gone[:n:n], k.gone[n:]
-	if len(k.gone) == 0 {
-		k.gone = nil
-	}
-	return gone, k.txid
-}
-
-// leave forgets a keeper.
-func (t *keeperTable) leave(k *keeper) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id := range k.named {
-		rest := t.leases[id][:0]
-		for _, o := range t.leases[id] {
-			if o != k {
-				rest = append(rest, o)
-			}
-		}
-		if len(rest) == 0 {
-			delete(t.leases, id)
-			continue
-		}
-		clear(t.leases[id][len(rest):])
-		t.leases[id] = rest
-	}
-	k.named = nil
+	*sessions.Keeper
+	// mu: ends are told in order, and before the answer to what came after them.
+	// gRPC wants one sender at a time besides.
+	mu  sync.Mutex
+	out func(*pb.KeepAliveResponse) error
 }
 
 // KeepAlive keeps leases alive for as long as messages come, and tells who wants
 // to know it when one ends.
 func (s *service) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse]) error {
-	k := newKeeper(stream.Send)
+	k := &keeper{Keeper: s.sessions.Keeper(), out: stream.Send}
 	// The handler must end with the namenode, also while nothing is received; its
 	// end makes Recv return, so the goroutine ends too. What that one still names
 	// must not be followed then.
 	served := make(chan error, 1)
 	go func() {
 		err := s.serveKeepAlive(stream, k)
-		s.keepers.leave(k)
+		k.Leave()
 		served <- err
 	}()
 	for {
 		select {
 		case err := <-served:
 			return err
-		case <-k.wake:
+		case <-k.Wake():
 			if err := s.tellEnded(stream.Context(), k, nil); err != nil {
 				return err
 			}
@@ -147,17 +63,21 @@ func (s *service) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest,
 // tellEnded tells of the ends of leases, when they are durable, and then the
 // answer, if there is one.
 func (s *Server) tellEnded(ctx context.Context, k *keeper, answer *pb.KeepAliveResponse) error {
-	k.tellMu.Lock()
-	defer k.tellMu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for {
-		gone, txid := s.keepers.take(k, maxEnded)
+		gone, txid := k.Take(maxEnded)
 		if len(gone) == 0 {
 			break
 		}
 		if err := s.engine.WaitDurable(ctx, txid); err != nil {
 			return err
 		}
-		if err := k.out(&pb.KeepAliveResponse{Leases: gone, Ended: true}); err != nil {
+		ended := make([]*pb.LeaseAlive, len(gone))
+		for i, e := range gone {
+			ended[i] = &pb.LeaseAlive{Id: e.Lease, Reason: e.Reason}
+		}
+		if err := k.out(&pb.KeepAliveResponse{Leases: ended, Ended: true}); err != nil {
 			return err
 		}
 	}
@@ -235,7 +155,7 @@ func (s *Server) keepOneAlive(tx *engine.Tx, c *namespace.Call, id uint64, k *ke
 	if lives, ok := s.leases.KeepAlive(id); ok {
 		alive.TtlMs = max(lives.Milliseconds(), 1)
 		if k != nil {
-			s.keepers.follow(k, id)
+			k.Follow(id)
 		}
 	}
 	return alive
