@@ -73,8 +73,7 @@ func CheckImage(r io.Reader) (txid uint64, err error) {
 	ir.header()
 	ir.next()
 	ir.u64(&txid)
-	for ir.bad == nil && !ir.end {
-		ir.buf = nil
+	for ir.buf = nil; ir.bad == nil && !ir.end; ir.buf = nil {
 		ir.chunk()
 	}
 	if ir.bad != nil {

@@ -103,6 +103,15 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// An image may be smaller than what is fetched at once.
+func TestSmallImage(t *testing.T) {
+	r := newRig(t)
+	if txid, err := CheckImage(bytes.NewReader(imageOf(t, r.tree))); err != nil || txid != r.tree.txid {
+		t.Fatal(txid, err)
+	}
+	roundTrip(t, r.tree)
+}
+
 // An item may be larger than a chunk.
 func TestImageOfLargeItems(t *testing.T) {
 	r := newRig(t)
