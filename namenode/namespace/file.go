@@ -31,7 +31,7 @@ func (t *Tree) shut(n *inode, e stamp) {
 	t.store(n, e)
 }
 
-// openFor returns an open file.
+// openForWrite returns an open file.
 func (t *Tree) openForWrite(id InodeID) (*inode, error) {
 	n, err := t.file(id)
 	if err != nil {
@@ -66,13 +66,11 @@ func (t *Tree) shortened(n *inode, length int64, e stamp) (*inode, error) {
 	if length < 0 || length > n.length() {
 		return nil, misfitf("length %d is not within the file's %d bytes", length, n.length())
 	}
-	if length == n.length() {
-		n = n.edit()
-		n.mtime = e.Time
-		return n, nil
-	}
 	n = n.edit()
 	n.mtime = e.Time
+	if length == n.length() {
+		return n, nil
+	}
 	x := n.ownExt()
 	x.cut = e.TxID
 	if length >= x.n {

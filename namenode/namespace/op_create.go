@@ -160,4 +160,5 @@ func (op *OpCreate) create(t *Tree, id InodeID, e stamp) (Result, error) {
 func (op *OpCreate) affects(a affected) affected {
 	return a.newEntry(op.Parent, op.Dirs, op.Name).attr(op.Replace)
 }
+
 func (op *OpCreate) events(n news) news { return n.gone(op.Replace).made(len(op.Dirs) + 1) }

@@ -45,4 +45,5 @@ func (op *OpEndLease) apply(t *Tree, e stamp) (Result, error) {
 func (op *OpEndLease) affects(a affected) affected {
 	return a.deleted(a.t.toDelete(endFiles, op.ID)...)
 }
+
 func (op *OpEndLease) events(n news) news { return n.gone(n.t.toDelete(endFiles, op.ID)...) }

@@ -25,4 +25,5 @@ func (op *OpReap) apply(t *Tree, e stamp) (Result, error) {
 func (op *OpReap) affects(a affected) affected {
 	return a.deleted(a.t.toDelete(int(op.Limit), op.ID)...)
 }
+
 func (op *OpReap) events(n news) news { return n.gone(n.t.toDelete(int(op.Limit), op.ID)...) }
