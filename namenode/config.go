@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/marker"
+	"github.com/leasefs/leasefs/namenode/offline"
 )
 
 // Defaults of a namenode. The lease limits are HDFS's.
@@ -203,6 +204,24 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	return c, c.check()
+}
+
+// Offline is the same for what is done to the namespace of several namenodes without
+// one; Data is not needed.
+func (c Config) Offline() (offline.Config, error) {
+	setDefault(&c.Data, "unused") // by check only
+	c, err := c.withDefaults()
+	if err != nil {
+		return offline.Config{}, err
+	}
+	o := offline.Config{
+		HA: c.HA, Blocks: c.Blocks, BlocksDir: c.BlocksDir, Reserve: c.Reserve, FS: c.FS, Clock: c.Clock, Logger: c.Logger,
+		By: "leasefs " + c.Version, Incarnation: c.incarnation,
+	}
+	if c.s3 != nil {
+		o.S3 = func(id [16]byte) s3.Config { return c.s3Config(id, c.Logger) }
+	}
+	return o, nil
 }
 
 // parseBlocks reads Blocks.

@@ -86,7 +86,7 @@ func TestEnsembleThatDoesNotExist(t *testing.T) {
 			return nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "nosuch.example", IsNotFound: true}}
 		},
 	}
-	_, ferr := namenode.Format(t.Context(), namenode.Config{HA: ha, Blocks: "file://" + t.TempDir()})
+	ferr := env.TryFormat(t.Context(), namenode.Config{HA: ha, Blocks: "file://" + t.TempDir()})
 	own := *ha
 	own.SessionTimeout = namenode.DefaultSessionTimeout
 	_, oerr := ensemble.OwnZooKeeper(t.Context(), &own, slog.New(slog.DiscardHandler))

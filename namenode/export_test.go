@@ -82,9 +82,6 @@ func (s *Server) LockWait() time.Duration {
 	return time.Since(began)
 }
 
-// SettleAtOnce has restores not wait. It is called before the tests begin.
-func SettleAtOnce() { settle = 0 }
-
 // ApplyAtOnce applies records one after the other, with nothing between them, when
 // what first does has sessions give up what they keep of it.
 func (s *Server) ApplyAtOnce(first func(), ops ...namespace.Op) error {

@@ -76,10 +76,10 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 	for _, c := range []namenode.Config{fresh, old} {
 		notServed(t, c, fserror.NotFound, "no namespace pair")
 	}
-	restore := namenode.Restoring{Config: fresh}
-	_, err = namenode.Restore(t.Context(), restore)
-	restore.Config.TakeOver = incarnationOf(t, err)
-	if done, err := namenode.Restore(t.Context(), restore); err != nil || done.Files == 0 {
+	restore := fresh
+	_, err = env.Restore(t.Context(), restore, "")
+	restore.TakeOver = incarnationOf(t, err)
+	if done, err := env.Restore(t.Context(), restore, ""); err != nil || done.Files == 0 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 
@@ -144,7 +144,7 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 	}
 	refuses := func(cfg namenode.Config, says ...string) {
 		t.Helper()
-		_, err := namenode.Format(t.Context(), cfg)
+		err := env.TryFormat(t.Context(), cfg)
 		if !errors.Is(err, fserror.Exists) {
 			t.Errorf("%v", err)
 		}
@@ -164,11 +164,11 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 	p.zk = env.StartZooKeeper(t, 1)
 	cfg, _ = p.config()
 	refuses(cfg, "has files of a namespace pair", "leasefs admin restore", "--blocks")
-	_, err := namenode.Restore(t.Context(), namenode.Restoring{Config: cfg})
+	_, err := env.Restore(t.Context(), cfg, "")
 	incarnationOf(t, err) // refused, but the restore has begun
 	refuses(cfg, "restore of namespace pair", "has not ended", "/leasefs/pair")
 	cfg, _ = p.config(func(c *namenode.Config) { c.HA.Name = "another" }) // which may share the store
-	if _, err := namenode.Format(t.Context(), cfg); err != nil {
+	if err := env.TryFormat(t.Context(), cfg); err != nil {
 		t.Error(err)
 	}
 }
@@ -185,7 +185,7 @@ func TestFormatAfterACrash(t *testing.T) {
 		disk := crashfs.New()
 		disk.CrashAt(n)
 		cfg.FS = disk
-		_, err := namenode.Format(t.Context(), cfg)
+		err := env.TryFormat(t.Context(), cfg)
 		if err == nil {
 			if n < 10 {
 				t.Errorf("only %d steps", n)
@@ -193,7 +193,7 @@ func TestFormatAfterACrash(t *testing.T) {
 			return
 		}
 		if cfg.FS = disk.Crash(crashfs.Strict); errors.Is(err, crashfs.ErrCrashed) {
-			_, err = namenode.Format(t.Context(), cfg)
+			err = env.TryFormat(t.Context(), cfg)
 		}
 		if err != nil {
 			t.Fatalf("step %d: %v", n, err)
@@ -222,7 +222,7 @@ func TestFormatsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range all {
 		all[i], _ = p.config(func(c *namenode.Config) { c.Blocks = "file://" + t.TempDir() })
-		wg.Go(func() { _, errs[i] = namenode.Format(t.Context(), all[i]) })
+		wg.Go(func() { errs[i] = env.TryFormat(t.Context(), all[i]) })
 	}
 	wg.Wait()
 	won := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // overLostRequests does something over and over, while in each round the
@@ -80,9 +81,9 @@ func TestFormatOverLostRequests(t *testing.T) {
 	cfg, way := p.config()
 	overLostRequests(t, way, 4, func(round string) {
 		cfg.HA.Name = round
-		_, err := namenode.Format(t.Context(), cfg)
+		err := env.TryFormat(t.Context(), cfg)
 		if err != nil && strings.HasPrefix(round, "lost-session") {
-			if _, err = namenode.Format(t.Context(), cfg); errors.Is(err, fserror.Exists) {
+			if err = env.TryFormat(t.Context(), cfg); errors.Is(err, fserror.Exists) {
 				return // the lost one was the last of it
 			}
 		}
@@ -113,10 +114,9 @@ func TestRestoreOverLostRequests(t *testing.T) {
 	cfg, way := p.config()
 	overLostRequests(t, way, 5, func(round string) {
 		cfg.HA.Name, cfg.Blocks = round, "file://"+filepath.Join(p.blocks, round)
-		r := namenode.Restoring{Config: cfg, Backup: backup}
-		done, err := namenode.Restore(t.Context(), r)
+		done, err := env.Restore(t.Context(), cfg, backup)
 		if err != nil && strings.HasPrefix(round, "lost-session") {
-			done, err = namenode.Restore(t.Context(), r)
+			done, err = env.Restore(t.Context(), cfg, backup)
 			if errors.Is(err, fserror.Exists) { // the lost one was the last of it
 				return
 			}

@@ -4,12 +4,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/test/env"
 )
 
 func TestMain(m *testing.M) {
 	env.SideBySide()
-	namenode.SettleAtOnce()
+	offline.Settle = 0
 	os.Exit(m.Run())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/offline"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -57,10 +58,10 @@ func (o *oneStore) run(r *rival) *rival {
 	return r
 }
 
-func (o *oneStore) restore(r *rival, backup, takeOver string) (namenode.Restored, error) {
+func (o *oneStore) restore(r *rival, backup, takeOver string) (offline.Restored, error) {
 	cfg := r.cfg
 	cfg.TakeOver = takeOver
-	return namenode.Restore(o.t.Context(), namenode.Restoring{Config: cfg, Backup: backup})
+	return env.Restore(o.t.Context(), cfg, backup)
 }
 
 // overStores runs a test with a folder, and with each S3 server.

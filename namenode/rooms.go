@@ -61,9 +61,9 @@ func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) 
 	r.s.keepEvents(e, done.Events)
 }
 
-// keepImages makes the keeper of the images: in the data folder, or of several
+// newImages makes the keeper of the images: in the data folder, or of several
 // namenodes in the block store.
-func (s *Server) keepImages() {
+func (s *Server) newImages() *images.Keeper {
 	folder := images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ImageDir), Log: s.log, Reserve: s.cfg.Reserve}
 	cfg := images.Config{
 		Store: &folder, Engine: s.engine, Clock: s.cfg.Clock, Log: s.log, ID: s.dir.ID, Folder: s.dir.path,
@@ -89,5 +89,5 @@ func (s *Server) keepImages() {
 			},
 		}
 	}
-	s.images = images.New(cfg)
+	return images.New(cfg)
 }

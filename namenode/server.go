@@ -130,7 +130,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	if err := s.bringUp(ctx); err != nil {
 		_ = s.end()
-		return nil, offlineError(err, cfg.Data)
+		return nil, journal.Damaged(err, cfg.Data)
 	}
 	return s, nil
 }
@@ -198,7 +198,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.owner.Meet(ctx); err != nil {
 		return err
 	}
-	s.keepImages()
+	s.images = s.newImages()
 	s.collector.init()
 	s.older = make(chan struct{}, 4)
 	return nil

@@ -11,11 +11,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/owner"
 )
 
-// settle is how long a restore waits, once it has taken over a store, for
-// deletions of the incarnation before that are under way: longer than
-// removeWithin. Changed by tests.
-var settle = marker.RemoveWithin + 10*time.Second
-
 // incarnation is this namenode's, as it would be put into a store.
 func (c *Config) incarnation(token string) marker.Incarnation {
 	name := c.Data

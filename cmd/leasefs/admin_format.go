@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/offline"
 )
 
 func (p *program) formatCommand() *cli.Command {
@@ -40,7 +41,11 @@ func format(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	id, err := namenode.Format(e.ctx, cfg)
+	how, err := cfg.Offline()
+	var id [16]byte
+	if err == nil {
+		id, err = offline.Format(e.ctx, how)
+	}
 	if err != nil {
 		return e.fail(err, cfg.Blocks)
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/offline"
 )
 
 func (p *program) journalCommand() *cli.Command {
@@ -22,7 +22,7 @@ func (p *program) journalCommand() *cli.Command {
 				Flags:       []cli.Flag{&cli.Int64Flag{Name: "from", Usage: "only records from this `TXID` on"}},
 				Action: p.action(operands{min: 1, max: 1, names: "DIR", local: true}, func(e *invocation) error {
 					from := uint64(e.flags.Int64("from")) //nolint:gosec // not negative
-					return e.fail(namenode.DumpJournal(e.ctx, vfs.OS(), e.args[0], from, e.out), e.args[0])
+					return e.fail(offline.DumpJournal(e.ctx, vfs.OS(), e.args[0], from, e.out), e.args[0])
 				}),
 			},
 			{
@@ -37,7 +37,7 @@ func (p *program) journalCommand() *cli.Command {
 }
 
 func verifyJournal(e *invocation) error {
-	rep, err := namenode.VerifyJournal(e.ctx, vfs.OS(), e.args[0])
+	rep, err := offline.VerifyJournal(e.ctx, vfs.OS(), e.args[0])
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
@@ -67,7 +67,7 @@ func (p *program) imageCommand() *cli.Command {
 			UsageText:   "leasefs admin image dump FILE\n\nExample:\n  leasefs admin image dump $(ls -t /var/lib/leasefs/image/* | head -n 1)",
 			Description: "Prints an image: first what it is of, then a JSON object an inode, the way down from the root.",
 			Action: p.action(operands{min: 1, max: 1, names: "FILE", local: true}, func(e *invocation) error {
-				return e.fail(namenode.DumpImage(vfs.OS(), e.args[0], e.out), e.args[0])
+				return e.fail(offline.DumpImage(vfs.OS(), e.args[0], e.out), e.args[0])
 			}),
 		}},
 	}

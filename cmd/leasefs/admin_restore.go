@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/offline"
 )
 
 func (p *program) restoreCommand() *cli.Command {
@@ -48,17 +49,20 @@ func restore(e *invocation) error {
 		return err
 	}
 	cfg.TakeOver = e.flags.String("take-over")
-	r := namenode.Restoring{Config: cfg, ID: e.flags.String("id")}
-	what := r.Config.Blocks
+	r := offline.Restoring{ID: e.flags.String("id")}
+	what := cfg.Blocks
 	if len(e.args) > 0 {
 		if r.Backup = e.args[0]; r.ID != "" {
 			return usagef(e.op, "--id is for a restore without DIR")
 		}
 		what = r.Backup
 	}
+	if r.Config, err = cfg.Offline(); err != nil {
+		return e.fail(err, what)
+	}
 	bar := e.newBar("copying")
 	r.Progress = bar.set
-	done, err := namenode.Restore(e.ctx, r)
+	done, err := offline.Restore(e.ctx, r)
 	bar.finish()
 	if err != nil {
 		return e.fail(err, what)

@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"strconv"
+
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // Record is one change.
@@ -53,6 +55,15 @@ type DamageError struct {
 
 func (e *DamageError) Error() string {
 	return "journal damaged: " + e.Segment + " at offset " + strconv.FormatInt(e.Offset, 10) + ": " + e.Detail + "; " + e.Remedy
+}
+
+// Damaged makes an error that says Damaged, and where, of one that is a *DamageError.
+func Damaged(err error, path string) error {
+	var d *DamageError
+	if errors.As(err, &d) {
+		return fserror.Wrap(fserror.Damaged, "", path, err)
+	}
+	return err
 }
 
 // Journal is one journal, opened for writing by one process. Replay comes

@@ -25,6 +25,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/offline"
 )
 
 // Namenode is a namenode in this process.
@@ -71,9 +72,27 @@ func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
 // Format makes the namespace of several namenodes, unless ZooKeeper has it.
 func Format(t testing.TB, cfg namenode.Config) {
 	t.Helper()
-	if _, err := namenode.Format(t.Context(), cfg); err != nil && !errors.Is(err, fserror.Exists) {
+	if err := TryFormat(t.Context(), cfg); err != nil && !errors.Is(err, fserror.Exists) {
 		t.Fatalf("format: %v", err)
 	}
+}
+
+// TryFormat makes the namespace of several namenodes.
+func TryFormat(ctx context.Context, cfg namenode.Config) error {
+	how, err := cfg.Offline()
+	if err == nil {
+		_, err = offline.Format(ctx, how)
+	}
+	return err
+}
+
+// Restore brings a namespace back from a backup, or without one from the block store.
+func Restore(ctx context.Context, cfg namenode.Config, backup string) (offline.Restored, error) {
+	how, err := cfg.Offline()
+	if err != nil {
+		return offline.Restored{}, err
+	}
+	return offline.Restore(ctx, offline.Restoring{Config: how, Backup: backup})
 }
 
 // Start starts it again after Stop.

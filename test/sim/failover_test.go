@@ -8,7 +8,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
-	"github.com/leasefs/leasefs/namenode"
 )
 
 // A granted lease, and a lock, that live as short as the namenodes grant outlive the crash
@@ -70,7 +69,7 @@ func TestShortestLeasesOutliveACrash(t *testing.T) {
 func calm(t *testing.T, clients int, set func(*worker)) *World {
 	t.Helper()
 	w := New(t, Config{Seed: 1, Calm: true})
-	if _, err := namenode.Format(t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
+	if err := w.format(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range w.nodes {

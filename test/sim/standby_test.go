@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -19,7 +18,7 @@ func inFleet(t *testing.T, fn func(t *testing.T, w *World)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := New(t, Config{Seed: 1, Calm: true})
-		if _, err := namenode.Format(t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
+		if err := w.format(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range w.nodes {

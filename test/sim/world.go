@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
-	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/test/sim/s3model"
 	"github.com/leasefs/leasefs/test/sim/simnet"
 	"github.com/leasefs/leasefs/test/sim/zkmodel"
@@ -162,9 +162,18 @@ func dialer(h *simnet.Host) func(ctx context.Context, network, address string) (
 	return h.DialContext
 }
 
+// format makes the namespace, from the first machine.
+func (w *World) format(ctx context.Context) error {
+	how, err := w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared}).Offline()
+	if err == nil {
+		_, err = offline.Format(ctx, how)
+	}
+	return err
+}
+
 // Run has one shift after another, and ends the world.
 func (w *World) Run() {
-	if _, err := namenode.Format(w.t.Context(), w.nodes[0].config(&disks{own: w.nodes[0].disk, shared: w.shared})); err != nil {
+	if err := w.format(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, n := range w.nodes {

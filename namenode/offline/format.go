@@ -1,4 +1,4 @@
-package namenode
+package offline
 
 import (
 	"bytes"
@@ -25,8 +25,7 @@ import (
 
 // Format makes the namespace of several namenodes: it claims the block store for
 // a new id, and then makes the namespace known to ZooKeeper, in one transaction.
-// This happens once; a namenode never does it. Of cfg HA, Blocks, FS, Clock,
-// Logger and Version are used.
+// This happens once; a namenode never does it.
 //
 // After a failure it can be repeated: what an earlier try left in the store is of
 // an id that ZooKeeper does not know, and holds no file.
@@ -150,7 +149,7 @@ func (w *restore) claimNew(ctx context.Context, id [16]byte) error {
 	if err != nil {
 		return fmt.Errorf("block store %s: %w", w.cfg.Blocks, err)
 	}
-	if w.cfg.s3 == nil {
+	if w.cfg.S3 == nil {
 		err = w.store.Probe(ctx) // one in a bucket was probed
 	}
 	if err == nil {
@@ -204,7 +203,7 @@ func (w *restore) makeKnown(ctx context.Context, sess *zkconn.Session, id [16]by
 // formatNode is the content of the node that says what the namespace is.
 func (w *restore) formatNode(id [16]byte) ([]byte, error) {
 	return json.Marshal(ensemble.Format{
-		Format: datadir.FormatVersion, Namespace: hex.EncodeToString(id[:]), By: "leasefs " + w.cfg.Version,
+		Format: datadir.FormatVersion, Namespace: hex.EncodeToString(id[:]), By: w.cfg.By,
 		Created: w.cfg.Clock.Wall().UTC().Format(time.RFC3339),
 	})
 }
@@ -215,4 +214,93 @@ func (w *restore) ofAnother(err error) error {
 		return fserror.New(fserror.Permission, "", "", "%s in ZooKeeper belongs to another user (%v): name that one by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH, or choose another name with --namespace", w.cfg.HA.Top(), err)
 	}
 	return err
+}
+
+// unknown makes sure that ZooKeeper does not have the namespace.
+func (w *restore) unknown(ctx context.Context, sess *zkconn.Session) error {
+	there := false
+	err := sess.Retry(ctx, func() (err error) {
+		there, err = sess.Exists(ctx, w.cfg.HA.Path("format"))
+		return err
+	})
+	if err == nil && there {
+		err = fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s: it need not be restored; or choose another name with --namespace", w.cfg.HA.Name)
+	}
+	return err
+}
+
+// begin makes sure that one restore at a time makes the namespace known, and
+// finds the token of what comes to life: that of an earlier try, or a new one.
+func (w *restore) begin(ctx context.Context, sess *zkconn.Session) error {
+	err := sess.Retry(ctx, func() error {
+		err := sess.EnsureShared(ctx, "/leasefs")
+		if err == nil {
+			err = sess.EnsurePath(ctx, w.cfg.HA.Top())
+		}
+		return err
+	})
+	if err == nil {
+		err = sess.Retry(ctx, func() error { return w.lock(ctx, sess) })
+	}
+	if err == nil {
+		err = w.unknown(ctx, sess) // it may have been restored meanwhile
+	}
+	if err == nil {
+		w.token, err = ensemble.MakeToken(ctx, sess, w.cfg.HA)
+	}
+	return w.ofAnother(err)
+}
+
+// lock makes a node that goes with the session. That of a restore that was
+// killed is waited for.
+func (w *restore) lock(ctx context.Context, sess *zkconn.Session) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*sess.Timeout(), fserror.New(fserror.Exists, "", "", "another restore of namespace %s is under way", w.cfg.HA.Name))
+	defer cancel()
+	path := w.cfg.HA.Path("restoring")
+	for {
+		_, err := sess.Create(ctx, path, nil, zookeeper.FlagEphemeral)
+		if !errors.Is(err, zookeeper.ErrNodeExists) {
+			return err
+		}
+		_, stat, err := sess.Get(ctx, path)
+		if err == nil && stat.EphemeralOwner == sess.ID() {
+			return nil // ours, whose answer was lost
+		}
+		if err != nil && !errors.Is(err, zookeeper.ErrNoNode) {
+			return err
+		}
+		if err := pause(ctx, restorePause); err != nil {
+			return err
+		}
+	}
+}
+
+// announce makes the node that says what the namespace is.
+func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byte) error {
+	path := w.cfg.HA.Path("format")
+	raw, err := w.formatNode(id)
+	if err != nil {
+		return err
+	}
+	var there []byte
+	err = sess.Retry(ctx, func() (err error) {
+		there, err = ensemble.MakeOnce(ctx, sess, path, raw)
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s in ZooKeeper: %w", path, err)
+	case !bytes.Equal(there, raw):
+		return fserror.New(fserror.Exists, "", "", "ZooKeeper has got a namespace %s meanwhile, from somebody else: the one of the backup is in the block store, and not known to ZooKeeper", w.cfg.HA.Name)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

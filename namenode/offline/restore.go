@@ -1,4 +1,7 @@
-package namenode
+// Package offline is what is done to a namespace without a namenode: [Format] makes
+// that of several, [Restore] brings it back to another ensemble, from a backup or from
+// its block store, and the rest looks into a data folder and changes nothing.
+package offline
 
 import (
 	"context"
@@ -6,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -13,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,11 +26,13 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	localjournal "github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -38,11 +45,29 @@ const (
 	restorePause  = 100 * time.Millisecond
 )
 
+// Settle is how long a restore waits, once it has taken over a store, for deletions of
+// the incarnation before that are under way: longer than marker.RemoveWithin. Tests
+// change it before they begin.
+var Settle = marker.RemoveWithin + 10*time.Second
+
+// Config says which namespace, and where: what namenode.Config.Offline returns.
+type Config struct {
+	HA        *ensemble.HA
+	Blocks    string                      // the block store, for people
+	BlocksDir string                      // its folder
+	S3        func(id [16]byte) s3.Config // or how the namespace's part of a bucket is opened
+	Reserve   int64                       // bytes of disk kept free in a folder
+	FS        vfs.FS
+	Clock     clock.Clock
+	Logger    *slog.Logger
+	By        string // the program and its version
+	// Incarnation is what is put into the store of one with that token.
+	Incarnation func(token string) marker.Incarnation
+}
+
 // Restoring says from where and to where a namespace is brought back.
 type Restoring struct {
-	// Config has HA, the ensemble that does not have the namespace, and Blocks.
-	// Of the rest FS, Clock, Logger and Version are used.
-	Config Config
+	Config Config // its ensemble does not have the namespace
 	// Backup is the folder of a backup. Empty: ZooKeeper is lost and the block
 	// store is there; the newest image in it is taken.
 	Backup string
@@ -69,8 +94,6 @@ type Restored struct {
 type restore struct {
 	Restoring
 	cfg     Config
-	fs      vfs.FS
-	log     *slog.Logger
 	store   blockstore.Store
 	objects blockstore.Objects
 	close   func() error
@@ -84,8 +107,7 @@ type restore struct {
 //
 // Exists if the ensemble has a namespace of that name, another restore of it is
 // under way, the block store has newer images of it than the backup, or it is
-// that of another incarnation of the namespace which Config.TakeOver does not
-// name. Damaged if something in the backup, or
+// that of another incarnation of the namespace than the one to take over. Damaged if something in the backup, or
 // each image in the store, is.
 func Restore(ctx context.Context, r Restoring) (Restored, error) {
 	w, sess, err := connect(ctx, r.Config)
@@ -116,27 +138,19 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 	return done, w.announce(ctx, sess, id)
 }
 
-// connect checks what a restore, or a format, is told, and opens a session with
-// the ensemble.
+// connect opens a session with the ensemble.
 func connect(ctx context.Context, cfg Config) (*restore, *zkconn.Session, error) {
-	if cfg.Data == "" {
-		cfg.Data = "unused" // by check only
-	}
-	cfg, err := cfg.withDefaults()
-	if err != nil {
-		return nil, nil, err
-	}
 	if cfg.HA == nil {
 		return nil, nil, errors.New("no ZooKeeper server is named: a namenode alone needs none of this, start it with --data")
 	}
 	sess, err := cfg.HA.DialOnce(ctx, cfg.Logger)
-	return &restore{cfg: cfg, fs: cfg.FS, log: cfg.Logger, close: func() error { return nil }}, sess, err
+	return &restore{cfg: cfg, close: func() error { return nil }}, sess, err
 }
 
 // giveAway makes what a restore by root has made in a folder that of the folder's
 // owner: namenodes need not run as root.
 func (w *restore) giveAway(id [16]byte) error {
-	if w.cfg.s3 != nil || w.fs != vfs.OS() || os.Geteuid() != 0 {
+	if w.cfg.S3 != nil || w.cfg.FS != vfs.OS() || os.Geteuid() != 0 {
 		return nil
 	}
 	info, err := os.Stat(w.cfg.BlocksDir)
@@ -161,8 +175,8 @@ func (w *restore) giveAway(id [16]byte) error {
 
 // open opens the block store for a namespace.
 func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
-	if w.cfg.s3 != nil {
-		st, err := s3.Open(ctx, w.cfg.s3Config(id, w.log))
+	if w.cfg.S3 != nil {
+		st, err := s3.Open(ctx, w.cfg.S3(id))
 		if err != nil {
 			return err
 		}
@@ -173,15 +187,15 @@ func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
 		return st.Check(ctx)
 	}
 	if format {
-		if err := local.Format(w.fs, w.cfg.BlocksDir, id); err != nil {
+		if err := local.Format(w.cfg.FS, w.cfg.BlocksDir, id); err != nil {
 			return err
 		}
 	}
 	secret := make([]byte, datadir.SecretBytes)
 	_, _ = rand.Read(secret) // no URL is signed
 	st, err := local.Open(local.Config{
-		FS: w.fs, Dir: w.cfg.BlocksDir, NamespaceID: id, Secret: secret, BaseURL: func() string { return "" },
-		Clock: w.cfg.Clock, Reserve: w.cfg.Reserve, Logger: w.log, MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Shared: true,
+		FS: w.cfg.FS, Dir: w.cfg.BlocksDir, NamespaceID: id, Secret: secret, BaseURL: func() string { return "" },
+		Clock: w.cfg.Clock, Reserve: w.cfg.Reserve, Logger: w.cfg.Logger, MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Shared: true,
 	})
 	if err != nil {
 		return err
@@ -193,11 +207,11 @@ func (w *restore) open(ctx context.Context, id [16]byte, format bool) error {
 // claim makes the store that of the new incarnation. Reigns up to term were before.
 func (w *restore) claim(ctx context.Context, id [16]byte, term uint64) (marker.Incarnation, error) {
 	of := &marker.Incarnations{Objects: w.objects, Store: w.cfg.Blocks, ID: id}
-	mine, taken, err := of.Claim(ctx, w.cfg.incarnation(w.token), func(ctx context.Context) (uint64, error) {
+	mine, taken, err := of.Claim(ctx, w.cfg.Incarnation(w.token), func(ctx context.Context) (uint64, error) {
 		return marker.TopTerm(ctx, w.store, term)
 	})
 	if err == nil && taken {
-		w.log.Warn("the block store was taken over", "store", w.cfg.Blocks, "from", mine.Replaces, "incarnation", mine.Token)
+		w.cfg.Logger.Warn("the block store was taken over", "store", w.cfg.Blocks, "from", mine.Replaces, "incarnation", mine.Token)
 	}
 	return mine, err
 }
@@ -224,8 +238,8 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 	}
 	mine, err := w.claim(ctx, id, t.Term())
 	if err == nil && mine.Replaces != "" { // what is there is relied on
-		w.log.Warn("waiting for deletions that may be under way", "for", settle)
-		err = pause(ctx, settle)
+		w.cfg.Logger.Warn("waiting for deletions that may be under way", "for", Settle)
+		err = pause(ctx, Settle)
 	}
 	if err != nil {
 		return Restored{}, err
@@ -243,7 +257,7 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 		}
 		return done, nil
 	}
-	_, _, err = o.Put(ctx, w.fs, file, last, t.Term())
+	_, _, err = o.Put(ctx, w.cfg.FS, file, last, t.Term())
 	return done, err
 }
 
@@ -252,7 +266,7 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	fail := func(format string, args ...any) ([16]byte, *namespace.Tree, string, error) {
 		return id, nil, "", fserror.New(fserror.InvalidArgument, "", w.Backup, format, args...)
 	}
-	raw, err := datadir.ReadFile(w.fs, filepath.Join(w.Backup, datadir.VersionFile))
+	raw, err := datadir.ReadFile(w.cfg.FS, filepath.Join(w.Backup, datadir.VersionFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fail("no backup: there is no %s; give a folder that leasefs admin backup made", datadir.VersionFile)
 	}
@@ -268,14 +282,14 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	case v.BackupTxID == 0:
 		return fail("a namenode's data folder, no backup: start leasefs namenode --data on it, and take a backup of that")
 	}
-	names, err := w.fs.List(filepath.Join(w.Backup, datadir.JournalDir))
+	names, err := w.cfg.FS.List(filepath.Join(w.Backup, datadir.JournalDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return id, nil, "", err
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
 		return fail("a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
 	}
-	folder := images.Folder{FS: w.fs, Dir: filepath.Join(w.Backup, datadir.ImageDir), Log: w.log}
+	folder := images.Folder{FS: w.cfg.FS, Dir: filepath.Join(w.Backup, datadir.ImageDir), Log: w.cfg.Logger}
 	img := images.Image{TxID: v.BackupTxID, Name: images.FileName(v.BackupTxID)}
 	if t, err = images.Read(context.Background(), &folder, img); err != nil { // a folder: no network
 		return id, nil, "", fserror.Wrap(fserror.Damaged, "", folder.Where(img), err)
@@ -291,44 +305,34 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 func (w *restore) copyBlocks(ctx context.Context, t *namespace.Tree, done *Restored) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(restoreAtOnce)
-	type outcome struct {
-		bytes  int64
-		copied bool
-	}
-	results, counted := make(chan outcome), make(chan struct{})
-	go func() {
-		defer close(counted)
-		for r := range results {
+	var counting sync.Mutex
+	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
+		g.Go(func() error {
+			copied, err := w.copyBlock(gctx, t.NamespaceID(), b)
+			if err != nil {
+				return err
+			}
+			counting.Lock()
+			defer counting.Unlock()
 			done.Blocks++
-			done.BlockBytes += r.bytes
-			if r.copied {
+			done.BlockBytes += int64(b.Stored)
+			if copied {
 				done.Copied++
-				done.CopiedBytes += r.bytes
+				done.CopiedBytes += int64(b.Stored)
 			}
 			if w.Progress != nil {
 				w.Progress(done.BlockBytes)
 			}
-		}
-	}()
-	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
-		g.Go(func() error {
-			copied, err := w.copyBlock(gctx, t.NamespaceID(), b)
-			if err == nil {
-				results <- outcome{int64(b.Stored), copied}
-			}
-			return err
+			return nil
 		})
 		return gctx.Err() == nil
 	})
-	err := g.Wait()
-	close(results)
-	<-counted
-	return errors.Join(err, ctx.Err())
+	return errors.Join(g.Wait(), ctx.Err())
 }
 
 func (w *restore) copyBlock(ctx context.Context, id [16]byte, b namespace.Block) (copied bool, err error) {
 	name := filepath.Join(w.Backup, datadir.BlocksDir, local.FileName(id, b.Key))
-	data, err := datadir.ReadFile(w.fs, name)
+	data, err := datadir.ReadFile(w.cfg.FS, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // a backup of the tree only
 		return false, w.inStore(ctx, b, "neither in the backup nor ")
@@ -354,20 +358,12 @@ func (w *restore) inStore(ctx context.Context, b namespace.Block, nor string) er
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	var crc uint32
-	var size int64
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := r.Read(buf)
-		crc, size = blockstore.UpdateCRC(crc, buf[:n]), size+int64(n)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	size, err := io.Copy(sum, r)
+	if err != nil {
+		return err
 	}
-	if size != int64(b.Stored) || crc != b.CRC {
+	if size != int64(b.Stored) || sum.Sum32() != b.CRC {
 		return fserror.New(fserror.Damaged, "", "", "the block store has another block %s than the backup: name an empty prefix with --blocks", b.Key)
 	}
 	return nil
@@ -425,7 +421,7 @@ func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree
 		if images.Unknown(err) || ctx.Err() != nil {
 			return nil, err
 		}
-		w.log.Error("an image cannot be read; going on with an older one", "image", img.Name, "cause", err)
+		w.cfg.Logger.Error("an image cannot be read; going on with an older one", "image", img.Name, "cause", err)
 		problems = append(problems, fmt.Errorf("%s: %w", img.Name, err))
 	}
 	return nil, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore a backup", errors.Join(problems...))
@@ -462,9 +458,9 @@ func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
 
 // storedIDs are the ids of the namespaces whose things the store has.
 func (w *restore) storedIDs(ctx context.Context) (all []string, err error) {
-	if w.cfg.s3 != nil {
-		all, err = s3.Namespaces(ctx, w.cfg.s3Config([16]byte{}, w.log))
-	} else if all, err = w.fs.List(w.cfg.BlocksDir); errors.Is(err, fs.ErrNotExist) {
+	if w.cfg.S3 != nil {
+		all, err = s3.Namespaces(ctx, w.cfg.S3([16]byte{}))
+	} else if all, err = w.cfg.FS.List(w.cfg.BlocksDir); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return slices.DeleteFunc(all, func(name string) bool { _, ok := marker.ParseID(name); return !ok }), err

@@ -1,7 +1,8 @@
-package namenode
+package offline
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func VerifyJournal(ctx context.Context, fsys vfs.FS, dir string) (JournalReport,
 	}
 	rep, err := localjournal.Verify(ctx, fsys, path)
 	if err != nil {
-		return rep, offlineError(err, dir)
+		return rep, journal.Damaged(err, dir)
 	}
 	err = localjournal.Read(ctx, fsys, path, 0, func(segment string, offset int64, _ uint64, r journal.Record) error {
 		if _, _, err := namespace.DecodeOp(r.Type, r.Body); err != nil {
@@ -55,15 +56,7 @@ func VerifyJournal(ctx context.Context, fsys vfs.FS, dir string) (JournalReport,
 		}
 		return nil
 	})
-	return rep, offlineError(err, dir)
-}
-
-func offlineError(err error, path string) error {
-	var d *journal.DamageError
-	if errors.As(err, &d) {
-		return fserror.Wrap(fserror.Damaged, "", path, err)
-	}
-	return err
+	return rep, journal.Damaged(err, dir)
 }
 
 // dumped is one line of DumpJournal.
@@ -99,11 +92,11 @@ func DumpJournal(ctx context.Context, fsys vfs.FS, dir string, from uint64, w io
 			Op: strings.TrimPrefix(reflect.TypeOf(op).Elem().Name(), "Op"), Fields: redact(reflect.ValueOf(op).Elem()),
 		}
 		if call.Seq != 0 {
-			d.Session = hexSession(call.Session)
+			d.Session = hex.EncodeToString(call.Session[:])
 		}
 		return enc.Encode(d)
 	})
-	return offlineError(err, dir)
+	return journal.Damaged(err, dir)
 }
 
 // redact turns a record into what may be shown: no tokens, ids in hexadecimal,
@@ -119,7 +112,7 @@ func redact(v reflect.Value) map[string]any {
 		case namespace.Token:
 			out[name] = "redacted"
 		case namespace.Holder:
-			out[name] = map[string]any{"user": x.User, "client": x.Client, "session": hexSession(x.Session), "host": x.Host, "pid": x.PID}
+			out[name] = map[string]any{"user": x.User, "client": x.Client, "session": hex.EncodeToString(x.Session[:]), "host": x.Host, "pid": x.PID}
 		case [16]byte:
 			out[name] = fmt.Sprintf("%x", x)
 		case []byte:
