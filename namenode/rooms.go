@@ -52,11 +52,7 @@ func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) 
 	}
 	r.s.leases.Applied(done)
 	r.s.sessions.Applied(done)
-	for _, f := range done.Closed {
-		if done.Opened == nil || done.Opened.Inode != f.Inode {
-			r.s.waits.freed(f.Inode)
-		}
-	}
+	r.s.waits.Applied(done)
 	r.s.removals.tell(tx.Tree, e.Op, done.Inode)
 	r.s.keepEvents(e, done.Events)
 }

@@ -362,7 +362,7 @@ func (s *Server) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, l
 	now := s.cfg.Clock.Mono()
 	for _, ref := range in.Refs {
 		id := namespace.InodeID(ref.Inode)
-		out.Waiting += uint32(s.waits.waiting(id, now)) //nolint:gosec // a count
+		out.Waiting += uint32(s.waits.Waiting(id, now)) //nolint:gosec // a count
 		if *left <= 0 {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/waiting"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -242,18 +243,18 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	if _, err := rand.Read(token[:]); err != nil {
 		return nil, err
 	}
-	try := func() (engine.Outcome, error) {
-		return s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) { return s.planAppend(tx, c, r, h, token) }})
-	}
 	var out engine.Outcome
+	try := func() (err error) {
+		out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) { return s.planAppend(tx, c, r, h, token) }})
+		return err
+	}
 	at := target(r.GetPath(), r.GetInode())
 	queued := wait > 0 && s.mustQueue(ctx, c, id, at, h)
 	if !queued {
-		out, err = try()
+		err = try()
 	}
 	if queued || errors.Is(err, fserror.Held) && wait > 0 {
-		q := queuing{at: at, by: h, wait: wait, again: r.GetAgain(), held: err, try: try}
-		out, err = s.waitFor(ctx, c, q)
+		err = s.waitFor(ctx, c, at, wait, waiting.Call{By: h, Again: r.GetAgain(), Held: err, Try: try})
 	}
 	if err != nil {
 		return nil, err

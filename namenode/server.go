@@ -30,6 +30,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
 
@@ -60,7 +61,7 @@ type Server struct {
 
 	engine *engine.Engine
 
-	waits     *waitTable // who waits for a file to be freed or to grow
+	waits     *waiting.Table // who waits for a file to be freed or to grow
 	allocs    *allocTable
 	sessions  sessions.Table
 	removals  removals
@@ -109,7 +110,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, waits: newWaitTable(), allocs: newAllocTable(), walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
+	s := &Server{cfg: cfg, log: cfg.Logger, allocs: newAllocTable(), walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
 		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		served:   share.New(int64(cfg.MaxInFlight)),
@@ -123,6 +124,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		Clock: cfg.Clock, Log: s.log, CacheTerm: cfg.CacheTerm, Reign: gate{s}, Rooms: rooms{s},
 		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
 	})
+	s.waits = waiting.New(waiting.Config{Clock: cfg.Clock, Stopping: s.stopping.Done(), Active: s.checkActive})
 	s.drafts = drafts.New(s.engine, cfg.Clock, cfg.CacheTerm)
 	if err := s.open(ctx); err != nil {
 		_ = s.end()

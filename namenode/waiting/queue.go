@@ -1,16 +1,28 @@
-package namenode
+// Package waiting has those who want to write a file that another has wait in the
+// order in which they came.
+package waiting
 
 import (
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
-// waitTable knows who waits for a file to be freed by its holder, in the order
-// of asking. It holds entries only for files that someone waits for.
-type waitTable struct {
+// Config is what a Table works with. All is required.
+type Config struct {
+	Clock clock.Clock
+	// Stopping is closed when the namenode stops; Active then says why.
+	Stopping <-chan struct{}
+	Active   func() error
+}
+
+// Table knows who waits for a file to be freed by its holder, in the order of
+// asking. It holds entries only for files that someone waits for.
+type Table struct {
+	cfg    Config
 	mu     sync.Mutex
 	queues map[namespace.InodeID][]*waiter
 	away   int // waiters that are away, over all queues
@@ -31,21 +43,21 @@ type place struct {
 // waiter is one who wants to open a file for write.
 type waiter struct {
 	place
-	turn  chan struct{} // has an element when this waiter should look again
-	tried bool          // its call's own
+	turn chan struct{} // has an element when this waiter should look again
 
-	// Guarded by waitTable.mu: its call has ended, and it said that it asks again,
+	// Guarded by Table.mu: its call has ended, and it said that it asks again,
 	// for which its place is kept until then, by the clock's Mono.
 	away  bool
 	until time.Duration
 }
 
-func newWaitTable() *waitTable {
-	return &waitTable{queues: map[namespace.InodeID][]*waiter{}}
+// New returns a Table in which nobody waits.
+func New(cfg Config) *Table {
+	return &Table{cfg: cfg, queues: map[namespace.InodeID][]*waiter{}}
 }
 
 // join puts a waiter at the end of the file's queue, or where it was before.
-func (t *waitTable) join(at place, now time.Duration) *waiter {
+func (t *Table) join(at place, now time.Duration) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := &waiter{place: at, turn: make(chan struct{}, 1)}
@@ -60,7 +72,7 @@ func (t *waitTable) join(at place, now time.Duration) *waiter {
 }
 
 // keep keeps the place of a waiter whose call ends, and who asks again.
-func (t *waitTable) keep(w *waiter, now time.Duration) {
+func (t *Table) keep(w *waiter, now time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w.away, w.until = true, now+placeKept
@@ -75,7 +87,7 @@ func (t *waitTable) keep(w *waiter, now time.Duration) {
 }
 
 // leave takes a waiter out, with the file or without; the next one looks again.
-func (t *waitTable) leave(w *waiter) {
+func (t *Table) leave(w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.queues[w.inode]
@@ -86,7 +98,7 @@ func (t *waitTable) leave(w *waiter) {
 }
 
 // drop takes those out of a queue who did not come back in time.
-func (t *waitTable) drop(inode namespace.InodeID, now time.Duration) []*waiter {
+func (t *Table) drop(inode namespace.InodeID, now time.Duration) []*waiter {
 	q := t.queues[inode]
 	n := len(q)
 	q = slices.DeleteFunc(q, func(o *waiter) bool { return o.away && now > o.until })
@@ -97,7 +109,7 @@ func (t *waitTable) drop(inode namespace.InodeID, now time.Duration) []*waiter {
 	return q
 }
 
-func (t *waitTable) set(inode namespace.InodeID, q []*waiter) {
+func (t *Table) set(inode namespace.InodeID, q []*waiter) {
 	if len(q) == 0 {
 		delete(t.queues, inode)
 		return
@@ -107,7 +119,7 @@ func (t *waitTable) set(inode namespace.InodeID, q []*waiter) {
 
 // look tells whether it is w's turn. If it is not, because a place before is kept
 // for one who is away, then it may be so in a while; 0: w is told.
-func (t *waitTable) look(w *waiter, now time.Duration) (mine bool, in time.Duration) {
+func (t *Table) look(w *waiter, now time.Duration) (mine bool, in time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, o := range t.drop(w.inode, now) {
@@ -122,15 +134,19 @@ func (t *waitTable) look(w *waiter, now time.Duration) (mine bool, in time.Durat
 	return false, 0
 }
 
-// freed has the first in the queue look again.
-func (t *waitTable) freed(inode namespace.InodeID) {
+// Applied has the first in the queue of each file that a record has freed look again.
+func (t *Table) Applied(r namespace.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.nudge(inode)
+	for _, f := range r.Closed {
+		if r.Opened == nil || r.Opened.Inode != f.Inode {
+			t.nudge(f.Inode)
+		}
+	}
 }
 
 // nudge wakes the first of a queue who is there.
-func (t *waitTable) nudge(inode namespace.InodeID) {
+func (t *Table) nudge(inode namespace.InodeID) {
 	for _, w := range t.queues[inode] {
 		if w.away {
 			continue
@@ -143,15 +159,15 @@ func (t *waitTable) nudge(inode namespace.InodeID) {
 	}
 }
 
-// any reports whether anybody waits for anything.
-func (t *waitTable) any() bool {
+// Any reports whether anybody waits for anything.
+func (t *Table) Any() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.queues) > 0
 }
 
-// waiting is how many wait for a file.
-func (t *waitTable) waiting(inode namespace.InodeID, now time.Duration) int {
+// Waiting is how many wait for a file.
+func (t *Table) Waiting(inode namespace.InodeID, now time.Duration) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.drop(inode, now))

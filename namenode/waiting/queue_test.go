@@ -1,4 +1,4 @@
-package namenode
+package waiting
 
 import (
 	"math/rand/v2"
@@ -15,7 +15,7 @@ func placeOf(inode namespace.InodeID, who byte) place {
 
 // A place is kept for one who asks again, for a while, and for nobody else.
 func TestWaitersKeepTheirPlaces(t *testing.T) {
-	w := newWaitTable()
+	w := New(Config{})
 	a, b := w.join(placeOf(1, 'a'), 0), w.join(placeOf(1, 'b'), 0)
 	want := func(at *waiter, now time.Duration, mine bool, in time.Duration) {
 		t.Helper()
@@ -29,7 +29,7 @@ func TestWaitersKeepTheirPlaces(t *testing.T) {
 	<-b.turn // goes by the clock from now on
 	want(b, time.Second, false, placeKept+1)
 	want(b, time.Second+placeKept, false, 1)
-	if n := w.waiting(1, time.Second); n != 2 {
+	if n := w.Waiting(1, time.Second); n != 2 {
 		t.Fatalf("%d wait", n)
 	}
 	a = w.join(placeOf(1, 'a'), 2*time.Second)
@@ -44,14 +44,14 @@ func TestWaitersKeepTheirPlaces(t *testing.T) {
 	<-a.turn
 	want(a, now, true, 0)
 	w.leave(a)
-	if w.any() || w.away != 0 {
+	if w.Any() || w.away != 0 {
 		t.Fatalf("left behind: %+v", w)
 	}
 }
 
 // Many who never come back are forgotten, whatever they waited for.
 func TestWaitersWhoStayAwayAreForgotten(t *testing.T) {
-	w := newWaitTable()
+	w := New(Config{})
 	var now time.Duration
 	for i := range 100_000 {
 		now += time.Millisecond
@@ -66,7 +66,7 @@ func TestWaitersWhoStayAwayAreForgotten(t *testing.T) {
 // again in time at their old places.
 func TestWaitersAgainstAModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
-	w := newWaitTable()
+	w := New(Config{})
 	type entry struct {
 		at    place
 		here  *waiter // nil: away
@@ -98,7 +98,7 @@ func TestWaitersAgainstAModel(t *testing.T) {
 			w.leave(model[i].here)
 			model = slices.Delete(model, i, i+1)
 		}
-		if n := w.waiting(7, now); n != len(model) {
+		if n := w.Waiting(7, now); n != len(model) {
 			t.Fatalf("%d wait, want %d", n, len(model))
 		}
 		for i, e := range model {
