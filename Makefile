@@ -19,7 +19,7 @@ MINUTES   ?= 30
 SEEDS     ?= 1000000
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build demo test test-full soak torture race lint fuzz bench generate clean
+.PHONY: help setup build demo test test-full soak torture mutants race lint fuzz bench generate clean
 
 help: ## show this list
 	@echo "make TARGET, one of:"
@@ -52,6 +52,10 @@ soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from
 torture: ## run the clients and the checker of sim on real processes that are killed, stopped, cut off, short of room and wrong about the time, for MINUTES
 	@scripts/setup test
 	go test -vet=off -count=1 -timeout 0 -v -tags torture ./test/torture -minutes $(MINUTES) -seed $(SEED)
+
+mutants: ## build known faults into the product, one at a time, and see that the worlds of sim find each
+	@scripts/setup test
+	go test -vet=off -count=1 -tags mutants -timeout 10m -run '^TestMutants$$' ./test/sim
 
 race: ## run the tests of the concurrent packages under the race detector
 	@scripts/setup race

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,6 +209,80 @@ func TestLocksEndBeforeOthersHaveThem(t *testing.T) {
 		for _, what := range w.Broken() {
 			t.Error(what)
 		}
+	})
+}
+
+// A writer whose machine stood still until another had its file changes it no more.
+func TestWhoStoodStillIsFenced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 2, func(c *worker) { c.plain = true })
+		still, other := w.clients[0], w.clients[1]
+		for round := range 5 {
+			path := fmt.Sprintf("/fenced%d", round)
+			f, err := still.fs.Append(t.Context(), path, client.WithCreate())
+			if err != nil {
+				t.Fatal(err)
+			}
+			still.clock.stop(false)
+			w.net.Host(still.name).Pause()
+			flushed := make(chan error)
+			go func() { // as what it was just about to do
+				_, _ = f.Write([]byte("a line\n")) // Flush tells of its error, too
+				flushed <- f.Flush(t.Context())
+			}()
+			theirs, err := other.fs.Append(t.Context(), path, client.WithWait(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			still.clock.resume()
+			w.net.Host(still.name).Resume()
+			if err := <-flushed; err == nil {
+				t.Errorf("round %d: flushed with token %d after token %d was given", round, f.Token(), theirs.Token())
+			}
+			_ = f.Close() // it is lost
+			if err := theirs.Close(); err != nil {
+				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		w.end()
+	})
+}
+
+// Nobody is shown from what he keeps what has changed since, also by a namenode that
+// took over while he could not be asked.
+func TestTakeOversWaitForReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 2, func(*worker) {})
+		reader, writer := w.clients[0], w.clients[1]
+		for round := range 5 {
+			w.waitActive(t.Context())
+			path := fmt.Sprintf("/f%d", round)
+			if err := writer.fs.WriteFile(t.Context(), path, []byte("old")); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if _, err := reader.fs.Stat(t.Context(), path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			heal := w.cutOff(reader)
+			w.succeed()
+			f, err := writer.fs.Append(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = f.Write([]byte(" and more")) // Close tells of its error, too
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			soon, cancel := context.WithTimeout(t.Context(), usualDelay)
+			if i, err := reader.fs.Stat(soon, path); err == nil && i.Length != int64(len("old and more")) {
+				t.Errorf("round %d: %s has %d bytes for who has kept that, and another is told that it has %d", round, path, i.Length, len("old and more"))
+			}
+			cancel()
+			heal()
+		}
+		w.end()
 	})
 }
 

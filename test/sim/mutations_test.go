@@ -5,35 +5,35 @@ package sim_test
 // mutations are the faults that TestMutants builds in.
 var mutations = []mutation{
 	{
-		name: "no wait for the predecessor's window", faults: "^depose",
+		name: "no wait for the predecessor's window", faults: "^depose", seed: 3,
 		changes: []change{{
 			"namenode/reign.go", "if err == nil && !hand.Released && hand.PrevTerm != 0 {",
 			`if err == nil && !hand.Released && hand.PrevTerm != 0 && !mutant.On("no wait for the predecessor's window") {`,
 		}},
 	},
 	{
-		name: "the window never closes", faults: "^depose",
+		name: "the window never closes", faults: "^depose", seed: 3,
 		changes: []change{{
 			"internal/election/window.go", "if d == nil || w.ended.Load() {\n\t\treturn 0\n\t}\n",
 			"if d == nil || w.ended.Load() {\n\t\treturn 0\n\t}\n\tif mutant.On(\"the window never closes\") {\n\t\treturn time.Hour\n\t}\n",
 		}},
 	},
 	{
-		name: "answers before it is durable", faults: "^(lose a|crash|depose)",
+		name: "answers before it is durable", faults: "^(lose a|crash|depose)", seed: 5,
 		changes: []change{{
 			"namenode/engine/engine.go", "if txid == 0 || e.journal.Durable() >= txid {",
 			`if txid == 0 || e.journal.Durable() >= txid || mutant.On("answers before it is durable") {`,
 		}},
 	},
 	{
-		name: "caches are not recalled", faults: "^depose",
+		name: "caches are not recalled", faults: "^depose", seed: 1,
 		changes: []change{{
 			"namenode/engine/recall.go", "keys := tx.revokedBy(op)\n\tif len(keys) == 0 {",
 			"keys := tx.revokedBy(op)\n\tif len(keys) == 0 || mutant.On(\"caches are not recalled\") {",
 		}},
 	},
 	{
-		name: "recalls are not awaited", faults: "^(cut a client|slow)",
+		name: "recalls are not awaited", test: "TestTakeOversWaitForReaders",
 		changes: []change{{
 			"namenode/engine/recall.go", "if noWait {",
 			"if mutant.On(\"recalls are not awaited\") {\n\t\treturn nil\n\t}\n\tif noWait {",
@@ -63,7 +63,7 @@ var mutations = []mutation{
 		},
 	},
 	{
-		name: "repeated calls are carried out again", faults: "^lose a",
+		name: "repeated calls are carried out again", faults: "^lose a", seed: 4,
 		changes: []change{
 			{
 				"namenode/namespace/session.go", "if e.Call.none() {\n\t\treturn\n\t}\n\ts := t.ownSession",
@@ -93,14 +93,14 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "a watch that comes back misses a change", faults: "^reset",
+		name: "a watch that comes back misses a change", faults: "^reset", seed: 3,
 		changes: []change{{
 			"client/watch.go", "req.FromTxid = w.upTo + 1",
 			"req.FromTxid = w.upTo + 1\n\t\t\tif mutant.On(\"a watch that comes back misses a change\") {\n\t\t\t\treq.FromTxid++\n\t\t\t}",
 		}},
 	},
 	{
-		name: "a watch that comes back repeats a change", faults: "^reset",
+		name: "a watch that comes back repeats a change", faults: "^reset", seed: 3,
 		changes: []change{{
 			"client/watch.go", "if w.started {\n",
 			"if w.started && mutant.On(\"a watch that comes back repeats a change\") {\n\t\t\treq.FromTxid = w.upTo\n\t\t} else if w.started {\n",
@@ -135,7 +135,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "a client keeps what it has read after its term", faults: "^cut a client",
+		name: "a client keeps what it has read after its term", test: "TestTakeOversWaitForReaders",
 		changes: []change{
 			{
 				"internal/readcache/cache.go", "return c.term > 0 && c.Now().since(c.sent) < c.term",
@@ -148,7 +148,7 @@ var mutations = []mutation{
 		},
 	},
 	{
-		name: "a client acknowledges without dropping", faults: "^depose",
+		name: "a client acknowledges without dropping", faults: "^depose", seed: 5,
 		changes: []change{{
 			"internal/readcache/cache.go", "\tfor _, k := range keys {\n\t\tc.revoked.add(k)",
 			"\tfor _, k := range keys {\n\t\tif mutant.On(\"a client acknowledges without dropping\") {\n\t\t\tbreak\n\t\t}\n\t\tc.revoked.add(k)",
@@ -162,7 +162,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "epochs are not fenced", faults: "^(have a machine|cut a client)",
+		name: "epochs are not fenced", test: "TestWhoStoodStillIsFenced",
 		changes: []change{{
 			"namenode/namespace/writer.go", "if g.epoch == w.Epoch && subtle",
 			`if mutant.On("epochs are not fenced") || g.epoch == w.Epoch && subtle`,
@@ -172,13 +172,20 @@ var mutations = []mutation{
 		name: "the journal is purged a batch beyond the newest image", faults: "^(crash|restart)",
 		changes: []change{
 			{
-				"namenode/image.go", "return s.journal.Purge(ctx, keep[0].txid+1)",
-				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\tkeep[0] = keep[len(keep)-1]\n\t}\n\treturn s.journal.Purge(ctx, keep[0].txid+1)",
+				"namenode/images/keeper.go", "return k.journal.Purge(ctx, keep[0].TxID+1)",
+				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\tkeep[0] = keep[len(keep)-1]\n\t}\n\treturn k.journal.Purge(ctx, keep[0].TxID+1)",
 			},
 			{
 				"internal/journal/zk/purge.go", "if h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
 				"if mutant.On(\"the journal is purged a batch beyond the newest image\") {\n\t\th.segment = h.number + 1\n\t}\n\tif h, err = p.j.readHeader(ctx, s, h.segment); err != nil {",
 			},
 		},
+	},
+	{
+		name: "who takes over does not wait for its predecessor's readers", test: "TestTakeOversWaitForReaders",
+		changes: []change{{
+			"namenode/engine/engine.go", "\te.Caches().Recover(ids, ",
+			"\tif mutant.On(\"who takes over does not wait for its predecessor's readers\") {\n\t\tids = nil\n\t}\n\te.Caches().Recover(ids, ",
+		}},
 	},
 }
