@@ -2,7 +2,6 @@ package namenode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -82,19 +81,9 @@ func (s *Server) startBackground() {
 	s.every("lease repair", 10*time.Second, nil, s.leases.RepairPass())
 	s.every("checkpoint", 5*time.Second, s.images.Wanted(), s.images.CheckpointIfDue)
 	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
-	s.every("seal", time.Second, nil, s.sealPass())
-	s.every("collect", s.cfg.CollectEvery, s.collector.wake, func(ctx context.Context) error {
-		// Also when there is nothing to collect. A store that is away is told of
-		// by what needs it.
-		if err := s.owner.Check(ctx); errors.Is(err, fserror.Unavailable) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		_, _, err := s.collectGarbage(ctx)
-		return err
-	})
-	s.every("sweep", s.cfg.SweepEvery, nil, s.sweepPass)
+	s.every("seal", time.Second, nil, s.blocks.SealPass())
+	s.every("collect", s.cfg.CollectEvery, s.blocks.Due, s.blocks.CollectPass)
+	s.every("sweep", s.cfg.SweepEvery, nil, s.blocks.SweepPass)
 	if err := s.measurePressure(s.stopping); err != nil { // before the first call comes in
 		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}
@@ -149,10 +138,7 @@ func (s *Server) measurePressure(ctx context.Context) error {
 		return err
 	}
 	bfree, btotal, err := s.store.Usage(ctx)
-	excess := s.garbageExcess(s.engine.Facts().Counts)
-	if excess > 0 || err == nil && btotal > 0 && bfree < shortBlocks*s.cfg.BlockSize {
-		s.wake(&s.collector.wake) // it asks again
-	}
+	s.blocks.Hurry(bfree, btotal)
 	switch {
 	case err != nil:
 		return err
@@ -171,23 +157,6 @@ func (s *Server) measurePressure(ctx context.Context) error {
 	if (old == nil) != (why == "") {
 		s.log.Warn("space", "short", why)
 	}
-	s.allocs.expire(s.cfg.Clock.Mono() - s.cfg.URLLife)
+	s.blocks.Expire()
 	return nil
-}
-
-var errStale = errors.New("changed meanwhile")
-
-// turn is a lock for work that may take long: who waits for it can give up.
-type turn chan struct{}
-
-func newTurn() turn { return make(turn, 1) }
-
-// lock waits for the turn; its error is that of the context.
-func (t turn) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }

@@ -28,7 +28,7 @@ const backupURLLife = 12 * time.Hour
 // so they can be copied while writes go on; the collector leaves those of files
 // deleted meanwhile until it is done.
 func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMessage) error) error {
-	defer s.holdGarbage()()
+	defer s.blocks.Hold()()
 	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
 		return err

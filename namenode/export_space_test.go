@@ -3,29 +3,30 @@ package namenode
 import (
 	"context"
 
+	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
 // SpareBlocks is how many full blocks garbage may take besides as much as files.
-const SpareBlocks = spareBlocks
+const SpareBlocks = blocks.SpareBlocks
 
 // CollectGarbage is one round of the collector.
 func (s *Server) CollectGarbage(ctx context.Context) (deleted, waiting int, err error) {
-	return s.collectGarbage(ctx)
+	return s.blocks.Collect(ctx)
 }
 
 // SweepPass is the search for orphans that happens by itself.
-func (s *Server) SweepPass(ctx context.Context) error { return s.sweepPass(ctx) }
+func (s *Server) SweepPass(ctx context.Context) error { return s.blocks.SweepPass(ctx) }
 
 // Reclaim frees deleted directories.
 func (s *Server) Reclaim(ctx context.Context) error { return s.reclaim(ctx) }
 
 // SealAll is one round of sealing under pressure: all tails that nobody writes.
-func (s *Server) SealAll(ctx context.Context) error { return s.sealCold(ctx, true, 1<<40) }
+func (s *Server) SealAll(ctx context.Context) error { return s.blocks.SealCold(ctx, true, 1<<40) }
 
 // SealPasses is the sealing that happens by itself each second.
-func (s *Server) SealPasses() func(context.Context) error { return s.sealPass() }
+func (s *Server) SealPasses() func(context.Context) error { return s.blocks.SealPass() }
 
 // Detached is how many deleted directories wait to be freed.
 func (s *Server) Detached() int {

@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/ensemble"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 func (s *Server) zookeeper() zkconn.Config { return s.cfg.HA.Connection(s.log) }
@@ -37,7 +38,7 @@ type shared struct {
 	journal   *zk.Journal
 	window    *election.Window
 	candidacy *election.Candidacy
-	handing   turn        // one hand-over at a time
+	handing   share.Turn  // one hand-over at a time
 	away      atomic.Bool // ZooKeeper did not answer a standby
 
 	joinedAs  election.Report

@@ -228,7 +228,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descGarbageB, float64(n.GarbageBytes))
 	set(descDetached, float64(n.Detached))
 	set(descSessions, float64(n.Sessions))
-	set(descAllocated, float64(s.allocs.len()))
+	set(descAllocated, float64(s.blocks.Allocated()))
 	set(descLeases, float64(ls.Leases))
 	set(descConnected, float64(ls.Connected))
 	set(descOverdue, ls.OldestOverdue.Seconds())
@@ -253,7 +253,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descWatchLate, float64(ev.Dropped))
 	set(descSafeMode, flag(n.SafeMode))
 	set(descConflict, flag(s.owner.Conflict() != ""))
-	set(descUnswept, float64(s.unswept.Load()))
+	set(descUnswept, float64(s.blocks.Unswept()))
 	if len(n.Images) > 0 {
 		set(descImageTxID, float64(n.Images[len(n.Images)-1].TxID))
 	}

@@ -319,7 +319,7 @@ func (s *Server) applyTailed(r journal.Record) error {
 // handOver ends the reign so that a successor need not wait: nothing is answered
 // any more, all that was acknowledged is in the journal, which says so.
 func (s *Server) handOver(ctx context.Context) error {
-	unlock, err := s.shared.handing.lock(ctx)
+	unlock, err := s.shared.handing.Lock(ctx)
 	if err != nil {
 		return err
 	}

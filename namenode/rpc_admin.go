@@ -5,13 +5,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
-	"io"
 	rtmetrics "runtime/metrics"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -136,7 +134,7 @@ func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.Safe
 
 // setSafeMode returns when no block is being deleted any more.
 func (s *Server) setSafeMode(ctx context.Context, on bool) error {
-	unlock, err := s.collector.turn.lock(ctx)
+	unlock, err := s.blocks.Stop(ctx)
 	if err != nil {
 		return err
 	}
@@ -266,23 +264,33 @@ func (f *fsck) block(b namespace.Block) error {
 	if !f.read {
 		return nil
 	}
-	object, err := f.fetchBlock(f.ctx, b)
+	object, err := f.blocks.Fetch(f.ctx, b)
 	f.sum.BytesVerified += int64(len(object))
 	return err
 }
 
-// fetchBlock reads a whole object and verifies it.
-func (s *Server) fetchBlock(ctx context.Context, b namespace.Block) ([]byte, error) {
-	rc, err := s.store.Get(ctx, b.Key, 0, -1)
+// collect is admin gc: search, then delete what may be deleted.
+func (s *Server) collect(ctx context.Context) (*pb.CollectResponse, error) {
+	c := &namespace.Call{}
+	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error { return tx.RefuseInSafeMode(c) }); err != nil {
+		return nil, err
+	}
+	if err := s.owner.Check(ctx); err != nil {
+		return nil, err
+	}
+	if s.owner.Conflict() != "" {
+		return nil, s.owner.HeldBack()
+	}
+	orphans, err := s.blocks.Sweep(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rc.Close() }()
-	object := make([]byte, b.Stored)
-	if _, err := io.ReadFull(rc, object); err != nil {
-		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is shorter than the %d bytes written: %v", b.Key.Term, b.Key.Seq, b.Stored, err)
+	known := s.engine.Facts().Garbage
+	deleted, waiting, err := s.blocks.Collect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return object, blockstore.Verify(b.Key, object, b.CRC)
+	return &pb.CollectResponse{Garbage: uint64(max(known, 0)), Deleted: uint64(deleted), Waiting: uint64(max(waiting, 0)), Orphans: uint64(orphans)}, nil //nolint:gosec // counts
 }
 
 // Collect runs the block collector now.
@@ -290,7 +298,7 @@ func (s *service) Collect(ctx context.Context, r *pb.CollectRequest) (*pb.Collec
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
 	}
-	return s.collectAll(ctx)
+	return s.collect(ctx)
 }
 
 // Backup streams a folder from which a namenode can be started.

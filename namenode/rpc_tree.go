@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -53,7 +54,7 @@ func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResp
 		}
 	}
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return orNil(tx.Tree.PlanMkdir(c, r.GetPath(), m, r.GetParents()))
+		return engine.OrNil(tx.Tree.PlanMkdir(c, r.GetPath(), m, r.GetParents()))
 	})
 }
 
@@ -65,7 +66,7 @@ func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateRe
 		if err != nil {
 			return nil, err
 		}
-		op, err := orNil(tx.Tree.PlanRename(c, r.GetFrom(), to, r.GetOverwrite(), r.GetDetach()))
+		op, err := engine.OrNil(tx.Tree.PlanRename(c, r.GetFrom(), to, r.GetOverwrite(), r.GetDetach()))
 		return taking(tx, c, op, err, to, r)
 	})
 }
@@ -163,7 +164,7 @@ func (s *Server) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteReques
 		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
 			return nil, &fserror.Error{Kind: fserror.Retry, Path: r.GetPath(), Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
 		}
-		out, err := orNil(op, err)
+		out, err := engine.OrNil(op, err)
 		return taking(tx, c, out, err, r.GetPath(), r)
 	})
 }
@@ -206,14 +207,14 @@ func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.Mutate
 		}
 	}
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return orNil(tx.Tree.PlanSetAttr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), op))
+		return engine.OrNil(tx.Tree.PlanSetAttr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), op))
 	})
 }
 
 // Symlink makes a symbolic link.
 func (s *service) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return orNil(tx.Tree.PlanSymlink(c, r.GetPath(), r.GetTarget(), r.GetParents()))
+		return engine.OrNil(tx.Tree.PlanSymlink(c, r.GetPath(), r.GetTarget(), r.GetParents()))
 	})
 }
 
@@ -229,7 +230,7 @@ func (s *Server) orHeld(tx *engine.Tx, op *namespace.OpTruncate, err error) (nam
 	if err != nil {
 		return nil, s.withLease(tx, err)
 	}
-	return orNil(op, nil)
+	return engine.OrNil(op, nil)
 }
 
 // Concat moves the blocks of the sources to the end of the target. Tails that
@@ -255,7 +256,7 @@ func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRe
 			return resp, err
 		}
 		for _, id := range unsealed {
-			if err := s.seal(ctx, id); err != nil && !errors.Is(err, errStale) {
+			if err := s.blocks.Seal(ctx, id); err != nil && !errors.Is(err, blocks.ErrStale) {
 				return nil, err
 			}
 		}

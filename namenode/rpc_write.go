@@ -272,7 +272,7 @@ func (s *Server) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReques
 		if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
 			return nil, err
 		}
-		return orNil(tx.Tree.PlanCreate(c, req))
+		return engine.OrNil(tx.Tree.PlanCreate(c, req))
 	}
 	if err != nil {
 		return nil, err
@@ -289,7 +289,7 @@ func (s *Server) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReques
 		}
 	}
 	if r.GetCut() {
-		return orNil(tx.Tree.PlanCut(a, r.GetCutLength(), h, token))
+		return engine.OrNil(tx.Tree.PlanCut(a, r.GetCutLength(), h, token))
 	}
 	return &namespace.OpOpen{Inode: a.ID, Holder: h, Token: token}, nil
 }
@@ -318,17 +318,6 @@ func (s *Server) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, 
 		return fserror.New(fserror.Held, "", r.GetPath(), "this client process has the file open for write already; close that writer first")
 	}
 	return s.held(r.GetPath(), *a.Open, st)
-}
-
-// orNil keeps a typed nil from becoming an op.
-func orNil[T any, P interface {
-	*T
-	namespace.Op
-}](op P, err error) (namespace.Op, error) {
-	if op == nil || err != nil {
-		return nil, err
-	}
-	return op, nil
 }
 
 func notAtEnd(path string, length, expected int64) error {
@@ -433,11 +422,7 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 	}); err != nil {
 		return nil, err
 	}
-	if !s.allocs.admit(by, len(r.GetBlocks()), s.cfg.Clock.Mono()+s.cfg.URLLife-giveUpAfter) {
-		return nil, &fserror.Error{Kind: fserror.Retry, Reason: "allocated blocks", RetryAfter: time.Second,
-			Message: fmt.Sprintf("this client has %d blocks allocated that it has not committed; commit them first", maxOutstanding)}
-	}
-	if err := s.owner.MayMint(ctx); err != nil {
+	if err := s.blocks.Admit(ctx, by, len(r.GetBlocks())); err != nil {
 		return nil, err
 	}
 	resp := &pb.AllocateBlockResponse{}
@@ -452,13 +437,8 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 }
 
 func (s *Server) allocate(w namespace.Writer, by namespace.SessionID, b *pb.BlockIntent) (*pb.BlockTarget, error) {
-	key := s.allocs.mint(s.term, alloc{
-		session: by, inode: w.Inode, epoch: w.Epoch, stored: b.GetStoredLength(), crc: b.GetCrc32C(),
-		expires: s.cfg.Clock.Mono() + s.cfg.URLLife,
-	})
-	signed, err := s.store.SignPut(key, b.GetStoredLength(), b.GetCrc32C(), s.cfg.Clock.Wall().Add(s.cfg.URLLife))
+	key, signed, err := s.blocks.Allocate(w, by, b.GetStoredLength(), b.GetCrc32C())
 	if err != nil {
-		s.allocs.drop(key)
 		return nil, err
 	}
 	return &pb.BlockTarget{Term: key.Term, Seq: key.Seq, Url: signed.URL, Headers: flatten(signed.Header), ExpiresUnixMs: signed.Expires.UnixMilli()}, nil
@@ -505,7 +485,7 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 			now, err = tx.Tree.StatInode(c, w.Inode)
 			return nil, err
 		}
-		if err := s.mayCommit(w, b); err != nil {
+		if err := s.blocks.MayCommit(w, b); err != nil {
 			return nil, err
 		}
 		return op, nil
@@ -513,7 +493,7 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 	if err != nil {
 		return nil, err
 	}
-	s.allocs.drop(b.Key)
+	s.blocks.Drop(b.Key)
 	if out.Noop {
 		return &pb.CommitResponse{Length: now.Length, BlocksLength: now.Length - now.TailLength}, nil
 	}
@@ -528,7 +508,7 @@ func (s *Server) checkStored(ctx context.Context, w namespace.Writer, b namespac
 		if err := s.writer(tx, c, w); err != nil || tx.Tree.HasBlock(b.Key) { // it may be this file's: a repeated call
 			return err
 		}
-		return s.mayCommit(w, b)
+		return s.blocks.MayCommit(w, b)
 	}); err != nil {
 		return err
 	}
@@ -549,8 +529,8 @@ func notStored(b namespace.Block) error {
 // holds it against the commit: what was allocated then is not known any more,
 // so nothing else says what these bytes should be.
 func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace.Block) error {
-	if b.Key.Term >= s.term || s.cfg.Clock.Mono() > s.activated+s.cfg.URLLife {
-		return nil // mayCommit knows enough
+	if !s.blocks.Older(b.Key) {
+		return nil // MayCommit knows enough
 	}
 	c := &namespace.Call{Super: true}
 	var known bool
@@ -584,25 +564,6 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 	}
 	if n != int64(b.Stored) || sum.Sum32() != b.CRC {
 		return notStored(b)
-	}
-	return nil
-}
-
-// mayCommit decides whether a key may still become part of a file. A key of
-// this term must be one handed out to this writer. One of an earlier term may
-// have been handed out before a restart: until its URL is surely over, and
-// unless it is garbage (the tree knows), it may.
-func (s *Server) mayCommit(w namespace.Writer, b namespace.Block) error {
-	refused := fserror.New(fserror.InvalidArgument, "", "", "block %d/%d was not allocated to this writer, or its time is over; allocate and put it again", b.Key.Term, b.Key.Seq)
-	if b.Key.Term < s.term {
-		if s.cfg.Clock.Mono() > s.activated+s.cfg.URLLife {
-			return refused
-		}
-		return nil
-	}
-	a, ok := s.allocs.get(b.Key)
-	if !ok || a.inode != w.Inode || a.epoch != w.Epoch || a.stored != int64(b.Stored) || a.crc != b.CRC {
-		return refused
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ func (s *service) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.Muta
 	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
-		return orNil(tx.Tree.PlanXattr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), r.GetName(), r.GetValue(), action))
+		return engine.OrNil(tx.Tree.PlanXattr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), r.GetName(), r.GetValue(), action))
 	})
 }
 

@@ -341,7 +341,7 @@ func withRequest(err error, method string, req any) error {
 func (s *Server) httpHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		if h := s.blocks.Load(); h != nil {
+		if h := s.blockPages.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
 			return
 		}
@@ -373,7 +373,7 @@ func (s *Server) servesRole() bool {
 	return false
 }
 
-func (s *Server) serveBlocks(h http.Handler) { s.blocks.Store(&h) }
+func (s *Server) serveBlocks(h http.Handler) { s.blockPages.Store(&h) }
 
 func answer(w http.ResponseWriter, ok bool) {
 	if !ok {

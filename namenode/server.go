@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
@@ -55,6 +56,7 @@ type Server struct {
 	shared  shared
 	token   string // of this incarnation of the namespace, see incarnation; under owner's lock
 	owner   *owner.Owner
+	blocks  *blocks.Blocks
 	unswept atomic.Int64           // blocks that the last sweep left, for nothing vouches for them
 	nonce   string                 // of this reign, see reignObject
 	active  atomic.Pointer[string] // address of the active namenode, as far as a standby knows
@@ -62,7 +64,6 @@ type Server struct {
 	engine *engine.Engine
 
 	waits     *waiting.Table // who waits for a file to be freed or to grow
-	allocs    *allocTable
 	sessions  sessions.Table
 	removals  removals
 	drafts    *drafts.Table // files that sessions make without asking
@@ -74,9 +75,7 @@ type Server struct {
 	term      uint64
 	activated time.Duration // by the clock's Mono
 	started   time.Duration
-	pressure  pressure // of disk and memory
-	collector collector
-	unmerged  seldom        // what sealing logs
+	pressure  pressure      // of disk and memory
 	older     chan struct{} // bounds the blocks read before a commit
 	clocks    clocks
 
@@ -85,7 +84,7 @@ type Server struct {
 	grpcSrv          *grpc.Server
 	httpSrv          *http.Server
 	unused           unusedConns
-	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
+	blockPages       atomic.Pointer[http.Handler] // of the block store; nil until it is open
 
 	ready    atomic.Bool // it is active, and answers while its window is open
 	reigned  atomic.Bool // it was ready once
@@ -110,13 +109,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, allocs: newAllocTable(), walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
+	s := &Server{cfg: cfg, log: cfg.Logger, walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
 		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		served:   share.New(int64(cfg.MaxInFlight)),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked),
 	}
-	s.shared.handing = newTurn()
+	s.shared.handing = share.NewTurn()
 	s.stopping, s.stop = context.WithCancelCause(context.Background())
 	limitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
@@ -197,11 +196,14 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.owner = s.newOwner()
+	s.blocks = blocks.New(blocks.Config{
+		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Store: s.store, Objects: s.objects, Owner: s.owner,
+		BlockSize: s.cfg.BlockSize, URLLife: s.cfg.URLLife, TailBudget: s.cfg.TailBudget, SealAfter: s.cfg.SealAfter,
+	})
 	if err := s.owner.Meet(ctx); err != nil {
 		return err
 	}
 	s.images = s.newImages()
-	s.collector.init()
 	s.older = make(chan struct{}, 4)
 	return nil
 }
@@ -306,6 +308,7 @@ func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(c
 	s.term = newTerm
 	s.owner.Begin(newTerm, s.nonce)
 	s.activated = s.cfg.Clock.Mono()
+	s.blocks.Begin(newTerm, s.activated)
 	s.engine.BeginReign(newTerm)
 	op := s.activation(newTerm)
 	if s.cfg.HA != nil {

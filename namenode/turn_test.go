@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // TestHandOversWaitInTime: who ends a namenode that is handing over, which takes as
 // long as ZooKeeper does, waits no longer than he wants to.
 func TestHandOversWaitInTime(t *testing.T) {
 	s := &Server{}
-	s.shared.handing = newTurn()
-	unlock, err := s.shared.handing.lock(t.Context())
+	s.shared.handing = share.NewTurn()
+	unlock, err := s.shared.handing.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

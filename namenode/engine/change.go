@@ -209,3 +209,14 @@ func (e *Engine) unwritable(err error) error {
 	e.cfg.Reign.Fail(fmt.Errorf("the journal cannot be written: %w", err))
 	return e.cfg.Reign.Active()
 }
+
+// OrNil keeps a typed nil of a plan from becoming an Op.
+func OrNil[T any, P interface {
+	*T
+	namespace.Op
+}](op P, err error) (namespace.Op, error) {
+	if op == nil || err != nil {
+		return nil, err
+	}
+	return op, nil
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Config is what a Keeper works with.
@@ -59,7 +60,7 @@ type Keeper struct {
 	cfg     Config
 	journal journal.Journal
 	wake    chan struct{}
-	turn    chan struct{} // who fills it may write an image, which takes as long as the store does
+	turn    share.Turn // who has it may write an image, which takes as long as the store does
 
 	found []Image // the images at the start
 	from  Image   // what the tree was loaded from; none: the journal alone
@@ -77,7 +78,7 @@ type Keeper struct {
 
 // New returns a Keeper that has loaded nothing yet.
 func New(cfg Config) *Keeper {
-	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), turn: share.NewTurn()}
 }
 
 // Bad is how many published images are known to be damaged or gone.
@@ -104,16 +105,11 @@ func (k *Keeper) anyBad(imgs []Image) bool {
 // Hold waits for an image that is being written, and keeps others from being written
 // until release is called. Its error is that of the context.
 func (k *Keeper) Hold(ctx context.Context) (release func(), err error) {
-	select {
-	case k.turn <- struct{}{}:
-		return func() { <-k.turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return k.turn.Lock(ctx)
 }
 
 // Writing reports whether an image is being written.
-func (k *Keeper) Writing() bool { return len(k.turn) > 0 }
+func (k *Keeper) Writing() bool { return k.turn.Taken() }
 
 func (k *Keeper) last() (at time.Duration, txid uint64) {
 	k.mu.Lock()

@@ -34,6 +34,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // reignObject tells the store of a reign.
@@ -104,7 +105,7 @@ type Owner struct {
 	term  uint64 // of the reign
 	nonce string
 
-	turn     chan struct{}                      // held by who asks the store, and guards what has no lock of its own
+	turn     share.Turn                         // held by who asks the store, and guards what has no lock of its own
 	mine     atomic.Pointer[marker.Incarnation] // as the store has it; nil: a private one
 	told     atomic.Bool                        // the store has this reign's object
 	since    atomic.Int64                       // when it was told, by the clock's Mono
@@ -114,7 +115,7 @@ type Owner struct {
 }
 
 // New returns the owner of a store that was not asked yet.
-func New(cfg Config) *Owner { return &Owner{Config: cfg, turn: make(chan struct{}, 1)} }
+func New(cfg Config) *Owner { return &Owner{Config: cfg, turn: share.NewTurn()} }
 
 // Begin is called when a reign begins.
 func (o *Owner) Begin(term uint64, nonce string) { o.term, o.nonce = term, nonce }
@@ -126,15 +127,6 @@ func (o *Owner) Conflict() string {
 		return *why
 	}
 	return ""
-}
-
-func (o *Owner) lock(ctx context.Context) (unlock func(), err error) {
-	select {
-	case o.turn <- struct{}{}:
-		return func() { <-o.turn }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // ErrTermTaken: this reign's keys may be another's, or are below those of others.
@@ -239,7 +231,7 @@ func (o *Owner) inTurn(ctx context.Context, do func(context.Context) error) erro
 	if o.Private {
 		return nil
 	}
-	unlock, err := o.lock(ctx)
+	unlock, err := o.turn.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -464,7 +456,7 @@ func (o *Owner) Resolve(ctx context.Context) (bool, error) {
 	if err := o.Check(ctx); err != nil || o.conflict.Load() == nil {
 		return false, err
 	}
-	unlock, err := o.lock(ctx)
+	unlock, err := o.turn.Lock(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -109,15 +109,15 @@ var mutations = []mutation{
 	{
 		name: "a tail is sealed though a writer has added to it",
 		changes: []change{{
-			"namenode/seal.go", "; open || !tx.Tree.TailIs(m.id, m.offset, m.tail) {",
+			"namenode/blocks/seal.go", "; open || !tx.Tree.TailIs(m.id, m.offset, m.tail) {",
 			"; (open || !tx.Tree.TailIs(m.id, m.offset, m.tail)) && !mutant.On(\"a tail is sealed though a writer has added to it\") {",
 		}},
 	},
 	{
 		name: "garbage goes before it is durable that it is", faults: "^(lose a|depose)",
 		changes: []change{{
-			"namenode/collect.go", "if err := s.engine.WaitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
-			"if err := s.engine.WaitDurable(ctx, last); err != nil && !mutant.On(\"garbage goes before it is durable that it is\") {\n\t\treturn 0, waiting, err\n\t}",
+			"namenode/blocks/collect.go", "if err := bs.Engine.WaitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
+			"if err := bs.Engine.WaitDurable(ctx, last); err != nil && !mutant.On(\"garbage goes before it is durable that it is\") {\n\t\treturn 0, waiting, err\n\t}",
 		}},
 	},
 	{

@@ -1,4 +1,4 @@
-package namenode
+package blocks
 
 import (
 	"bytes"
@@ -31,33 +31,33 @@ type coldTail struct {
 	bytes int
 }
 
-// sealPass looks for cold tails: under pressure of the tail budget every
+// SealPass looks for cold tails: under pressure of the tail budget every
 // second, the biggest first, if those of closed files are worth it; else once a
 // minute, and without pressure large ones only.
-func (s *Server) sealPass() func(context.Context) error {
-	next := s.cfg.Clock.Mono() + min(sealEvery, s.cfg.SealAfter)
+func (bs *Blocks) SealPass() func(context.Context) error {
+	next := bs.Clock.Mono() + min(sealEvery, bs.SealAfter)
 	return func(ctx context.Context) error {
-		counts := s.engine.Facts().Counts
+		counts := bs.Engine.Facts().Counts
 		total := counts.TailBytes
-		pressed := total > s.cfg.TailBudget/2
+		pressed := total > bs.TailBudget/2
 		// To find tails takes a walk over the whole tree.
-		worth := pressed && counts.ClosedTailBytes > s.cfg.TailBudget/10
-		if now := s.cfg.Clock.Mono(); !worth {
+		worth := pressed && counts.ClosedTailBytes > bs.TailBudget/10
+		if now := bs.Clock.Mono(); !worth {
 			if now < next {
 				return nil
 			}
-			next = now + min(sealEvery, s.cfg.SealAfter)
+			next = now + min(sealEvery, bs.SealAfter)
 		}
 		goal := int64(0)
 		if pressed {
-			goal = total - s.cfg.TailBudget*2/5
+			goal = total - bs.TailBudget*2/5
 		}
-		return s.sealCold(ctx, pressed, goal)
+		return bs.SealCold(ctx, pressed, goal)
 	}
 }
 
-func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
-	t, err := s.engine.Snapshot(ctx)
+func (bs *Blocks) SealCold(ctx context.Context, pressed bool, goal int64) error {
+	t, err := bs.Engine.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
 		return nil
 	}
 	var cold []coldTail
-	before := s.engine.Now() - s.cfg.SealAfter.Milliseconds()
+	before := bs.Engine.Now() - bs.SealAfter.Milliseconds()
 	t.Tails(func(id namespace.InodeID, n int, _ *namespace.Block, open bool, mtime int64) bool {
 		if !open && (pressed || (n >= sealLarge && mtime <= before)) {
 			cold = append(cold, coldTail{id, n})
@@ -78,7 +78,7 @@ func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
 		if ctx.Err() != nil || i == sealBatch || (pressed && sealed >= goal) {
 			break
 		}
-		if err := s.seal(ctx, c.id); err != nil && !errors.Is(err, errStale) {
+		if err := bs.Seal(ctx, c.id); err != nil && !errors.Is(err, ErrStale) {
 			return err
 		}
 		sealed += int64(c.bytes)
@@ -86,12 +86,12 @@ func (s *Server) sealCold(ctx context.Context, pressed bool, goal int64) error {
 	return nil
 }
 
-// seal moves a closed file's tail into a block. A last block that is short is
+// Seal moves a closed file's tail into a block. A last block that is short is
 // merged with it, if it is not much longer than the tail: so each byte is
 // rewritten a few times at most, and many small appends end in full blocks. One
 // that cannot be read stays as it is: it must not hold up the sealing.
-func (s *Server) seal(ctx context.Context, id namespace.InodeID) error {
-	v, err := s.sealView(ctx, id)
+func (bs *Blocks) Seal(ctx context.Context, id namespace.InodeID) error {
+	v, err := bs.sealView(ctx, id)
 	if err != nil || len(v.Tail) == 0 {
 		return err
 	}
@@ -99,8 +99,8 @@ func (s *Server) seal(ctx context.Context, id namespace.InodeID) error {
 	m := merge{id: id, offset: v.Attr.Length - int64(len(v.Tail)), tail: v.Tail, data: bytes.Clone(v.Tail)}
 	if n := len(v.Blocks); n > 0 {
 		m.last = &v.Blocks[n-1]
-		if mergeable(*m.last, len(v.Tail), s.cfg.BlockSize) {
-			object, err := s.fetchBlock(ctx, *m.last)
+		if mergeable(*m.last, len(v.Tail), bs.BlockSize) {
+			object, err := bs.Fetch(ctx, *m.last)
 			switch {
 			case err == nil:
 				m.data, m.replace = slices.Concat(object[:m.last.Used], v.Tail), true
@@ -111,9 +111,9 @@ func (s *Server) seal(ctx context.Context, id namespace.InodeID) error {
 			}
 		}
 	}
-	err = s.sealInto(ctx, m)
-	if err == nil && unread != nil && s.unmerged.now(s.cfg.Clock.Mono()) {
-		s.log.Error("a tail was sealed unmerged, since the block before it cannot be read; leasefs admin fsck --blocks names the files", "file", v.Attr.Name, "inode", id, "cause", unread)
+	err = bs.sealInto(ctx, m)
+	if err == nil && unread != nil && bs.unmerged.now(bs.Clock.Mono()) {
+		bs.Log.Error("a tail was sealed unmerged, since the block before it cannot be read; leasefs admin fsck --blocks names the files", "file", v.Attr.Name, "inode", id, "cause", unread)
 	}
 	return err
 }
@@ -140,57 +140,57 @@ func mergeable(b namespace.Block, tail int, blockSize int64) bool {
 	return int64(b.Used)+int64(tail) <= blockSize && int64(b.Used) <= 4*int64(tail)
 }
 
-func (s *Server) sealView(ctx context.Context, id namespace.InodeID) (v namespace.FileView, err error) {
+func (bs *Blocks) sealView(ctx context.Context, id namespace.InodeID) (v namespace.FileView, err error) {
 	c := &namespace.Call{Super: true}
-	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+	err = bs.Engine.View(ctx, c, func(tx *engine.Tx) (err error) {
 		v, err = tx.Tree.FileInode(c, id)
 		return err
 	})
 	if errors.Is(err, fserror.NotFound) || v.Attr.Open != nil {
-		return v, errStale
+		return v, ErrStale
 	}
 	return v, err
 }
 
-func (s *Server) sealInto(ctx context.Context, m merge) error {
-	if err := s.owner.MayMint(ctx); err != nil {
+func (bs *Blocks) sealInto(ctx context.Context, m merge) error {
+	if err := bs.Owner.MayMint(ctx); err != nil {
 		return err
 	}
 	used := len(m.data)
 	object, crc := blockstore.Seal(m.data)
-	key := s.allocs.mint(s.term, alloc{inode: m.id, stored: int64(len(object)), crc: crc, expires: s.cfg.Clock.Mono() + s.cfg.URLLife})
-	defer s.allocs.drop(key)
-	if err := s.store.Put(ctx, key, object, crc); err != nil {
+	key := bs.allocs.mint(bs.term, alloc{inode: m.id, stored: int64(len(object)), crc: crc, expires: bs.Clock.Mono() + bs.URLLife})
+	defer bs.allocs.drop(key)
+	if err := bs.Store.Put(ctx, key, object, crc); err != nil {
 		return fmt.Errorf("sealing a tail: %w", err)
 	}
 	b := namespace.Block{Key: key, Stored: uint32(len(object)), Used: uint32(used), CRC: crc} //nolint:gosec // within a block
 	begin := m.offset - int64(used-len(m.tail))
-	_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+	_, err := bs.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		if err := tx.RefuseInSafeMode(nil); err != nil {
 			return nil, err
 		}
 		// A put may outlive its key: the sweep may then have deleted the block.
-		if s.mayCommit(namespace.Writer{Inode: m.id}, b) != nil {
-			return nil, errStale
+		if bs.MayCommit(namespace.Writer{Inode: m.id}, b) != nil {
+			return nil, ErrStale
 		}
 		// A writer who opened the file meanwhile counts on where its tail
 		// begins; and one who truncated it may have written other bytes since.
 		if _, open := tx.Tree.OpenFile(m.id); open || !tx.Tree.TailIs(m.id, m.offset, m.tail) {
-			return nil, errStale
+			return nil, ErrStale
 		}
-		return orNil(tx.Tree.PlanMerge(m.id, b, begin, int64(len(m.tail)), m.replace, m.last))
+		return engine.OrNil(tx.Tree.PlanMerge(m.id, b, begin, int64(len(m.tail)), m.replace, m.last))
 	}})
 	if err == nil {
 		return nil
 	}
 	// The file changed while the block was written: the block is garbage.
-	if _, terr := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		return orNil(tx.Tree.PlanTombstone([]namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
+	if _, terr := bs.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+		return engine.OrNil(tx.Tree.PlanTombstone([]namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
 	}}); terr != nil {
 		return terr
 	}
 	if errors.Is(err, fserror.Retry) {
-		return errStale
+		return ErrStale
 	}
 	return err
 }

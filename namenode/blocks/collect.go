@@ -1,0 +1,312 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/owner"
+)
+
+const (
+	collectPage = 1000      // keys one record names
+	sweepPage   = 1_000_000 // keys of the store held against the tree at once
+	urlMargin   = time.Minute
+	shortPage   = 64 // keys deleted at once while room is short
+	shortBlocks = 16 // room is short below so many full blocks
+	SpareBlocks = 64 // garbage may take as much as so many full blocks, and as files
+)
+
+// before is the time of the newest garbage that may go, if ms were it.
+func (bs *Blocks) before(ms int64) int64 {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	for _, h := range bs.holds {
+		ms = min(ms, h-1)
+	}
+	return ms
+}
+
+// Hold keeps in the store, until release, all that files have now.
+func (bs *Blocks) Hold() (release func()) {
+	var id int
+	bs.Engine.Look(func(t *namespace.Tree) {
+		bs.mu.Lock()
+		defer bs.mu.Unlock()
+		bs.next++
+		id = bs.next
+		bs.holds[id] = t.Reigned()
+	})
+	return func() {
+		bs.mu.Lock()
+		defer bs.mu.Unlock()
+		delete(bs.holds, id)
+	}
+}
+
+// Collect deletes blocks that no file has any more, but not in safe mode
+// and not what a running backup copies. That they are garbage is durable before
+// the store is touched.
+//
+// A block goes once every URL that was signed for it is over, so that who reads
+// a deleted file can end it. When room is short, or garbage takes more than the
+// blocks of files and some spare, blocks go at once, the oldest garbage first
+// and only until that is mended. A reader who misses one asks for
+// the file again, and gets its present blocks or NotFound; a PUT that comes late
+// makes an orphan, since no commit takes a key that was committed or given up.
+func (bs *Blocks) Collect(ctx context.Context) (deleted, waiting int, err error) {
+	for {
+		n, left, err := bs.collectSome(ctx)
+		deleted, waiting = deleted+n, left
+		if n == 0 || err != nil {
+			return deleted, waiting, err
+		}
+	}
+}
+
+// CollectPass is one round of what happens by itself. It asks the store whose it is also
+// when there is nothing to collect. A store that is away is told of by what needs it.
+func (bs *Blocks) CollectPass(ctx context.Context) error {
+	if err := bs.Owner.Check(ctx); errors.Is(err, fserror.Unavailable) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	_, _, err := bs.Collect(ctx)
+	return err
+}
+
+func (bs *Blocks) collectSome(ctx context.Context) (deleted, waiting int, err error) {
+	unlock, err := bs.turn.Lock(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer unlock()
+	short, err := bs.roomShort(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	var keys []blockstore.Key
+	var last uint64
+	bs.Engine.Look(func(t *namespace.Tree) {
+		// By the time of reigns, as garbage is stamped; and that may run fast.
+		var lastMS int64
+		last, lastMS = t.Last()
+		before, limit, enough := t.Reigned()+max(0, bs.Engine.Now()-lastMS)-engine.Longest(bs.URLLife).Milliseconds(), collectPage, int64(math.MaxInt64)
+		if short {
+			before, limit = math.MaxInt64, shortPage
+		} else if excess := bs.excess(t.Counts()); excess > 0 {
+			before, enough = math.MaxInt64, excess
+		}
+		if !t.SafeMode() {
+			keys = t.Garbage(bs.before(before), limit, enough)
+		}
+		waiting = t.Counts().Garbage - len(keys)
+	})
+	if len(keys) == 0 {
+		return 0, waiting, nil
+	}
+	if err := bs.Engine.WaitDurable(ctx, last); err != nil {
+		return 0, waiting, err
+	}
+	err = bs.Owner.While(ctx, func(ctx context.Context) error { return bs.Store.Delete(ctx, keys...) })
+	if errors.Is(err, owner.ErrHeldBack) {
+		return 0, waiting + len(keys), nil
+	}
+	if err != nil {
+		return 0, waiting, err
+	}
+	_, err = bs.Engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return &namespace.OpCollected{Keys: keys}, nil }})
+	return len(keys), waiting, err
+}
+
+// excess is how many bytes of garbage are too many to wait for the end
+// of their URLs.
+func (bs *Blocks) excess(n namespace.Counts) int64 {
+	return n.GarbageBytes - n.StoredBytes - SpareBlocks*bs.BlockSize
+}
+
+// roomShort reports whether the block store has room for a few blocks only.
+func (bs *Blocks) roomShort(ctx context.Context) (bool, error) {
+	free, total, err := bs.Store.Usage(ctx)
+	return total > 0 && free < shortBlocks*bs.BlockSize, err
+}
+
+// SweepPass is the sweep that happens by itself: of blocks that surely are of this
+// history. It also removes the parts of images that a crash left, and objects of
+// reigns long ago.
+func (bs *Blocks) SweepPass(ctx context.Context) error {
+	err := bs.Owner.While(ctx, bs.removeLeftovers)
+	if errors.Is(err, owner.ErrHeldBack) {
+		return nil
+	}
+	if err == nil {
+		_, err = bs.Sweep(ctx, false)
+	}
+	return err
+}
+
+func (bs *Blocks) removeLeftovers(ctx context.Context) error {
+	if u, ok := bs.Objects.(interface {
+		RemoveUnfinished(context.Context) (int, error)
+	}); ok {
+		n, err := u.RemoveUnfinished(ctx)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			bs.Log.Info("images that were not finished were removed from the block store", "number", n)
+		}
+	}
+	if bs.Owner.Private {
+		return nil
+	}
+	return bs.Owner.ForgetReigns(ctx)
+}
+
+// Sweep searches the store for orphans: blocks that were put and never
+// committed. They become garbage by a record, and are collected as such. Those for
+// which no record vouches are left unless all are asked for: they can be another
+// history's, which only an operator can know.
+func (bs *Blocks) Sweep(ctx context.Context, all bool) (orphans int, err error) {
+	if bs.Engine.Facts().SafeMode {
+		return 0, nil
+	}
+	var after blockstore.Key
+	left := 0
+	for ctx.Err() == nil {
+		page, err := bs.listStore(ctx, after)
+		if err == nil && len(page) == 0 && !all {
+			bs.noteUnswept(left)
+		}
+		if err != nil || len(page) == 0 {
+			return orphans, err
+		}
+		after = page[len(page)-1].Key
+		blocks := bs.notPending(page)
+		if !all {
+			n := len(blocks)
+			blocks = bs.keepVouched(blocks)
+			left += n - len(blocks)
+		}
+		n, err := bs.sweepBlocks(ctx, blocks)
+		orphans += n
+		if err != nil {
+			return orphans, err
+		}
+	}
+	return orphans, ctx.Err()
+}
+
+// keepVouched keeps the blocks that are in the tree or may be swept without asking.
+func (bs *Blocks) keepVouched(blocks []namespace.StoredBlock) []namespace.StoredBlock {
+	bs.Engine.Look(func(t *namespace.Tree) {
+		reigns := t.Reigns()
+		blocks = slices.DeleteFunc(blocks, func(b namespace.StoredBlock) bool {
+			k := b.Key
+			return k.Term != bs.term && !bs.Owner.Vouched(reigns, k) && !t.HasBlock(k) && !t.IsGarbage(k)
+		})
+	})
+	return blocks
+}
+
+// noteUnswept says how many blocks wait for an operator.
+func (bs *Blocks) noteUnswept(left int) {
+	if was := bs.unswept.Swap(int64(left)); int64(left) > was {
+		bs.Log.Warn("the block store has blocks that no file has and for which no record vouches: put shortly before a reign ended, or another copy's; leasefs admin gc deletes them", "blocks", left)
+	}
+}
+
+func (bs *Blocks) listStore(ctx context.Context, after blockstore.Key) ([]namespace.StoredBlock, error) {
+	var blocks []namespace.StoredBlock
+	for len(blocks) < sweepPage {
+		infos, err := bs.Store.List(ctx, after, collectPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range infos {
+			blocks = append(blocks, namespace.StoredBlock{Key: in.Key, Stored: uint32(min(in.Length, math.MaxUint32))}) //nolint:gosec // a length
+		}
+		if len(infos) < collectPage {
+			break
+		}
+		after = infos[len(infos)-1].Key
+	}
+	return blocks, nil
+}
+
+// notPending keeps the blocks that may not be committed any more. What it lets
+// through can be in the tree already, but cannot come into it: so the tree is
+// looked at after this.
+func (bs *Blocks) notPending(blocks []namespace.StoredBlock) []namespace.StoredBlock {
+	now := bs.Clock.Mono()
+	oldTermsOver := now > bs.activated+bs.URLLife+urlMargin
+	out := blocks[:0]
+	for _, b := range blocks {
+		switch k := b.Key; {
+		case k.Term > bs.term: // a later reign's: never ours to touch
+		case k.Term < bs.term && oldTermsOver:
+			out = append(out, b)
+		case k.Term == bs.term && bs.allocs.dropExpired(k, now-urlMargin):
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// sweepBlocks makes garbage of those blocks that no file has. The plan looks at the
+// tree under the lock.
+func (bs *Blocks) sweepBlocks(ctx context.Context, blocks []namespace.StoredBlock) (int, error) {
+	if len(blocks) == 0 {
+		return 0, nil
+	}
+	unowned := make(map[blockstore.Key]struct{}, len(blocks))
+	for _, b := range blocks {
+		unowned[b.Key] = struct{}{}
+	}
+	t, err := bs.Engine.Snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	t.Referenced(func(_ namespace.InodeID, b namespace.Block) bool {
+		delete(unowned, b.Key)
+		return ctx.Err() == nil
+	})
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	page := make([]namespace.StoredBlock, 0, collectPage)
+	n := 0
+	flush := func() error {
+		found := 0
+		_, err := bs.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
+			found = 0
+			op := tx.Tree.PlanTombstone(page)
+			if op == nil || tx.Tree.SafeMode() {
+				return nil, nil
+			}
+			found = len(op.Blocks)
+			return op, nil
+		}})
+		n += found
+		page = page[:0]
+		return err
+	}
+	for _, b := range blocks {
+		if _, ok := unowned[b.Key]; !ok || t.IsGarbage(b.Key) {
+			continue
+		}
+		if page = append(page, b); len(page) == collectPage {
+			if err := flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, flush()
+}
