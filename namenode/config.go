@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/ensemble"
+	"github.com/leasefs/leasefs/namenode/groups"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/offline"
 )
@@ -182,7 +183,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.Groups == nil {
-		c.Groups = newGroupCache(c.Clock, osGroups).groups
+		c.Groups = groups.New(c.Clock).Of
 	}
 	if c.MemoryLimit == 0 {
 		c.MemoryLimit = machineMemory() / 4 * 3

@@ -1,4 +1,6 @@
-package namenode
+// Package groups says which groups the operating system has users in, and remembers it
+// for a while.
+package groups
 
 import (
 	"os/user"
@@ -8,32 +10,34 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 )
 
-// groupsLife is how long a user's groups are remembered, as HDFS's
+// life is how long a user's groups are remembered, as HDFS's
 // hadoop.security.groups.cache.secs.
-const groupsLife = 5 * time.Minute
+const life = 5 * time.Minute
 
-// maxGroupUsers bounds the cache: names come from the network.
-const maxGroupUsers = 10_000
+// maxUsers bounds the cache: names come from the network.
+const maxUsers = 10_000
 
-// groupCache remembers what the operating system says of users' groups.
-type groupCache struct {
+// Cache remembers what the operating system says. It is safe for concurrent use.
+type Cache struct {
 	clock clock.Clock
 	look  func(string) []string
 
 	mu    sync.Mutex
-	known map[string]groupEntry
+	known map[string]entry
 }
 
-type groupEntry struct {
+type entry struct {
 	groups []string
 	until  time.Duration
 }
 
-func newGroupCache(c clock.Clock, look func(string) []string) *groupCache {
-	return &groupCache{clock: c, look: look, known: map[string]groupEntry{}}
+// New returns an empty Cache.
+func New(c clock.Clock) *Cache {
+	return &Cache{clock: c, look: osGroups, known: map[string]entry{}}
 }
 
-func (g *groupCache) groups(name string) []string {
+// Of returns the groups of a user. They are not to be changed.
+func (g *Cache) Of(name string) []string {
 	now := g.clock.Mono()
 	g.mu.Lock()
 	e, ok := g.known[name]
@@ -41,10 +45,10 @@ func (g *groupCache) groups(name string) []string {
 	if ok && now < e.until {
 		return e.groups
 	}
-	e = groupEntry{groups: g.look(name), until: now + groupsLife}
+	e = entry{groups: g.look(name), until: now + life}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.known) >= maxGroupUsers {
+	if len(g.known) >= maxUsers {
 		clear(g.known)
 	}
 	g.known[name] = e
