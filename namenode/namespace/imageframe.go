@@ -45,7 +45,7 @@ func newImageWriter(w io.Writer) *imageWriter {
 }
 
 func (w *imageWriter) write(b []byte) {
-	if w.err != nil {
+	if w.err != nil || len(b) == 0 {
 		return
 	}
 	if _, w.err = w.w.Write(b); w.err != nil {
