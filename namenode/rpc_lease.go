@@ -379,7 +379,5 @@ func (s *Server) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, l
 	return out
 }
 
-func hexSession(id namespace.SessionID) string { return hex.EncodeToString(id[:]) }
-
 // sessionName is how a session is shown to clients, hexadecimal.
 func sessionName(id namespace.SessionID) string { return hex.EncodeToString(pb.SessionName(id[:])) }

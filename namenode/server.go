@@ -57,7 +57,6 @@ type Server struct {
 	token   string // of this incarnation of the namespace, see incarnation; under owner's lock
 	owner   *owner.Owner
 	blocks  *blocks.Blocks
-	unswept atomic.Int64           // blocks that the last sweep left, for nothing vouches for them
 	nonce   string                 // of this reign, see reignObject
 	active  atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 

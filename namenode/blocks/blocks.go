@@ -22,7 +22,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
-// ErrStale: the file has changed since it was looked at.
+// ErrStale says that the file has changed since it was looked at.
 var ErrStale = errors.New("changed meanwhile")
 
 // Config is what Blocks work with. All is required.

@@ -20,7 +20,8 @@ const (
 	urlMargin   = time.Minute
 	shortPage   = 64 // keys deleted at once while room is short
 	shortBlocks = 16 // room is short below so many full blocks
-	SpareBlocks = 64 // garbage may take as much as so many full blocks, and as files
+	// SpareBlocks is how many full blocks garbage may take, besides as much as files.
+	SpareBlocks = 64
 )
 
 // before is the time of the newest garbage that may go, if ms were it.

@@ -56,6 +56,8 @@ func (bs *Blocks) SealPass() func(context.Context) error {
 	}
 }
 
+// SealCold seals tails of closed files: if pressed, the longest first until so many bytes
+// (goal) are sealed, else those that are large and old.
 func (bs *Blocks) SealCold(ctx context.Context, pressed bool, goal int64) error {
 	t, err := bs.Engine.Snapshot(ctx)
 	if err != nil {

@@ -129,10 +129,10 @@ func (o *Owner) Conflict() string {
 	return ""
 }
 
-// ErrTermTaken: this reign's keys may be another's, or are below those of others.
+// ErrTermTaken says that this reign's keys may be another's, or are below those of others.
 var ErrTermTaken = errors.New("the block store has blocks of later reigns, or of this one's term from another (was ZooKeeper, or the data folder, put back from a backup, or copied?)")
 
-// ErrHeldBack: nothing is removed from the store now.
+// ErrHeldBack says that nothing is removed from the store now.
 var ErrHeldBack = errors.New("nothing is deleted from the block store")
 
 func (o *Owner) reignName(what string) string {
