@@ -382,7 +382,11 @@ func TestDeposedDeletesBlocks(t *testing.T) {
 		})
 		p.depose(a, b)
 		for i := range 3 { // again, under new keys
-			write(i)
+			// When the clock was set, the lease of the client's temporary files ended,
+			// of which it hears.
+			env.Eventually(p.t, "it is written again", func() bool {
+				return f.WriteFile(p.t.Context(), fmt.Sprintf("/f%d", i), make([]byte, fileSize)) == nil
+			})
 		}
 		had := len(p.stored("/blocks/"))
 		garbage := func() uint64 {

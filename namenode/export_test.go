@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +108,13 @@ func (s *Server) ApplyAtOnce(first func(), ops ...namespace.Op) error {
 
 // GiveUp gives the reign up, as a namenode does that has no room.
 func (s *Server) GiveUp(ctx context.Context) { s.giveUp(ctx, "a test") }
+
+// KnowsUnfit reports whether no standby could be handed over to, one of them for that
+// reason.
+func (s *Server) KnowsUnfit(ctx context.Context, why string) bool {
+	next, all, err := s.nextInLine(ctx, s.journal.Durable())
+	return err == nil && next == "" && strings.Contains(strings.Join(all, "\n"), why)
+}
 
 // HoldImage is as if an image were written, until stored is called.
 func (s *Server) HoldImage(t *testing.T) (stored func()) {

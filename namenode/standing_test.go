@@ -120,6 +120,7 @@ func TestReadOnlyDiskMakesWay(t *testing.T) {
 // to change nothing.
 func (p *pair) refusesFailover(a, b *namenode.Server, r *env.Raw, why, standby string) {
 	p.t.Helper()
+	p.eventually("the active one has read the report", func() bool { return a.KnowsUnfit(p.t.Context(), why) })
 	_, err := r.Failover()
 	if err == nil {
 		p.t.Fatalf("handed over to %s; want a refusal that says %q", standby, why)
