@@ -14,6 +14,7 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
@@ -60,7 +61,7 @@ func (s *Server) namespaceID(ctx context.Context) (id [16]byte, err error) {
 			return id, err
 		}
 		s.log.Warn("the ZooKeeper session ended; asking again", "cause", err)
-		if err := pause(ctx, storePause); err != nil {
+		if err := clock.Pause(ctx, storePause); err != nil {
 			return id, err
 		}
 	}
@@ -136,7 +137,7 @@ func (s *Server) firstSession(ctx context.Context) (*zkconn.Session, error) {
 			return sess, err
 		}
 		s.log.Warn("waiting for ZooKeeper", "cause", err)
-		if err := pause(ctx, storePause); err != nil {
+		if err := clock.Pause(ctx, storePause); err != nil {
 			return nil, err
 		}
 	}

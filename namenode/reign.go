@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
@@ -191,17 +192,6 @@ func (s *Server) electedTerm(ctx context.Context, last uint64) (uint64, error) {
 // storePause is between two questions to a block store that does not answer.
 const storePause = time.Second
 
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // errStalled: the journal could not be written for so long that another
 // namenode, on another machine, may fare better.
 var errStalled = fmt.Errorf("%w: ZooKeeper has taken nothing for too long", journal.ErrFailed)
@@ -225,7 +215,7 @@ func (s *Server) openWindow(ctx context.Context) error {
 		if err == nil || unwritable(err) || ctx.Err() != nil {
 			return err
 		}
-		_ = pause(ctx, 20*time.Millisecond) // the next beat says so
+		_ = clock.Pause(ctx, 20*time.Millisecond) // the next beat says so
 	}
 }
 

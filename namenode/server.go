@@ -54,10 +54,10 @@ type Server struct {
 	images  *images.Keeper
 	objects blockstore.Objects
 	shared  shared
-	token   string // of this incarnation of the namespace, see incarnation; under owner's lock
+	token   string // of this incarnation of the namespace, as ZooKeeper had it at the start
 	owner   *owner.Owner
 	blocks  *blocks.Blocks
-	nonce   string                 // of this reign, see reignObject
+	nonce   string                 // of this reign, for its owner
 	active  atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 
 	engine *engine.Engine

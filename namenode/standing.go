@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal/zk"
@@ -188,7 +189,7 @@ func (s *Server) successor(ctx context.Context) (next string, err error) {
 		case err == nil:
 			last = why
 		}
-		if pause(ctx, 20*time.Millisecond) == nil {
+		if clock.Pause(ctx, 20*time.Millisecond) == nil {
 			continue
 		}
 		if last == nil {

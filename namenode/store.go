@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/marker"
@@ -68,7 +69,7 @@ func (s *Server) tellStore(ctx context.Context) error {
 		case !warned:
 			s.log.Warn("the block store does not take this reign's object; until it does, nothing is written there, and nothing deleted", "store", s.storeName(), "cause", err)
 		}
-		if pause(ctx, storePause) != nil {
+		if clock.Pause(ctx, storePause) != nil {
 			return nil
 		}
 	}

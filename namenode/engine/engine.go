@@ -244,8 +244,11 @@ func (e *Engine) Clone() *namespace.Tree {
 func (e *Engine) Snapshot(ctx context.Context) (*namespace.Tree, error) {
 	var t *namespace.Tree
 	if err := e.Update(func(tx *Tx) error {
+		if err := e.cfg.Reign.Active(); err != nil {
+			return err
+		}
 		t = tx.Tree.Clone()
-		return e.cfg.Reign.Active()
+		return nil
 	}); err != nil {
 		return nil, err
 	}

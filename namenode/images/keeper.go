@@ -157,7 +157,7 @@ func (k *Keeper) Shortage() (why string, err error) {
 	return "", err
 }
 
-// Checkpoint writes an image of this moment from a clone, while writes go on.
+// Checkpoint writes an image of this moment from a clone, while writes continue.
 // It is given its name only when its txid is durable, so an image never holds
 // what a crash could take back; then a record publishes it, and what only older
 // images need is removed.

@@ -64,8 +64,8 @@ func (t *Table) Reap() {
 	}
 }
 
-// Begin builds the table from the tree, for a reign, and forgets the ages of those
-// who hold nothing any more.
+// Begin builds the table from the tree, for a reign, and forgets the ages of
+// holders that hold nothing any more.
 func (t *Table) Begin(ctx context.Context) error {
 	safe := false
 	t.Engine.Look(func(tree *namespace.Tree) {

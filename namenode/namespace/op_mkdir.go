@@ -58,7 +58,7 @@ func (op *OpMkdir) apply(t *Tree, e stamp) (Result, error) {
 	}
 	c := chain{
 		parent: op.Parent, dirs: op.Names[:last], name: op.Names[last],
-		// What mkdir -p makes on the way its maker can go on in (POSIX).
+		// Its maker can make more in what mkdir -p makes on the way (POSIX).
 		dirMode: op.Mode | 0o300,
 		leaf:    &inode{typ: TypeDir, mode: op.Mode & modeBits, mtime: e.Time},
 		user:    op.User, group: op.Group,

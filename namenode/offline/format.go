@@ -15,6 +15,7 @@ import (
 	zookeeper "github.com/go-zookeeper/zk"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode/datadir"
@@ -269,7 +270,7 @@ func (w *restore) lock(ctx context.Context, sess *zkconn.Session) error {
 		if err != nil && !errors.Is(err, zookeeper.ErrNoNode) {
 			return err
 		}
-		if err := pause(ctx, restorePause); err != nil {
+		if err := clock.Pause(ctx, restorePause); err != nil {
 			return err
 		}
 	}
@@ -294,13 +295,4 @@ func (w *restore) announce(ctx context.Context, sess *zkconn.Session, id [16]byt
 		return fserror.New(fserror.Exists, "", "", "ZooKeeper has got a namespace %s meanwhile, from somebody else: the one of the backup is in the block store, and not known to ZooKeeper", w.cfg.HA.Name)
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

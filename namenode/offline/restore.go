@@ -239,7 +239,7 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 	mine, err := w.claim(ctx, id, t.Term())
 	if err == nil && mine.Replaces != "" { // what is there is relied on
 		w.cfg.Logger.Warn("waiting for deletions that may be under way", "for", Settle)
-		err = pause(ctx, Settle)
+		err = clock.Pause(ctx, Settle)
 	}
 	if err != nil {
 		return Restored{}, err
