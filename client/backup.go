@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -114,7 +115,7 @@ type backup struct {
 	fetched  int // blocks from the store, in all rounds
 	progress []func(BackupResult)
 
-	blobs    *blobs
+	blobs    *blockio.Transport
 	ended    context.Context //nolint:containedctx // of the client
 	fetching *errgroup.Group
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -35,11 +36,11 @@ func (b *backup) fetch(ctx context.Context, m *pb.BackupResponse) error {
 	if err != nil {
 		return err
 	}
-	buf := b.blobs.get(m.GetLength())
-	defer b.blobs.put(buf)
-	buf.b = buf.b[:m.GetLength()]
+	buf := blockio.NewBuffer(m.GetLength())
+	defer buf.Free()
+	buf.B = buf.B[:m.GetLength()]
 	for _, old := range b.older {
-		if had, err := again(filepath.Join(old, inside), path, buf.b, m.GetCrc32C()); err != nil {
+		if had, err := again(filepath.Join(old, inside), path, buf.B, m.GetCrc32C()); err != nil {
 			return localError(name, err)
 		} else if had {
 			b.mu.Lock()
@@ -50,10 +51,10 @@ func (b *backup) fetch(ctx context.Context, m *pb.BackupResponse) error {
 		}
 	}
 	for n := range fetchTries {
-		if err = b.blobs.download(ctx, stallTime, m.GetUrl(), m.GetHeaders(), 0, m.GetLength(), buf.b); err == nil && blockstore.CRC(buf.b) != m.GetCrc32C() {
+		if err = b.blobs.Download(ctx, blockio.StallTime, m.GetUrl(), m.GetHeaders(), 0, m.GetLength(), buf.B); err == nil && blockstore.CRC(buf.B) != m.GetCrc32C() {
 			err = fserror.New(fserror.Damaged, "", "", "%s is damaged in the block store; leasefs admin fsck --blocks names its file", name)
 		}
-		status := statusOf(err)
+		status := blockio.Status(err)
 		if err == nil || ctx.Err() != nil || status == http.StatusForbidden || status == http.StatusNotFound {
 			break
 		}
@@ -64,7 +65,7 @@ func (b *backup) fetch(ctx context.Context, m *pb.BackupResponse) error {
 	} else if err != nil {
 		return fserror.Wrap(fserror.Unavailable, "", "", err)
 	}
-	if err := writeSynced(path, buf.b); err != nil {
+	if err := writeSynced(path, buf.B); err != nil {
 		return localError(name, err)
 	}
 	b.mu.Lock()

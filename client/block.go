@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -18,7 +19,7 @@ const maxPuts = 4
 
 // pendingBlock is a block under way into the file.
 type pendingBlock struct {
-	buf        *buffer
+	buf        *blockio.Buffer
 	start, end int64 // bytes of the file
 	hole       int   // bytes at the start of buf that are to be fetched first
 	covered    int   // bytes at its start that are in the file's tail
@@ -50,7 +51,7 @@ func (w *Writer) mayDispatch() bool {
 // dispatch makes the current buffer a block under way and leaves none. The
 // caller holds mu; no AppendTail is under way or unsure.
 func (w *Writer) dispatch() {
-	b := &pendingBlock{buf: w.cur, start: w.start, end: w.start + int64(len(w.cur.b)), hole: w.hole}
+	b := &pendingBlock{buf: w.cur, start: w.start, end: w.start + int64(len(w.cur.B)), hole: w.hole}
 	b.covered = int(min(max(w.durable-b.start, 0), b.end-b.start))
 	w.cur, w.start, w.hole = nil, b.end, 0
 	w.pending = append(w.pending, b)
@@ -102,7 +103,7 @@ func (w *Writer) finishBlock(b *pendingBlock, run *blockRun, err error) {
 		w.pending = w.pending[1:]
 		w.durable = max(w.durable, b.end)
 		if !b.shared {
-			w.fs.blobs.put(b.buf)
+			b.buf.Free()
 		}
 		b.buf, b.object = nil, nil
 	case !errors.Is(err, errBefore) && b.run == run: // else it is being tried again already
@@ -117,14 +118,14 @@ func (w *Writer) finishBlock(b *pendingBlock, run *blockRun, err error) {
 func (w *Writer) runBlock(b *pendingBlock, before *blockRun) error {
 	if b.object == nil {
 		if b.hole > 0 {
-			if err := w.fetchTail(w.work, b.start, b.buf.b[:b.hole]); err != nil {
+			if err := w.fetchTail(w.work, b.start, b.buf.B[:b.hole]); err != nil {
 				return err
 			}
 			b.hole = 0
 		}
-		b.coveredCRC = blockstore.CRC(b.buf.b[:b.covered])
-		b.object, b.crc = blockstore.Seal(b.buf.b)
-		b.buf.b = b.object
+		b.coveredCRC = blockstore.CRC(b.buf.B[:b.covered])
+		b.object, b.crc = blockstore.Seal(b.buf.B)
+		b.buf.B = b.object
 	}
 	if b.target == nil {
 		if err := w.store(b); err != nil {
@@ -169,7 +170,7 @@ func (w *Writer) store(b *pendingBlock) error {
 			return fserror.New(fserror.Internal, "write", w.path, "the namenode allocated %d blocks for 1", len(resp.GetTargets()))
 		}
 		t := resp.GetTargets()[0]
-		err := w.fs.blobs.upload(w.work, max(time.Until(deadline), minPatience), t.GetUrl(), t.GetHeaders(), b.object)
+		err := w.fs.blobs.Upload(w.work, max(time.Until(deadline), minPatience), t.GetUrl(), t.GetHeaders(), b.object)
 		if err == nil {
 			b.target = t
 			return nil
@@ -178,12 +179,12 @@ func (w *Writer) store(b *pendingBlock) error {
 		if w.work.Err() != nil {
 			return contextError(w.work, "write", w.path, false)
 		}
-		if full(err) {
+		if blockio.Full(err) {
 			return fserror.Wrap(fserror.NoSpace, "write", w.path, err)
 		}
 		// 412: something is there under this key, an earlier copy of this block most
 		// likely, the answer to which was lost. Another key is as good.
-		if s := statusOf(err); s/100 == 4 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout && s != http.StatusPreconditionFailed {
+		if s := blockio.Status(err); s/100 == 4 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout && s != http.StatusPreconditionFailed {
 			if refused++; refused >= maxPuts {
 				return fserror.Wrap(fserror.Unavailable, "write", w.path, fmt.Errorf("block %s could not be stored: %w", keyOf(t.GetTerm(), t.GetSeq()), err))
 			}
@@ -264,13 +265,13 @@ func (w *Writer) splitTail(ctx context.Context) error {
 	}
 	w.hole = 0
 	for int64(len(tail)) >= w.full {
-		w.cur = w.fs.blobs.get(blockstore.StoredLength(w.full))
-		w.cur.b = append(w.cur.b, tail[:w.full]...)
+		w.cur = blockio.NewBuffer(blockstore.StoredLength(w.full))
+		w.cur.B = append(w.cur.B, tail[:w.full]...)
 		tail = tail[w.full:]
 		w.dispatch()
 	}
-	w.cur = w.fs.blobs.get(blockstore.StoredLength(w.full))
-	w.cur.b = append(w.cur.b, tail...)
+	w.cur = blockio.NewBuffer(blockstore.StoredLength(w.full))
+	w.cur.B = append(w.cur.B, tail...)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -15,7 +16,7 @@ const maxTables = 128
 // cached is a whole block in memory, or on its way there.
 type cached struct {
 	key    blockstore.Key
-	buf    *buffer // its object, verified, once done is closed and err is nil
+	buf    *blockio.Buffer // its object, verified, once done is closed and err is nil
 	err    error
 	done   chan struct{}
 	cancel context.CancelFunc
@@ -137,27 +138,27 @@ func (r *Reader) recycle(c *cached) {
 		c.cancel()
 	}
 	if c.gone && c.refs == 0 && c.buf != nil {
-		r.fs.blobs.put(c.buf)
+		c.buf.Free()
 		c.buf = nil
 	}
 }
 
 // fetchBlock reads and verifies a whole object. What does not match is read
 // once more: the fault may be on the way.
-func (r *Reader) fetchBlock(ctx context.Context, s *span) (*buffer, error) {
-	buf := r.fs.blobs.get(s.stored)
-	buf.b = buf.b[:s.stored]
+func (r *Reader) fetchBlock(ctx context.Context, s *span) (*blockio.Buffer, error) {
+	buf := blockio.NewBuffer(s.stored)
+	buf.B = buf.B[:s.stored]
 	var err error
 	for range 2 {
-		if err = r.get(ctx, s, 0, buf.b); err != nil {
+		if err = r.get(ctx, s, 0, buf.B); err != nil {
 			break
 		}
-		if err = blockstore.Verify(s.key, buf.b, s.crc); err == nil {
+		if err = blockstore.Verify(s.key, buf.B, s.crc); err == nil {
 			return buf, nil
 		}
 		err = r.wrong(s, err)
 	}
-	r.fs.blobs.put(buf)
+	buf.Free()
 	return nil, err
 }
 
@@ -176,9 +177,9 @@ func (r *Reader) fetchRange(ctx context.Context, s *span, p []byte, off int64) (
 	start, length := blockstore.AlignRange(s.data, off, int64(len(p)))
 	chunks := p
 	if start != off || length != int64(len(p)) {
-		buf := r.fs.blobs.get(length)
-		defer r.fs.blobs.put(buf)
-		chunks = buf.b[:length]
+		buf := blockio.NewBuffer(length)
+		defer buf.Free()
+		chunks = buf.B[:length]
 	}
 	var err error
 	for range 2 {

@@ -176,7 +176,7 @@ func (w *Writer) closeWithRest(ctx context.Context) error {
 	w.mu.Lock()
 	var rest []byte
 	if w.length > w.durable {
-		rest = w.cur.b[w.durable-w.start:]
+		rest = w.cur.B[w.durable-w.start:]
 	}
 	w.mu.Unlock()
 	lost, err := w.sendClose(ctx, rest)
@@ -260,7 +260,7 @@ func (w *Writer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cur != nil {
-		w.fs.blobs.put(w.cur)
+		w.cur.Free()
 	}
 	w.cur, w.pending = nil, nil
 }

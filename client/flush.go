@@ -109,7 +109,7 @@ func (w *Writer) flush(r *flushRound) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if w.unsure == nil && (asBlock || int64(len(w.cur.b)) > w.fs.maxTail()) {
+		if w.unsure == nil && (asBlock || int64(len(w.cur.B)) > w.fs.maxTail()) {
 			w.dispatch()
 			w.mu.Unlock()
 			if err := w.drain(w.work); err != nil {
@@ -119,7 +119,7 @@ func (w *Writer) flush(r *flushRound) error {
 		}
 		if w.unsure == nil {
 			off := int(w.durable - w.start)
-			data := w.cur.b[off:min(len(w.cur.b), off+w.fs.maxPiece())]
+			data := w.cur.B[off:min(len(w.cur.B), off+w.fs.maxPiece())]
 			w.unsure = &tailPiece{off: w.durable, data: data, crc: blockstore.CRC(data)}
 		}
 		piece := w.unsure

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/leasefs/leasefs/internal/blockio"
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -32,7 +34,7 @@ type FS struct {
 	caller      *pb.Caller // shared by all requests, never changed
 	straight    *pb.Caller // the same, following no links
 	ids         *callIDs
-	blobs       *blobs
+	blobs       *blockio.Transport
 	attemptTime time.Duration // of one attempt of a call
 
 	welcome atomic.Pointer[pb.Welcome]
@@ -111,7 +113,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		cfg: cfg, nconfigured: len(cfg.Namenodes), eps: eps,
 		caller:      &pb.Caller{User: cfg.User, Client: cfg.Client, Session: session, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
 		ids:         newCallIDs(session),
-		blobs:       newBlobs(&cfg),
+		blobs:       blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout),
 		attemptTime: min(max(cfg.Timeout/4, time.Second), 15*time.Second),
 		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
 		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
@@ -239,7 +241,7 @@ func (f *FS) shutdown() {
 	f.eps.close()
 	f.wg.Wait()
 	f.background.Wait()
-	f.blobs.close()
+	f.blobs.Close()
 }
 
 // closedErr refuses calls after the last one of Close.
@@ -278,7 +280,7 @@ func (f *FS) NamespaceID() string { return f.welcome.Load().GetNamespaceId() }
 func (f *FS) BlockSize() int64 {
 	n := f.welcome.Load().GetBlockSize()
 	if n <= 0 {
-		n = defaultBlockSize
+		n = blockstore.DefaultBlockSize
 	}
 	if f.cfg.BlockSize > 0 {
 		n = min(n, f.cfg.BlockSize)

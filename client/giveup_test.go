@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -224,56 +222,6 @@ func TestCloseWaitsForAWriterBeingClosed(t *testing.T) {
 	if f.isOpen("/a") || string(f.content("/a")) != "x" {
 		t.Error("the file is not closed, or not whole")
 	}
-}
-
-// A block gets through a link on which it takes longer than a stall may.
-func TestSlowUploadIsNoStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		object, got := noise(4<<20), new(bytes.Buffer)
-		slow := func(r io.Reader) error {
-			for piece := make([]byte, 64<<10); ; <-time.After(stallTime / 10) { // the bubble's clock
-				n, err := r.Read(piece)
-				got.Write(piece[:n])
-				if err != nil {
-					return nil
-				}
-			}
-		}
-		b := &blobs{stall: stallTime, client: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
-			_ = slow(r.Body)
-			if err := r.Context().Err(); err != nil {
-				return nil, err
-			}
-			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-		})}}
-		if err := b.upload(t.Context(), 2*stallTime, "http://store/", nil, object); err != nil || !bytes.Equal(got.Bytes(), object) {
-			t.Fatalf("%d bytes, %v", got.Len(), err)
-		}
-		// As a connection of ours takes it.
-		ctx, w := b.watchStall(t.Context(), b.stall)
-		defer w.stop()
-		body := &blobBody{left: object, stall: w}
-		got.Reset()
-		if n, err := body.WriteTo(slowPieces{got}); err != nil || n != int64(len(object)) || !bytes.Equal(got.Bytes(), object) || ctx.Err() != nil {
-			t.Fatalf("%d bytes, %v, %v", n, err, context.Cause(ctx))
-		}
-		// What moves nothing is broken off.
-		b.client.Transport = trip(func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})
-		if err := b.upload(t.Context(), 2*stallTime, "http://store/", nil, object); err == nil {
-			t.Fatal("a dead store took it")
-		}
-	})
-}
-
-// slowPieces takes each piece only just in time.
-type slowPieces struct{ w io.Writer }
-
-func (s slowPieces) Write(p []byte) (int, error) {
-	<-time.After(stallTime * 9 / 10)
-	return s.w.Write(p)
 }
 
 type trip func(*http.Request) (*http.Response, error)

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -200,7 +201,7 @@ func (r *Reader) withBytes(ctx context.Context, cut uint64, off int64, fn func([
 			return 0, contextError(ctx, "read", r.path, false)
 		}
 		if c.err == nil {
-			data := c.buf.b[off-s.off : s.used]
+			data := c.buf.B[off-s.off : s.used]
 			n, err := fn(data[:r.clip(len(data), off)])
 			r.release(c)
 			return n, err
@@ -244,7 +245,7 @@ func (r *Reader) readChunks(ctx context.Context, cut uint64, p []byte, off int64
 			select {
 			case <-c.done:
 				if c.err == nil {
-					n = copy(p, c.buf.b[off-s.off:s.used])
+					n = copy(p, c.buf.B[off-s.off:s.used])
 				}
 			default: // still on its way: a range is quicker
 			}
@@ -276,20 +277,20 @@ func (r *Reader) get(ctx context.Context, s *span, off int64, dst []byte) error 
 	url, headers := s.url, s.headers
 	for n, short, refused := 0, 0, 0; ; n++ {
 		began := time.Now()
-		err := r.fs.blobs.download(ctx, max(time.Until(deadline), minPatience), url, headers, off, s.stored, dst)
+		err := r.fs.blobs.Download(ctx, max(time.Until(deadline), minPatience), url, headers, off, s.stored, dst)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return contextError(ctx, "read", r.path, false)
 		}
-		switch status := statusOf(err); {
-		case errors.Is(err, errShort):
+		switch status := blockio.Status(err); {
+		case errors.Is(err, blockio.ErrShort):
 			// Once may be a broken connection's fault.
 			if short++; short > 1 {
 				return r.damaged(s, s.data, "the stored object is truncated")
 			}
-		case errors.Is(err, errLong):
+		case errors.Is(err, blockio.ErrLong):
 			return r.damaged(s, s.data, "the stored object is longer than the block")
 		case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusForbidden || status == http.StatusUnauthorized:
 			fresh, ferr := r.page(ctx, s.cut, s.off, began)

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -18,7 +18,7 @@ import (
 // readerOf is a Reader of a client whose store is do, and a block to be read.
 func readerOf(timeout time.Duration, do trip) (*Reader, *span) {
 	cfg := Config{Timeout: timeout, HTTPClient: &http.Client{Transport: do}}
-	f := &FS{cfg: cfg, blobs: newBlobs(&cfg)}
+	f := &FS{cfg: cfg, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout)}
 	r := &Reader{fs: f, path: "/a", tables: map[blockstore.Key]blockstore.Table{}}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	object, crc := blockstore.Seal(noise(100_000))
@@ -50,12 +50,12 @@ func TestWriteToAStuckStoreEndsInTime(t *testing.T) {
 	for _, timeout := range []time.Duration{5 * time.Second, 2 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
-			f.blockSize = defaultBlockSize
+			f.blockSize = blockstore.DefaultBlockSize
 			_, stuck := newStuck(f)
 			fs := start(t, f, stuck, func(c *Config) { c.Timeout = timeout })
 			w := mustCreate(t, fs, "/a")
 			began := time.Now()
-			if _, err := w.Write(noise(defaultBlockSize)); err != nil {
+			if _, err := w.Write(noise(blockstore.DefaultBlockSize)); err != nil {
 				t.Fatal(err)
 			}
 			wantKind(t, w.Close(), fserror.Unavailable)
@@ -64,53 +64,6 @@ func TestWriteToAStuckStoreEndsInTime(t *testing.T) {
 			}
 		})
 	}
-}
-
-// trickle is a body that comes byte by byte.
-type trickle struct {
-	ctx   context.Context //nolint:containedctx // of the request
-	pause time.Duration
-}
-
-func (b trickle) Read(p []byte) (int, error) {
-	select {
-	case <-time.After(b.pause):
-		p[0] = 0
-		return 1, nil
-	case <-b.ctx.Done():
-		return 0, b.ctx.Err()
-	}
-}
-
-func (trickle) Close() error { return nil }
-
-// A transfer that trickles is broken off like one that moves nothing, in either
-// direction.
-func TestTrickleIsBrokenOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const pause = stallTime - time.Second
-		b := &blobs{stall: stallTime, client: &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet {
-				return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Body: trickle{r.Context(), pause}}, nil
-			}
-			for piece := make([]byte, 1); r.Context().Err() == nil; <-time.After(pause) {
-				if _, err := r.Body.Read(piece); err != nil {
-					break
-				}
-			}
-			return nil, r.Context().Err()
-		})}}
-		began := time.Now()
-		err := b.download(t.Context(), stallTime, "http://store/", nil, 0, 1<<20, make([]byte, 1<<20))
-		if took := time.Since(began); err == nil || took > stallTime {
-			t.Errorf("download: %s, %v", took, err)
-		}
-		began = time.Now()
-		err = b.upload(t.Context(), 2*stallTime, "http://store/", nil, make([]byte, 1<<20))
-		if took := time.Since(began); err == nil || took > 3*stallTime {
-			t.Errorf("upload: %s, %v", took, err)
-		}
-	})
 }
 
 // An object of another length is named for what it is.
@@ -126,41 +79,5 @@ func TestObjectOfAnotherLength(t *testing.T) {
 		if !strings.Contains(err.Error(), what) {
 			t.Errorf("%v; want that it is %s", err, what)
 		}
-	}
-}
-
-// No error shows the signature of a URL, whatever goes wrong with it.
-func TestErrorsHideSignedURLs(t *testing.T) {
-	for what, url := range map[string]string{
-		"nobody listens": "http://127.0.0.1:1/b/1?sig=secret",
-		"no host":        "http:///b/1?sig=secret",
-		"no URL":         "http://store:port/b/1?sig=secret",
-		"no scheme":      "store/b/1?sig=secret",
-	} {
-		cfg := Config{Timeout: time.Second}
-		b := newBlobs(&cfg)
-		for op, err := range map[string]error{
-			"upload":   b.upload(t.Context(), time.Second, url, nil, []byte("x")),
-			"download": b.download(t.Context(), time.Second, url, nil, 0, 1, make([]byte, 1)),
-		} {
-			if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), "secret") {
-				t.Errorf("%s, %s: %v", what, op, err)
-			}
-		}
-		b.close()
-	}
-}
-
-// A backup of blocks of all lengths pools buffers of few sizes.
-func TestBuffersHaveFewSizes(t *testing.T) {
-	sizes := map[int64]bool{}
-	for n := int64(1); n <= blockstore.MaxObjectSize; n += 4093 {
-		c := roundCapacity(n)
-		if sizes[c] = true; c < n || c > max(2*n, blockstore.StoredLength(2*blockstore.ChunkSize)) {
-			t.Fatalf("%d bytes get a buffer of %d", n, c)
-		}
-	}
-	if len(sizes) > 32 {
-		t.Errorf("%d sizes", len(sizes))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -51,7 +52,7 @@ type Writer struct {
 	// cur holds the bytes of the file from start on: first what is in the
 	// tail already, then what is not flushed. The first hole bytes are in the
 	// tail and not known here (the file was opened for append).
-	cur   *buffer
+	cur   *blockio.Buffer
 	start int64
 	hole  int
 	// durable is the end of what the namenode has; length that of what was
@@ -169,9 +170,9 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 }
 
 func (w *Writer) readFrom(ctx context.Context, r io.Reader) (n int64, err error) {
-	buf := w.fs.blobs.get(copyPiece)
-	defer w.fs.blobs.put(buf)
-	piece := buf.b[:copyPiece]
+	buf := blockio.NewBuffer(copyPiece)
+	defer buf.Free()
+	piece := buf.B[:copyPiece]
 	for {
 		k, rerr := r.Read(piece)
 		if k > 0 {
@@ -198,11 +199,11 @@ func (w *Writer) put(ctx context.Context, p []byte) (int, error) {
 	if err := w.makeRoom(ctx); err != nil {
 		return 0, err
 	}
-	n := int(min(int64(len(p)), w.full-int64(len(w.cur.b))))
+	n := int(min(int64(len(p)), w.full-int64(len(w.cur.B))))
 	w.reserve(n)
-	w.cur.b = append(w.cur.b, p[:n]...)
+	w.cur.B = append(w.cur.B, p[:n]...)
 	w.length += int64(n)
-	if int64(len(w.cur.b)) == w.full && w.mayDispatch() {
+	if int64(len(w.cur.B)) == w.full && w.mayDispatch() {
 		w.dispatch()
 	}
 	return n, nil
@@ -247,9 +248,9 @@ func (w *Writer) makeRoom(ctx context.Context) error {
 		}
 		if w.cur == nil {
 			if w.hole == 0 || int64(w.hole) < w.full {
-				w.cur = &buffer{}
+				w.cur = &blockio.Buffer{}
 				w.reserve(w.hole)
-				w.cur.b = w.cur.b[:w.hole]
+				w.cur.B = w.cur.B[:w.hole]
 				return nil
 			}
 			if err := w.splitTail(ctx); err != nil {
@@ -257,7 +258,7 @@ func (w *Writer) makeRoom(ctx context.Context) error {
 			}
 			continue
 		}
-		if int64(len(w.cur.b)) < w.full {
+		if int64(len(w.cur.B)) < w.full {
 			return nil
 		}
 		switch {
@@ -285,22 +286,22 @@ func (w *Writer) makeRoom(ctx context.Context) error {
 // for little files, then one block from the pool. The caller holds mu.
 func (w *Writer) reserve(n int) {
 	const small, medium = 4 << 10, 128 << 10
-	need := len(w.cur.b) + n
-	if need <= cap(w.cur.b) {
+	need := len(w.cur.B) + n
+	if need <= cap(w.cur.B) {
 		return
 	}
-	var b *buffer
+	var b *blockio.Buffer
 	switch {
 	case need <= small && small < w.full:
-		b = &buffer{b: make([]byte, 0, small)}
+		b = &blockio.Buffer{B: make([]byte, 0, small)}
 	case need <= medium && medium < w.full:
-		b = &buffer{b: make([]byte, 0, medium)}
+		b = &blockio.Buffer{B: make([]byte, 0, medium)}
 	default:
-		b = w.fs.blobs.get(blockstore.StoredLength(w.full))
+		b = blockio.NewBuffer(blockstore.StoredLength(w.full))
 	}
 	// A flush under way may still read the old memory: it goes to the
 	// garbage collector.
-	b.b = append(b.b, w.cur.b...)
+	b.B = append(b.B, w.cur.B...)
 	w.cur = b
 }
 
