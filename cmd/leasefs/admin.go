@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -110,7 +111,7 @@ var safeModeActions = map[string]client.SafeModeAction{
 
 func checkSafeMode(e *invocation) error {
 	if _, ok := safeModeActions[e.args[0]]; !ok {
-		return usagef(e.op, "%q is none of on, off, get", e.args[0])
+		return argv.Usagef(e.op, "%q is none of on, off, get", e.args[0])
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
 )
@@ -64,7 +65,7 @@ func (e *invocation) offlineEnsemble(alone string) (cfg namenode.Config, err err
 		return cfg, err
 	}
 	if cfg.HA == nil {
-		return cfg, usagef(e.op, "needs --zookeeper HOSTS; %s", alone)
+		return cfg, argv.Usagef(e.op, "needs --zookeeper HOSTS; %s", alone)
 	}
 	cfg.Logger, err = e.logger()
 	return cfg, err

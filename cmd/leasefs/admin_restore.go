@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
 )
@@ -53,7 +54,7 @@ func restore(e *invocation) error {
 	what := cfg.Blocks
 	if len(e.args) > 0 {
 		if r.Backup = e.args[0]; r.ID != "" {
-			return usagef(e.op, "--id is for a restore without DIR")
+			return argv.Usagef(e.op, "--id is for a restore without DIR")
 		}
 		what = r.Backup
 	}

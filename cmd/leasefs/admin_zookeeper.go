@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 )
@@ -37,9 +38,9 @@ func zookeeperACL(e *invocation) error {
 	case err != nil:
 		return err
 	case ha == nil:
-		return usagef(e.op, "needs --zookeeper HOSTS")
+		return argv.Usagef(e.op, "needs --zookeeper HOSTS")
 	case ha.User == "":
-		return usagef(e.op, "needs --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH: whom the nodes are to belong to")
+		return argv.Usagef(e.op, "needs --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH: whom the nodes are to belong to")
 	}
 	log, err := e.logger()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
@@ -133,7 +134,7 @@ var goFlag = regexp.MustCompile(`flag -(\w[\w-]*)`)
 // onUsageError makes one line of what the parser found.
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	text := goFlag.ReplaceAllString(err.Error(), "flag --$1")
-	return usagef(commandPath(c), "%s", strings.TrimSuffix(text, "."))
+	return argv.Usagef(commandPath(c), "%s", strings.TrimSuffix(text, "."))
 }
 
 // commandPath is the command without the program's name, such as "lease ls".
@@ -169,9 +170,9 @@ func (p *program) action(want operands, f func(*invocation) error) cli.ActionFun
 		e := &invocation{program: p, ctx: c.Context, flags: c, op: commandPath(c), args: c.Args().Slice()}
 		if n := len(e.args); n < want.min || want.max >= 0 && n > want.max {
 			if want.max == 0 {
-				return usagef(e.op, "takes no arguments, got %q", e.args[0])
+				return argv.Usagef(e.op, "takes no arguments, got %q", e.args[0])
 			}
-			return usagef(e.op, "takes %s, got %s", want.names, plural(uint64(n), "argument", "arguments"))
+			return argv.Usagef(e.op, "takes %s, got %s", want.names, plural(uint64(n), "argument", "arguments"))
 		}
 		if !want.local {
 			for i := range e.args {
@@ -190,7 +191,7 @@ func (p *program) action(want operands, f func(*invocation) error) cli.ActionFun
 func (e *invocation) path(s string) (string, error) {
 	path, err := fspath.Clean(s)
 	if err != nil {
-		return "", usagef(e.op, "%s", err)
+		return "", argv.Usagef(e.op, "%s", err)
 	}
 	return path, nil
 }
@@ -215,7 +216,7 @@ func (e *invocation) fail(err error, path string) error {
 // not given.
 func (e *invocation) remedy(f *fserror.Error) string {
 	offers := func(name string) bool {
-		return !e.flags.Bool(name) && slices.Contains(flagNames(e.flags.Command.Flags), name)
+		return !e.flags.Bool(name) && slices.Contains(argv.FlagNames(e.flags.Command.Flags), name)
 	}
 	noDir := strings.HasPrefix(f.Message, "no such directory: ")
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -199,7 +200,7 @@ func TestArrange(t *testing.T) {
 		{"tree -L010 /a", "tree -L=10 -- /a"},
 		{"watch --from 007 /a", "watch --from=7 -- /a"},
 	} {
-		got, err := arrange(testApp(t), strings.Fields(tc.in))
+		got, _, err := argv.Arrange(grammar(testApp(t)), strings.Fields(tc.in))
 		if err != nil || strings.Join(got, " ") != tc.want {
 			t.Errorf("%s: %s, %v; want %s", tc.in, strings.Join(got, " "), err, tc.want)
 		}

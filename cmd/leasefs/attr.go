@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -27,7 +28,7 @@ func (p *program) chmodCommand() *cli.Command {
 
 func checkChmod(e *invocation) error {
 	if _, err := parseMode(e.args[0]); err != nil {
-		return usagef(e.op, "%v", err)
+		return argv.Usagef(e.op, "%v", err)
 	}
 	return e.pathsAfterFirst()
 }
@@ -57,7 +58,7 @@ func (p *program) chownCommand() *cli.Command {
 		}, func(e *invocation) error {
 			user, group, colon := strings.Cut(e.args[0], ":")
 			if user == "" && group == "" || colon && group == "" {
-				return usagef(e.op, "%q is not USER, USER:GROUP or :GROUP", e.args[0])
+				return argv.Usagef(e.op, "%q is not USER, USER:GROUP or :GROUP", e.args[0])
 			}
 			return e.pathsAfterFirst()
 		}),

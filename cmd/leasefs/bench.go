@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/bench"
 )
 
@@ -55,11 +56,11 @@ func runBench(e *invocation) error {
 	}
 	for _, name := range []string{"workers", "n", "conns", "mb"} {
 		if e.flags.Int(name) < 1 {
-			return usagef(e.op, "--%s: at least 1 is needed", name)
+			return argv.Usagef(e.op, "--%s: at least 1 is needed", name)
 		}
 	}
 	if e.flags.Int("rate") < 0 {
-		return usagef(e.op, "--rate: at least 0 is needed")
+		return argv.Usagef(e.op, "--rate: at least 0 is needed")
 	}
 	var run []string
 	if list := e.flags.String("run"); list != "" {
@@ -80,7 +81,7 @@ func runBench(e *invocation) error {
 	}
 	names, err := cfg.Chosen()
 	if err != nil {
-		return usagef(e.op, "--run: %v", err)
+		return argv.Usagef(e.op, "--run: %v", err)
 	}
 	if cfg.Client, err = e.clientConfig(); err != nil {
 		return err
@@ -102,7 +103,7 @@ func runFolderBench(e *invocation, run []string) error {
 	}
 	names, err := cfg.Chosen()
 	if err != nil {
-		return usagef(e.op, "--run: %v", err)
+		return argv.Usagef(e.op, "--run: %v", err)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -91,7 +92,7 @@ func applyConfig(c *cli.Context) error {
 		if c.IsSet(flag) {
 			continue
 		}
-		if d, err := parseDuration(value); err == nil && flag == "timeout" {
+		if d, err := argv.ParseDuration(value); err == nil && flag == "timeout" {
 			value = d.String()
 		}
 		if err := c.Set(flag, value); err != nil {
@@ -120,7 +121,7 @@ func configError(name string, err error) error {
 		first := strict.Errors[0]
 		line, _ := first.Position()
 		key := strings.Join(first.Key(), ".")
-		text = fmt.Sprintf("line %d: unknown key %q%s", line, key, suggest(key, flagNames(globalFlags())))
+		text = fmt.Sprintf("line %d: unknown key %q%s", line, key, argv.Suggest(key, argv.FlagNames(globalFlags())))
 	case errors.As(err, &decode):
 		line, _ := decode.Position()
 		text = fmt.Sprintf("line %d: %s", line, text)

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -82,7 +83,7 @@ func get(e *invocation) error {
 func (e *invocation) transfer(run func(context.Context, transfer.Options) (transfer.Result, error)) error {
 	workers := e.flags.Int("workers")
 	if workers < 1 || workers > 256 {
-		return usagef(e.op, "--workers: %d is not within 1 and 256", workers)
+		return argv.Usagef(e.op, "--workers: %d is not within 1 and 256", workers)
 	}
 	err := e.connect(func(cfg *client.Config) {
 		if cfg.Timeout == 0 {

@@ -11,16 +11,6 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// usagef is a wrong command line: exit code 2. The help command named in hint
-// ends the line; op is the command, such as "lease ls", or empty.
-func usagef(op, format string, args ...any) error {
-	hint := "leasefs --help"
-	if op != "" {
-		hint = "leasefs " + op + " --help"
-	}
-	return &fserror.Error{Op: op, Kind: fserror.InvalidArgument, Message: fmt.Sprintf(format, args...) + " (see " + hint + ")"}
-}
-
 // outputError is a failed write to standard output.
 func outputError(err error) error {
 	return &fserror.Error{Op: "write to standard output", Kind: fserror.Internal, Message: "the output is not complete; run it again", Err: err}

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
@@ -61,7 +62,7 @@ func checkFind(e *invocation) error {
 func (e *invocation) findFilter() (func(*client.FileInfo) bool, error) {
 	glob := e.flags.String("name")
 	if _, err := path.Match(glob, ""); err != nil {
-		return nil, usagef(e.op, "--name: %q is not a valid pattern: %v", glob, err)
+		return nil, argv.Usagef(e.op, "--name: %q is not a valid pattern: %v", glob, err)
 	}
 	var want fs.FileMode
 	kind := e.flags.String("type")
@@ -72,7 +73,7 @@ func (e *invocation) findFilter() (func(*client.FileInfo) bool, error) {
 	case "l":
 		want = fs.ModeSymlink
 	default:
-		return nil, usagef(e.op, "--type: %q is none of f, d, l", kind)
+		return nil, argv.Usagef(e.op, "--type: %q is none of f, d, l", kind)
 	}
 	return func(i *client.FileInfo) bool {
 		if kind != "" && i.Mode().Type() != want {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -18,7 +19,7 @@ func FuzzConfig(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	known := flagNames(globalFlags())
+	known := argv.FlagNames(globalFlags())
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		values, err := parseConfig(raw)
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -67,7 +68,7 @@ func secondsInEnvironment(flags []cli.Flag) {
 			continue
 		}
 		for _, name := range d.EnvVars {
-			if v, err := parseDuration(os.Getenv(name)); err == nil {
+			if v, err := argv.ParseDuration(os.Getenv(name)); err == nil {
 				_ = os.Setenv(name, v.String()) // it cannot fail for such a name
 			}
 		}
@@ -78,7 +79,7 @@ func secondsInEnvironment(flags []cli.Flag) {
 // its default for 0, and nobody who gives 0 means that.
 func (e *invocation) atLeast(flag string, least time.Duration) error {
 	if d := e.flags.Duration(flag); e.flags.IsSet(flag) && d < least {
-		return usagef(e.op, "--%s: %s is too short; at least %s", flag, d, least)
+		return argv.Usagef(e.op, "--%s: %s is too short; at least %s", flag, d, least)
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (e *invocation) clientConfig() (client.Config, error) {
 	for a := range strings.SplitSeq(e.flags.String("namenode"), ",") {
 		a = strings.TrimSpace(a)
 		if err := checkAddress(a); err != "" {
-			return cfg, usagef(e.op, "--namenode: %s", err)
+			return cfg, argv.Usagef(e.op, "--namenode: %s", err)
 		}
 		cfg.Namenodes = append(cfg.Namenodes, a)
 	}
@@ -103,7 +104,7 @@ func (e *invocation) clientConfig() (client.Config, error) {
 		return cfg, err
 	}
 	if cfg.Timeout > client.MaxTimeout {
-		return cfg, usagef(e.op, "--timeout: %s is too long; at most %s, so that a repeated call happens once", cfg.Timeout, client.MaxTimeout)
+		return cfg, argv.Usagef(e.op, "--timeout: %s is too long; at most %s, so that a repeated call happens once", cfg.Timeout, client.MaxTimeout)
 	}
 	var err error
 	cfg.TLS, err = e.clientTLS()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -32,7 +33,7 @@ func TestErrorText(t *testing.T) {
 		{fserror.New(fserror.Retry, "put", "/e", "overloaded"), "put /e: overloaded (try again in a moment)"},
 		{fserror.New(fserror.NoSpace, "put", "/e", "full; delete files or add space"), "put /e: full; delete files or add space"},
 		{fserror.New(fserror.Exists, "put", "/e", "exists already; --overwrite replaces it"), "put /e: exists already; --overwrite replaces it"},
-		{usagef("ls", "unknown flag -z"), "ls: unknown flag -z (see leasefs ls --help)"},
+		{argv.Usagef("ls", "unknown flag -z"), "ls: unknown flag -z (see leasefs ls --help)"},
 		{fserror.New(fserror.Held, "mv", "/a", "the file is open for write"), "mv /a: the file is open for write (" + hints[fserror.Held] + ")"},
 		{fserror.Held, "HELD (" + hints[fserror.Held] + ")"},
 		{fserror.Wrap(fserror.Internal, "get", "f", syscall.EMFILE), "get f: too many open files (" + noDescriptors + ")"},

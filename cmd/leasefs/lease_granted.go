@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -26,9 +27,9 @@ func (p *program) grantedCommands() []*cli.Command {
 			Action: p.connected(operands{}, grantLease, func(e *invocation) error {
 				switch ttl := e.flags.Duration("ttl"); {
 				case !e.flags.IsSet("ttl"):
-					return usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
+					return argv.Usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
 				case ttl < leastGrant || ttl > mostGrant:
-					return usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s, or of several namenodes three session time-outs, unless it was set) is raised to that", ttl, leastGrant)
+					return argv.Usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s, or of several namenodes three session time-outs, unless it was set) is raised to that", ttl, leastGrant)
 				}
 				_, err := e.leaseID(e.flags.String("id"))
 				return err
@@ -91,7 +92,7 @@ func (e *invocation) leaseID(s string) (client.LeaseID, error) {
 	if err != nil {
 		var f *fserror.Error
 		if errors.As(err, &f) {
-			return 0, usagef(e.op, "%s", f.Message)
+			return 0, argv.Usagef(e.op, "%s", f.Message)
 		}
 	}
 	return id, err
@@ -106,7 +107,7 @@ func leaseIDs(e *invocation) error {
 	}
 	for _, s := range ids {
 		if s == "" {
-			return usagef(e.op, "an ID is empty")
+			return argv.Usagef(e.op, "an ID is empty")
 		}
 		if _, err := e.leaseID(s); err != nil {
 			return err

@@ -9,9 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -86,27 +85,11 @@ func (e *invocation) cannotRun(command string, err error) error {
 	return cannotRun{fserror.New(fserror.Permission, e.op, command, "the command cannot be run: %v; name a program that can be executed", err), 126}
 }
 
-// isLock says whether an arranged command line is one of lock.
-func isLock(arranged []string) bool {
-	i := slices.IndexFunc(arranged, func(s string) bool { return !strings.HasPrefix(s, "-") })
-	return i >= 0 && arranged[i] == "lock"
-}
-
 // ofLock makes what ended lock, unless it is the exit code of the command that
 // it ran, a failure of lock itself. Nil stays nil.
 func ofLock(err error) error {
 	var code commandExit
 	if err == nil || errors.As(err, &code) {
-		return err
-	}
-	return lockFailure{err}
-}
-
-// lockUsage makes an error in lock's command line a failure of lock.
-func lockUsage(err error) error {
-	var e *fserror.Error
-	var l lockFailure
-	if errors.As(err, &l) || !errors.As(err, &e) || e.Op != "lock" {
 		return err
 	}
 	return lockFailure{err}
@@ -126,12 +109,12 @@ func lock(e *invocation) error {
 	}
 	ttl := e.flags.Duration("ttl")
 	if e.flags.IsSet("ttl") && ttl < leastLock {
-		return usagef(e.op, "--ttl %s: give a time to live of at least %s, such as --ttl 15s, or leave it out for the namenode's soft limit", ttl, leastLock)
+		return argv.Usagef(e.op, "--ttl %s: give a time to live of at least %s, such as --ttl 15s, or leave it out for the namenode's soft limit", ttl, leastLock)
 	}
 	if err := e.connect(func(cfg *client.Config) { cfg.TTL = ttl }); err != nil {
 		var refused *fserror.Error
 		if ttl > 0 && errors.As(err, &refused) && refused.Kind == fserror.InvalidArgument {
-			return usagef(e.op, "--ttl %s: %s", ttl, refused.Message)
+			return argv.Usagef(e.op, "--ttl %s: %s", ttl, refused.Message)
 		}
 		return err
 	}

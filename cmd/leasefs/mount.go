@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/fuse"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -102,6 +103,17 @@ func (e *invocation) mounted(dir string) error {
 	return e.flush()
 }
 
+// kernelOption are the words that the kernel is told.
+var kernelOption = map[string]bool{"nosuid": true, "suid": true, "nodev": true, "dev": true, "noexec": true, "exec": true}
+
+// mountSource is what df shows as the device.
+func mountSource(namenodes, subdir string) string {
+	if subdir == "/" {
+		return namenodes
+	}
+	return namenodes + subdir
+}
+
 func (e *invocation) mountOptions() (fuse.Options, error) {
 	o := fuse.Options{AllowOther: e.flags.Bool("allow-other"), Source: mountSource(e.flags.String("namenode"), e.flags.String("subdir"))}
 	switch e.flags.String("busy") {
@@ -109,13 +121,13 @@ func (e *invocation) mountOptions() (fuse.Options, error) {
 	case "wait":
 		o.Wait = true
 	default:
-		return o, usagef(e.op, "--busy is error or wait, not %q", e.flags.String("busy"))
+		return o, argv.Usagef(e.op, "--busy is error or wait, not %q", e.flags.String("busy"))
 	}
 	var err error
 	if o.Root, err = fspath.Clean(e.flags.String("subdir")); err != nil {
-		return o, usagef(e.op, "--subdir: %s", err)
+		return o, argv.Usagef(e.op, "--subdir: %s", err)
 	}
-	for _, word := range optionWords(e.flags.String("options")) {
+	for _, word := range argv.MountWords(e.flags.String("options")) {
 		switch name, value, _ := strings.Cut(word, "="); {
 		case name == "uid":
 			o.UID, err = idOption(value)
@@ -125,11 +137,11 @@ func (e *invocation) mountOptions() (fuse.Options, error) {
 			o.ReadOnly = true
 		case kernelOption[word]:
 			o.KernelOptions = append(o.KernelOptions, word)
-		case !meaningless(word):
-			return o, usagef(e.op, "-o: unknown option %q", word)
+		default:
+			return o, argv.Usagef(e.op, "-o: unknown option %q", word)
 		}
 		if err != nil {
-			return o, usagef(e.op, "-o: %q is no number of a user or group", word)
+			return o, argv.Usagef(e.op, "-o: %q is no number of a user or group", word)
 		}
 	}
 	return o, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 )
@@ -172,13 +173,13 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	}
 	switch {
 	case cfg.Data == "":
-		return cfg, usagef(e.op, "needs --data DIR")
+		return cfg, argv.Usagef(e.op, "needs --data DIR")
 	case cfg.HardLimit < cfg.SoftLimit:
-		return cfg, usagef(e.op, "--hard-limit %s is below --soft-limit %s", cfg.HardLimit, cfg.SoftLimit)
+		return cfg, argv.Usagef(e.op, "--hard-limit %s is below --soft-limit %s", cfg.HardLimit, cfg.SoftLimit)
 	case cfg.CacheTerm > 0 && cfg.CacheTerm < leastCacheTerm:
-		return cfg, usagef(e.op, "--cache-term: %s is too short; at least %s, or 0 for no caching", cfg.CacheTerm, leastCacheTerm)
+		return cfg, argv.Usagef(e.op, "--cache-term: %s is too short; at least %s, or 0 for no caching", cfg.CacheTerm, leastCacheTerm)
 	case cfg.ReapRate < 1:
-		return cfg, usagef(e.op, "--reap-rate: %d ends none; at least 1", cfg.ReapRate)
+		return cfg, argv.Usagef(e.op, "--reap-rate: %d ends none; at least 1", cfg.ReapRate)
 	}
 	var err error
 	if cfg.HA, err = e.ensembleAndStore(); err != nil {
@@ -196,7 +197,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 func (e *invocation) ensembleAndStore() (*namenode.HA, error) {
 	ha, err := e.ensemble()
 	if ha != nil && e.flags.String("blocks") == "" {
-		return nil, usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
+		return nil, argv.Usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
 	}
 	return ha, err
 }
@@ -206,7 +207,7 @@ func (e *invocation) ensemble() (*namenode.HA, error) {
 	if e.flags.String("zookeeper") == "" {
 		for _, name := range []string{"namespace", "zookeeper-auth", "zookeeper-auth-also", "session-timeout", "zookeeper-tls", "zookeeper-tls-ca", "zookeeper-tls-cert", "zookeeper-tls-key"} {
 			if e.flags.IsSet(name) {
-				return nil, usagef(e.op, "--%s needs --zookeeper", name)
+				return nil, argv.Usagef(e.op, "--%s needs --zookeeper", name)
 			}
 		}
 		return nil, nil
@@ -214,12 +215,12 @@ func (e *invocation) ensemble() (*namenode.HA, error) {
 	ha := &namenode.HA{Name: e.flags.String("namespace"), SessionTimeout: e.flags.Duration("session-timeout")}
 	for a := range strings.SplitSeq(e.flags.String("zookeeper"), ",") {
 		if a = strings.TrimSpace(a); a == "" {
-			return nil, usagef(e.op, "--zookeeper: an address in the list is empty")
+			return nil, argv.Usagef(e.op, "--zookeeper: an address in the list is empty")
 		}
 		ha.ZooKeeper = append(ha.ZooKeeper, a)
 	}
 	if ha.Name == "" {
-		return nil, usagef(e.op, "--zookeeper needs --namespace NAME: the name under which the namenodes meet")
+		return nil, argv.Usagef(e.op, "--zookeeper needs --namespace NAME: the name under which the namenodes meet")
 	}
 	var err error
 	if ha.User, ha.Password, err = e.login("zookeeper-auth"); err != nil {
@@ -229,7 +230,7 @@ func (e *invocation) ensemble() (*namenode.HA, error) {
 		return nil, err
 	}
 	if ha.User == "" && ha.AlsoUser != "" {
-		return nil, usagef(e.op, "--zookeeper-auth-also needs --zookeeper-auth")
+		return nil, argv.Usagef(e.op, "--zookeeper-auth-also needs --zookeeper-auth")
 	}
 	if ha.TLS, err = e.zookeeperTLS(); err != nil {
 		return nil, err
@@ -245,7 +246,7 @@ func (e *invocation) login(flag string) (user, password string, err error) {
 	}
 	user, password, _ = strings.Cut(text, ":")
 	if user == "" || password == "" {
-		return "", "", usagef(e.op, "--%s is USER:PASSWORD", flag)
+		return "", "", argv.Usagef(e.op, "--%s is USER:PASSWORD", flag)
 	}
 	return user, password, nil
 }
@@ -253,7 +254,7 @@ func (e *invocation) login(flag string) (user, password string, err error) {
 func (e *invocation) logger() (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(e.flags.String("log-level"))); err != nil {
-		return nil, usagef(e.op, "--log-level: %q is none of debug, info, warn, error", e.flags.String("log-level"))
+		return nil, argv.Usagef(e.op, "--log-level: %q is none of debug, info, warn, error", e.flags.String("log-level"))
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	if e.json {

@@ -5,10 +5,14 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
+	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
+
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 )
 
 // program is one run of leasefs: its streams and what the command line said.
@@ -28,24 +32,33 @@ func newProgram(stdin, stdout, stderr *os.File) *program {
 
 // run executes one command line (without the program's name) and returns the
 // exit code.
-func (p *program) run(argv []string) int {
+func (p *program) run(args []string) int {
 	ctx, stop := p.signals.watch(context.Background())
 	defer stop()
 	app := p.app()
 	secondsInEnvironment(app.Flags)
-	argv = asMount(app, os.Args[0], argv)
-	p.json = saysJSON(argv)
-	arranged, err := arrange(app, argv)
+	args = argv.Mount(app.Commands, os.Args[0], args)
+	p.json = argv.JSON(args)
+	arranged, command, err := argv.Arrange(grammar(app), args)
 	if err == nil {
 		err = app.RunContext(ctx, append([]string{app.Name}, arranged...))
-		if isLock(arranged) {
-			err = ofLock(err)
-		}
+	}
+	if command == "lock" {
+		err = ofLock(err)
 	}
 	if ferr := p.out.Flush(); err == nil && ferr != nil {
 		err = outputError(ferr)
 	}
-	return p.report(lockUsage(err), context.Cause(ctx))
+	return p.report(err, context.Cause(ctx))
+}
+
+// grammar is what command lines of leasefs are made of.
+func grammar(app *cli.App) argv.Grammar {
+	return argv.Grammar{
+		Commands: app.Commands, Global: app.Flags, Runs: "lock",
+		// chmod -w PATH, chmod -rwx PATH: a mode, not flags.
+		Operand: func(op, arg string) bool { return op == "chmod" && strings.Trim(arg[1:], "rwxXst") == "" },
+	}
 }
 
 // interrupted is the cause of a context that a signal ended.

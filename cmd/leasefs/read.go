@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -96,7 +97,7 @@ func countFlags(which string) []cli.Flag {
 func (e *invocation) count() (n int64, inBytes bool, err error) {
 	if s := e.flags.String("bytes"); s != "" {
 		if e.flags.IsSet("lines") {
-			return 0, false, usagef(e.op, "-n and -c exclude each other")
+			return 0, false, argv.Usagef(e.op, "-n and -c exclude each other")
 		}
 		n, err = e.parseSize("-c", s)
 		return n, true, err
@@ -120,7 +121,7 @@ func (e *invocation) parseSize(flag, s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > (1<<62)>>shift {
-		return 0, usagef(e.op, "%s: %q is not a number of bytes such as 4096, 64K or 1G", flag, s)
+		return 0, argv.Usagef(e.op, "%s: %q is not a number of bytes such as 4096, 64K or 1G", flag, s)
 	}
 	return n << shift, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -43,7 +44,7 @@ func (e *invocation) serverTLS(clientCA string) (*tls.Config, error) {
 	cert, key := e.flags.String("tls-cert"), e.flags.String("tls-key")
 	if cert == "" && key == "" {
 		if clientCA != "" || e.flags.Bool("tls") {
-			return nil, usagef(e.op, "TLS needs --tls-cert and --tls-key")
+			return nil, argv.Usagef(e.op, "TLS needs --tls-cert and --tls-key")
 		}
 		return nil, nil
 	}
@@ -63,9 +64,9 @@ func (e *invocation) addCertificate(cfg *tls.Config, cert, key string) error {
 	case cert == "" && key == "":
 		return nil
 	case cert == "":
-		return usagef(e.op, "--tls-key needs --tls-cert")
+		return argv.Usagef(e.op, "--tls-key needs --tls-cert")
 	case key == "":
-		return usagef(e.op, "--tls-cert needs --tls-key")
+		return argv.Usagef(e.op, "--tls-cert needs --tls-key")
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

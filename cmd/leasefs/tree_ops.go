@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
@@ -49,7 +50,7 @@ func (e *invocation) mkdirMode() (fs.FileMode, error) {
 	}
 	mode, err := parseOctal(e.flags.String("mode"))
 	if err != nil {
-		return 0, usagef(e.op, "-m: %v", err)
+		return 0, argv.Usagef(e.op, "-m: %v", err)
 	}
 	return mode, nil
 }
@@ -67,7 +68,7 @@ func (p *program) mvCommand() *cli.Command {
 		},
 		Action: p.connected(operands{min: 2, max: -1, names: "FROM and TO"}, mv, func(e *invocation) error {
 			if len(e.args) > 2 && e.flags.Bool("no-target-directory") {
-				return usagef(e.op, "-T takes FROM and TO only")
+				return argv.Usagef(e.op, "-T takes FROM and TO only")
 			}
 			return nil
 		}),
@@ -169,7 +170,7 @@ func (p *program) truncateCommand() *cli.Command {
 func (e *invocation) newSize() (int64, error) {
 	s := e.flags.String("size")
 	if s == "" {
-		return 0, usagef(e.op, "needs -s N, the new length")
+		return 0, argv.Usagef(e.op, "needs -s N, the new length")
 	}
 	return e.parseSize("-s", s)
 }
@@ -202,7 +203,7 @@ func (p *program) lnCommand() *cli.Command {
 			return e.fail(e.fs.Symlink(e.ctx, target, path), path)
 		}, func(e *invocation) (err error) {
 			if !e.flags.Bool("symbolic") {
-				return usagef(e.op, "there are no hard links; -s makes a symbolic one")
+				return argv.Usagef(e.op, "there are no hard links; -s makes a symbolic one")
 			}
 			e.args[1], err = e.path(e.args[1])
 			return err

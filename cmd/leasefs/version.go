@@ -1,6 +1,10 @@
 package main
 
-import "github.com/urfave/cli/v2"
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+)
 
 func (p *program) versionCommand() *cli.Command {
 	return &cli.Command{
@@ -13,6 +17,24 @@ func (p *program) versionCommand() *cli.Command {
 				return e.printJSON(map[string]any{"version": version})
 			}
 			e.printf("leasefs %s\n", version)
+			return nil
+		}),
+	}
+}
+
+func (p *program) completionCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "completion",
+		Usage:     "print a script that completes commands and flags in a shell",
+		UsageText: "leasefs completion bash|zsh|fish\n\nExample:\n  leasefs completion bash > /etc/bash_completion.d/leasefs",
+		Description: "Prints a script for the shell to read at its start. It knows commands and flags; it asks no\n" +
+			"namenode.",
+		Action: p.action(operands{min: 1, max: 1, names: "one of bash, zsh, fish", local: true}, func(e *invocation) error {
+			script := argv.Script(e.args[0], grammar(p.app()))
+			if script == "" {
+				return argv.Usagef(e.op, "%q is none of bash, zsh, fish", e.args[0])
+			}
+			e.printf("%s", script)
 			return nil
 		}),
 	}

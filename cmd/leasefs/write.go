@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -97,7 +98,7 @@ func checkStream(e *invocation) error {
 
 func checkCreate(e *invocation) error {
 	if e.flags.Bool("steal") && !e.flags.Bool("overwrite") {
-		return usagef(e.op, "--steal needs --overwrite")
+		return argv.Usagef(e.op, "--steal needs --overwrite")
 	}
 	if _, err := e.leaseID(e.flags.String("lease")); err != nil {
 		return err
@@ -108,9 +109,9 @@ func checkCreate(e *invocation) error {
 func checkAppend(e *invocation) error {
 	switch resume := e.flags.Bool("resume"); {
 	case resume && e.flags.IsSet("at"):
-		return usagef(e.op, "--resume and --at exclude each other")
+		return argv.Usagef(e.op, "--resume and --at exclude each other")
 	case e.flags.Bool("compare") && !resume:
-		return usagef(e.op, "--compare needs --resume")
+		return argv.Usagef(e.op, "--compare needs --resume")
 	}
 	return checkStream(e)
 }
@@ -203,9 +204,9 @@ func (e *invocation) pumpOptions() (transfer.PumpOptions, error) {
 	case "block":
 		opts.Mode = transfer.FlushBlock
 	default:
-		d, err := parseDuration(when)
+		d, err := argv.ParseDuration(when)
 		if err != nil || d <= 0 {
-			return opts, usagef(e.op, "--flush: %q is not line, block or an interval such as 500ms", when)
+			return opts, argv.Usagef(e.op, "--flush: %q is not line, block or an interval such as 500ms", when)
 		}
 		opts.Mode, opts.Every = transfer.FlushEvery, d
 	}

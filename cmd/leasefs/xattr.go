@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -145,7 +146,7 @@ func getXattr(e *invocation) error {
 
 func checkSetXattr(e *invocation) error {
 	if e.flags.Bool("create") && e.flags.Bool("replace") {
-		return usagef(e.op, "--create and --replace exclude each other")
+		return argv.Usagef(e.op, "--create and --replace exclude each other")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package argv
 
 import (
 	"fmt"
@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// saysJSON finds --json, or LEASEFS_JSON, before anything is parsed, so that an
-// error in the command line itself is printed in the form asked for.
-func saysJSON(argv []string) bool {
+// JSON tells whether a command line, or LEASEFS_JSON, asks for JSON, before anything
+// is parsed: an error in the command line itself is printed in the form asked for.
+func JSON(argv []string) bool {
 	says, _ := strconv.ParseBool(os.Getenv("LEASEFS_JSON")) // what is neither is told by the parser
 	for _, a := range argv {
 		if a == "--" {
@@ -30,43 +32,60 @@ func saysJSON(argv []string) bool {
 	return says
 }
 
-// arrange sorts a command line into the order that the parser needs: global
+// Grammar is what a program's command lines are made of.
+type Grammar struct {
+	Commands []*cli.Command
+	Global   []cli.Flag
+	// Operand tells whether an argument of a command that begins with a dash is an
+	// operand all the same.
+	Operand func(op, arg string) bool
+	// Runs is the command of which all after the first operand is a command line of
+	// another program.
+	Runs string
+}
+
+// Arrange sorts a command line into the order that the parser needs: global
 // flags, command, its flags, "--", operands. So flags may stand before, after
 // and between operands, single-letter flags may be joined (-lR, -n5), and
 // global flags may follow the command. Everything after "--" is an operand.
-func arrange(app *cli.App, argv []string) ([]string, error) {
-	a := arranger{level: app.Commands, global: app.Flags}
-	for len(argv) > 0 {
-		arg := argv[0]
-		argv = argv[1:]
+//
+// first is the first word of the command, also with an error. Errors are those of
+// Usagef.
+func Arrange(g Grammar, argv []string) (arranged []string, first string, err error) {
+	a := arranger{Grammar: g, level: g.Commands}
+	rest := argv
+	for len(rest) > 0 {
+		arg := rest[0]
+		rest = rest[1:]
 		switch {
 		case arg == "--":
-			a.operands = append(a.operands, argv...)
-			argv = nil
+			a.operands = append(a.operands, rest...)
+			rest = nil
 		case a.isFlag(arg):
-			if a.op() == "lock" && len(a.operands) > 1 {
-				return nil, a.withoutDashes(arg)
+			if a.op() == a.Runs && len(a.operands) > 1 {
+				return nil, a.first(nil), a.withoutDashes(arg)
 			}
-			rest, err := a.flag(arg, argv)
+			after, err := a.flag(arg, rest)
 			if err != nil {
-				return nil, a.ofLock(err, argv)
+				return nil, a.first(rest), err
 			}
-			argv = rest
+			rest = after
 		case len(a.level) > 0:
 			if err := a.command(arg); err != nil {
-				return nil, err
+				return nil, a.first(nil), err
 			}
 		default:
 			a.operands = append(a.operands, arg)
 		}
 	}
-	return a.result()
+	arranged, err = a.result()
+	return arranged, a.first(nil), err
 }
 
 type arranger struct {
-	level  []*cli.Command // commands that may come next; empty at a leaf
-	cur    *cli.Command   // the command so far; nil before the first word
-	global []cli.Flag
+	Grammar
+	level []*cli.Command // commands that may come next; empty at a leaf
+	cur   *cli.Command   // the command so far; nil before the first word
 
 	help                            bool
 	globals, chain, flags, operands []string
@@ -79,8 +98,7 @@ func (a *arranger) isFlag(arg string) bool {
 	if len(arg) < 2 || arg[0] != '-' {
 		return false
 	}
-	// chmod -w PATH, chmod -rwx PATH: a mode, not flags.
-	return !(a.op() == "chmod" && strings.Trim(arg[1:], "rwxXst") == "")
+	return !a.Operand(a.op(), arg)
 }
 
 func (a *arranger) command(word string) error {
@@ -95,30 +113,37 @@ func (a *arranger) command(word string) error {
 			return nil
 		}
 	}
-	return usagef(a.op(), "unknown command %q%s", word, suggest(word, commandNames(a.level)))
+	return Usagef(a.op(), "unknown command %q%s", word, Suggest(word, Names(a.level)))
 }
 
-// withoutDashes is the error of a flag behind the command that lock is to run:
-// it may be meant for either of the two.
+// withoutDashes is the error of a flag behind a command that is to be run: it may be
+// meant for either of the two.
 func (a *arranger) withoutDashes(arg string) error {
-	return usagef("lock", "%s stands behind the command %s: put -- before the command (leasefs lock [options] PATH -- %[2]s %[1]s)", arg, a.operands[1])
+	return Usagef(a.Runs, "%s stands behind the command %s: put -- before the command (leasefs %[3]s [options] PATH -- %[2]s %[1]s)", arg, a.operands[1], a.Runs)
 }
 
-// ofLock makes an error in a global flag one of lock's if that is the command
-// that follows: its exit codes are others.
-func (a *arranger) ofLock(err error, rest []string) error {
-	for _, word := range rest {
-		if a.cur != nil || word == "--" {
+// first is the first word of the command, or of the one that follows in rest.
+func (a *arranger) first(rest []string) string {
+	if len(a.chain) > 0 {
+		return a.chain[0]
+	}
+	return First(a.level, rest)
+}
+
+// First is the command that a command line begins with, after its global flags; empty
+// if it names none of them.
+func First(commands []*cli.Command, argv []string) string {
+	for _, word := range argv {
+		if word == "--" {
 			break
 		}
-		if slices.ContainsFunc(a.level, func(c *cli.Command) bool { return c.HasName(word) }) {
-			if word == "lock" {
-				return lockFailure{err}
+		for _, c := range commands {
+			if c.HasName(word) {
+				return c.Name
 			}
-			break
 		}
 	}
-	return err
+	return ""
 }
 
 // flag files one flag and its value; rest is what follows it.
@@ -142,16 +167,16 @@ func (a *arranger) flag(arg string, rest []string) ([]string, error) {
 	if isBool(f) {
 		if hasValue {
 			if _, err := strconv.ParseBool(value); err != nil {
-				return nil, usagef(a.op(), "%s takes no value, or true or false", dashed(name))
+				return nil, Usagef(a.op(), "%s takes no value, or true or false", Dashed(name))
 			}
 			name += "=" + value
 		}
-		a.file(f, dashed(name))
+		a.file(f, Dashed(name))
 		return rest, nil
 	}
 	if !hasValue {
 		if len(rest) == 0 {
-			return nil, usagef(a.op(), "%s needs a value", dashed(name))
+			return nil, Usagef(a.op(), "%s needs a value", Dashed(name))
 		}
 		value, rest = rest[0], rest[1:]
 	}
@@ -176,7 +201,7 @@ func (a *arranger) joined(arg string, rest []string) ([]string, error) {
 		case i+1 < len(letters):
 			return rest, a.value(f, name, strings.TrimPrefix(letters[i+1:], "="))
 		case len(rest) == 0:
-			return nil, usagef(a.op(), "-%s needs a value", name)
+			return nil, Usagef(a.op(), "-%s needs a value", name)
 		default:
 			return rest[1:], a.value(f, name, rest[0])
 		}
@@ -190,30 +215,30 @@ func (a *arranger) value(f cli.Flag, name, value string) error {
 	switch f.(type) {
 	case *cli.DurationFlag:
 		// Of a time to live the command says itself what the least is.
-		d, err := parseDuration(value)
+		d, err := ParseDuration(value)
 		if err != nil || d < 0 && name != "ttl" {
-			return usagef(a.op(), "%s: %q is not a duration such as 500ms, 30s or 5m, nor a number of seconds", dashed(name), value)
+			return Usagef(a.op(), "%s: %q is not a duration such as 500ms, 30s or 5m, nor a number of seconds", Dashed(name), value)
 		}
 		value = d.String()
 	case *cli.IntFlag, *cli.Int64Flag:
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 0 {
-			return usagef(a.op(), "%s: %q is not a whole number from 0 on", dashed(name), value)
+			return Usagef(a.op(), "%s: %q is not a whole number from 0 on", Dashed(name), value)
 		}
 		value = strconv.FormatInt(n, 10) // the parser would take 0100 for octal
 	case *cli.Uint64Flag:
 		n, err := strconv.ParseUint(value, 10, 64)
 		if err != nil {
-			return usagef(a.op(), "%s: %q is not a whole number from 0 on", dashed(name), value)
+			return Usagef(a.op(), "%s: %q is not a whole number from 0 on", Dashed(name), value)
 		}
 		value = strconv.FormatUint(n, 10)
 	}
-	a.file(f, dashed(name)+"="+value)
+	a.file(f, Dashed(name)+"="+value)
 	return nil
 }
 
-// parseDuration reads 500ms, 30s or 5m, or a plain number of seconds.
-func parseDuration(s string) (time.Duration, error) {
+// ParseDuration reads 500ms, 30s or 5m, or a plain number of seconds.
+func ParseDuration(s string) (time.Duration, error) {
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
 		s += "s"
 	}
@@ -222,7 +247,7 @@ func parseDuration(s string) (time.Duration, error) {
 
 // file puts a flag where its owner finds it.
 func (a *arranger) file(f cli.Flag, text string) {
-	if slices.Contains(a.global, f) {
+	if slices.Contains(a.Global, f) {
 		a.globals = append(a.globals, text)
 		return
 	}
@@ -235,7 +260,7 @@ func (a *arranger) find(name string) cli.Flag {
 	if a.cur != nil {
 		own = a.cur.Flags
 	}
-	for _, list := range [][]cli.Flag{own, a.global} {
+	for _, list := range [][]cli.Flag{own, a.Global} {
 		for _, f := range list {
 			if slices.Contains(f.Names(), name) {
 				return f
@@ -246,19 +271,19 @@ func (a *arranger) find(name string) cli.Flag {
 }
 
 func (a *arranger) unknown(arg, name string) error {
-	flag := dashed(name)
+	flag := Dashed(name)
 	if flag != arg && len(name) == 1 {
 		flag += " in " + arg
 	}
 	var names []string
 	if a.cur != nil {
-		names = flagNames(a.cur.Flags)
+		names = FlagNames(a.cur.Flags)
 	}
 	hint := ""
 	if len(name) > 1 {
-		hint = suggest(name, append(names, flagNames(a.global)...))
+		hint = Suggest(name, append(names, FlagNames(a.Global)...))
 	}
-	return usagef(a.op(), "unknown flag %s%s", flag, hint)
+	return Usagef(a.op(), "unknown flag %s%s", flag, hint)
 }
 
 func (a *arranger) result() ([]string, error) {
@@ -269,9 +294,9 @@ func (a *arranger) result() ([]string, error) {
 	case slices.Contains(a.globals, "--version"):
 		return []string{"--version"}, nil
 	case a.cur == nil:
-		return nil, usagef("", "no command given")
+		return nil, Usagef("", "no command given")
 	case len(a.level) > 0:
-		return nil, usagef(a.op(), "needs a command: %s", strings.Join(commandNames(a.level), ", "))
+		return nil, Usagef(a.op(), "needs a command: %s", strings.Join(Names(a.level), ", "))
 	}
 	out = append(out, a.flags...)
 	return append(append(out, "--"), a.operands...), nil
@@ -282,14 +307,16 @@ func isBool(f cli.Flag) bool {
 	return ok
 }
 
-func dashed(name string) string {
+// Dashed is a flag's name with its dashes.
+func Dashed(name string) string {
 	if bare, _, _ := strings.Cut(name, "="); len(bare) == 1 {
 		return "-" + name
 	}
 	return "--" + name
 }
 
-func commandNames(list []*cli.Command) []string {
+// Names are the names of commands.
+func Names(list []*cli.Command) []string {
 	var names []string
 	for _, c := range list {
 		names = append(names, c.Name)
@@ -297,7 +324,8 @@ func commandNames(list []*cli.Command) []string {
 	return names
 }
 
-func flagNames(list []cli.Flag) []string {
+// FlagNames are the first names of flags.
+func FlagNames(list []cli.Flag) []string {
 	var names []string
 	for _, f := range list {
 		names = append(names, f.Names()[0])
@@ -305,38 +333,12 @@ func flagNames(list []cli.Flag) []string {
 	return names
 }
 
-// suggest names the candidate that a mistyped word probably meant. Few mistype the
-// first letter, and a word with another one may mean the opposite: rmdir, mkdir.
-func suggest(word string, candidates []string) string {
-	best, at := "", 3
-	for _, c := range candidates {
-		if d := distance(word, c); d < at && d < len(c) && word[:1] == c[:1] {
-			best, at = c, d
-		}
+// Usagef is a wrong command line: exit code 2. The help command named in hint
+// ends the line; op is the command, such as "lease ls", or empty.
+func Usagef(op, format string, args ...any) error {
+	hint := "leasefs --help"
+	if op != "" {
+		hint = "leasefs " + op + " --help"
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; is %q meant?", best)
-}
-
-// distance is the Levenshtein distance of two short words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diag
-			if a[i] != b[j] {
-				cost++
-			}
-			diag = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return &fserror.Error{Op: op, Kind: fserror.InvalidArgument, Message: fmt.Sprintf(format, args...) + " (see " + hint + ")"}
 }

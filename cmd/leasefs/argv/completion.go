@@ -1,28 +1,21 @@
-package main
+package argv
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
-func (p *program) completionCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "completion",
-		Usage:     "print a script that completes commands and flags in a shell",
-		UsageText: "leasefs completion bash|zsh|fish\n\nExample:\n  leasefs completion bash > /etc/bash_completion.d/leasefs",
-		Description: "Prints a script for the shell to read at its start. It knows commands and flags; it asks no\n" +
-			"namenode.",
-		Action: p.action(operands{min: 1, max: 1, names: "one of bash, zsh, fish", local: true}, func(e *invocation) error {
-			script, ok := map[string]func([]completion) string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[e.args[0]]
-			if !ok {
-				return usagef(e.op, "%q is none of bash, zsh, fish", e.args[0])
-			}
-			e.printf("%s", script(completions(p.app())))
-			return nil
-		}),
+// Script is what completes commands and flags in a shell; empty if the shell is none
+// of bash, zsh and fish.
+func Script(shell string, g Grammar) string {
+	script, ok := map[string]func([]completion) string{"bash": bashScript, "zsh": zshScript, "fish": fishScript}[shell]
+	if !ok {
+		return ""
 	}
+	return script(completions(g))
 }
 
 // completion is what may follow one command.
@@ -33,26 +26,26 @@ type completion struct {
 }
 
 // completions lists every command; the first is the program itself.
-func completions(app *cli.App) []completion {
+func completions(g Grammar) []completion {
 	help := &cli.BoolFlag{Name: "help", Usage: "show help"}
-	list := []completion{{"", app.Commands, append(globalFlags(), help, &cli.BoolFlag{Name: "version", Usage: "print the version"})}}
+	list := []completion{{"", g.Commands, append(slices.Clone(g.Global), help, &cli.BoolFlag{Name: "version", Usage: "print the version"})}}
 	var walk func(prefix string, commands []*cli.Command)
 	walk = func(prefix string, commands []*cli.Command) {
 		for _, c := range commands {
 			path := strings.TrimSpace(prefix + " " + c.Name)
-			list = append(list, completion{path, c.Subcommands, append(append([]cli.Flag{}, c.Flags...), append(globalFlags(), help)...)})
+			list = append(list, completion{path, c.Subcommands, append(append([]cli.Flag{}, c.Flags...), append(g.Global, help)...)})
 			walk(path, c.Subcommands)
 		}
 	}
-	walk("", app.Commands)
+	walk("", g.Commands)
 	return list
 }
 
 // words are the commands and long flags that may come next.
 func (c completion) words() string {
-	words := commandNames(c.commands)
+	words := Names(c.commands)
 	for _, f := range c.flags {
-		words = append(words, dashed(f.Names()[0]))
+		words = append(words, Dashed(f.Names()[0]))
 	}
 	return strings.Join(words, " ")
 }
@@ -98,7 +91,7 @@ func zshWords(c completion) []string {
 		words = append(words, shellQuote(sub.Name+":"+strings.ReplaceAll(sub.Usage, ":", `\:`)))
 	}
 	for _, f := range c.flags {
-		words = append(words, shellQuote(dashed(f.Names()[0])+":"+strings.ReplaceAll(flagUsage(f), ":", `\:`)))
+		words = append(words, shellQuote(Dashed(f.Names()[0])+":"+strings.ReplaceAll(flagUsage(f), ":", `\:`)))
 	}
 	return words
 }

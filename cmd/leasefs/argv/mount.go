@@ -1,7 +1,8 @@
-package main
+package argv
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -14,9 +15,6 @@ var optionFlags = map[string]string{
 	"as": "user", "client": "client", "timeout": "timeout", "config": "config",
 	"tls": "tls", "tls_ca": "tls-ca", "tls_cert": "tls-cert", "tls_key": "tls-key", "tls_server_name": "tls-server-name",
 }
-
-// kernelOption are the words that the kernel is told.
-var kernelOption = map[string]bool{"nosuid": true, "suid": true, "nodev": true, "dev": true, "noexec": true, "exec": true}
 
 // plain are words that are for mount(8) itself, or say what is so anyway.
 var plain = map[string]bool{
@@ -32,43 +30,38 @@ func meaningless(word string) bool {
 		strings.HasPrefix(word, "fsname=") || strings.HasPrefix(word, "subtype=")
 }
 
+// MountWords are the words of -o that mean something to mount.
+func MountWords(options string) []string { return slices.DeleteFunc(optionWords(options), meaningless) }
+
 func optionWords(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
 }
 
-// mountSource is what df shows as the device.
-func mountSource(namenodes, subdir string) string {
-	if subdir == "/" {
-		return namenodes
-	}
-	return namenodes + subdir
-}
-
-// asMount makes a command line of mount of what mount(8) and its helpers call
+// Mount makes a command line of mount of what mount(8) and its helpers call
 // this program with: SOURCE MOUNTPOINT -o OPTIONS (it is mount.TYPE then, or SOURCE
-// has a colon or a slash), in which OPTIONS has what else
-// are flags. A command line of mount itself gets the flags out of -o, too.
-func asMount(app *cli.App, program string, argv []string) []string {
+// has a colon or a slash), in which OPTIONS has what else are flags. A command line of
+// mount itself gets the flags out of -o, too. Any other is returned as it is.
+func Mount(commands []*cli.Command, program string, args []string) []string {
 	helper := strings.HasPrefix(filepath.Base(program), "mount.")
-	if !helper && len(argv) >= 2 && filepath.IsAbs(argv[1]) && !strings.HasPrefix(argv[0], "-") {
-		helper = strings.ContainsAny(argv[0], ":/") // a device, and no command, nor one that is mistyped
+	if !helper && len(args) >= 2 && filepath.IsAbs(args[1]) && !strings.HasPrefix(args[0], "-") {
+		helper = strings.ContainsAny(args[0], ":/") // a device, and no command, nor one that is mistyped
 	}
-	if !helper && (len(argv) == 0 || !hasMount(app, argv)) {
-		return argv
+	if !helper && (len(args) == 0 || First(commands, args) != "mount") {
+		return args
 	}
 	var out, kernel []string
 	operands := 0
 	if helper {
 		out = append(out, "mount", "--daemon")
 	}
-	for len(argv) > 0 {
-		arg := argv[0]
-		argv = argv[1:]
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
 		value, ok := "", false
 		switch {
-		case (arg == "-o" || arg == "--options") && len(argv) > 0:
-			value, ok = argv[0], true
-			argv = argv[1:]
+		case (arg == "-o" || arg == "--options") && len(args) > 0:
+			value, ok = args[0], true
+			args = args[1:]
 		case strings.HasPrefix(arg, "-o") && len(arg) > 2:
 			value, ok = arg[2:], true
 		case strings.HasPrefix(arg, "--options="):
@@ -78,8 +71,8 @@ func asMount(app *cli.App, program string, argv []string) []string {
 		case ok:
 			flags, rest := splitOptions(value)
 			out, kernel = append(out, flags...), append(kernel, rest...)
-		case helper && arg == "-t" && len(argv) > 0: // the type, which is known
-			argv = argv[1:]
+		case helper && arg == "-t" && len(args) > 0: // the type, which is known
+			args = args[1:]
 		case helper && (arg == "-n" || arg == "-s" || arg == "-v" || arg == "-f"): // of mount(8)
 		case helper && operands == 0 && !strings.HasPrefix(arg, "-"):
 			operands++
@@ -122,27 +115,4 @@ func sourceFlags(source string) []string {
 		flags = append(flags, "--subdir=/"+path)
 	}
 	return flags
-}
-
-func isCommand(app *cli.App, word string) bool {
-	for _, c := range app.Commands {
-		if c.HasName(word) {
-			return true
-		}
-	}
-	return word == "help"
-}
-
-// hasMount tells whether mount is the first word of a command line that is a
-// command.
-func hasMount(app *cli.App, argv []string) bool {
-	for _, a := range argv {
-		if a == "--" {
-			return false
-		}
-		if isCommand(app, a) {
-			return a == "mount"
-		}
-	}
-	return false
 }
