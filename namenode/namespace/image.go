@@ -5,13 +5,19 @@ import (
 	"io"
 
 	"github.com/google/btree"
+
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
+
+// imageVersion is that of the layout: one that is changed has another number.
+const imageVersion = 7
 
 // imageCoder writes or reads a tree as an image, both by the same layout.
 type imageCoder struct {
-	*coder
+	coder
 	t    *Tree
-	prev inode // the one before, from which numbers are counted
+	prev inode  // the one before, from which numbers are counted
+	name []byte // of that, with its length before it
 	read unlinked
 }
 
@@ -33,33 +39,31 @@ var imageParts = []struct {
 // WriteImage writes the whole state, in pieces of about 256 KiB. It takes as
 // long as the tree is large, so it is meant for clones. Errors are those of w.
 func (t *Tree) WriteImage(w io.Writer) error {
-	iw := newImageWriter(w)
-	iw.header()
-	im := &imageCoder{coder: &iw.coder, t: t}
+	iw := codec.NewImageWriter(w, imageVersion)
+	im := &imageCoder{coder: coder{&iw.Coder}, t: t}
 	for _, part := range imageParts {
-		if im.next() {
+		if im.Next() {
 			part.code(im)
 		}
 	}
-	return iw.finish()
+	return iw.Finish()
 }
 
 // ReadImage reads what WriteImage wrote, to the end of r. Everything is
 // checked: sums, order, and that the parts fit each other. Errors are
-// *ImageError. It takes memory only for what it has really read.
+// *codec.ImageError. It takes memory only for what it has really read.
 func ReadImage(r io.Reader) (*Tree, error) {
-	ir := newImageReader(r)
-	ir.header()
-	im := &imageCoder{coder: &ir.coder, t: newTree()}
+	ir := codec.NewImageReader(r, imageVersion)
+	im := &imageCoder{coder: coder{&ir.Coder}, t: newTree()}
 	for _, part := range imageParts {
-		if im.next() {
+		if im.Next() {
 			part.code(im)
 		}
-		if ir.bad != nil {
-			return nil, ir.failure(part.name)
+		if !ir.OK() {
+			return nil, ir.Failure(part.name)
 		}
 	}
-	if err := ir.finish(); err != nil {
+	if err := ir.Finish(); err != nil {
 		return nil, err
 	}
 	return im.t, nil
@@ -69,44 +73,41 @@ func ReadImage(r io.Reader) (*Tree, error) {
 // in it. Of what is in it the checksums are checked, not whether it fits: so it takes
 // the memory of one chunk, and as long as reading takes.
 func CheckImage(r io.Reader) (txid uint64, err error) {
-	ir := newImageReader(r)
-	ir.header()
-	ir.next()
-	ir.u64(&txid)
-	for ir.buf = nil; ir.bad == nil && !ir.end; ir.buf = nil {
-		ir.chunk()
+	ir := codec.NewImageReader(r, imageVersion)
+	ir.Next()
+	ir.U64(&txid)
+	ir.Skip()
+	if !ir.OK() {
+		return 0, ir.Failure("txid")
 	}
-	if ir.bad != nil {
-		return 0, ir.failure("txid")
-	}
-	return txid, ir.finish()
+	return txid, ir.Finish()
 }
 
 // wrong is fail with details.
 func (im *imageCoder) wrong(format string, args ...any) {
-	im.fail(fmt.Sprintf(format, args...))
+	im.Fail(fmt.Sprintf(format, args...))
 }
 
 // items codes the items of a B-tree. add puts one that was read into the tree, or
 // returns false if it cannot be there; last is the one before.
 func items[T any](im *imageCoder, tree *btree.BTreeG[T], less func(a, b T) bool, code func(*T), add func(last, x T) bool) {
 	var x, last, none T
-	if im.encode {
-		im.put(uint64(tree.Len())) //nolint:gosec // a length
+	if im.Writes() {
+		im.Put(uint64(tree.Len())) //nolint:gosec // a length
 		tree.Ascend(func(item T) bool {
 			x = item
 			code(&x)
-			return im.next()
+			return im.Next()
 		})
 		return
 	}
-	for i := range im.number(63) {
+	for i := range im.Number(63) {
 		x = none
 		code(&x)
-		if im.bad == nil && (i > 0 && !less(last, x) || !add(last, x)) {
+		if im.OK() && (i > 0 && !less(last, x) || !add(last, x)) {
 			im.wrong("item %d is out of order, there twice, or does not fit the rest", i)
 		}
-		if !im.next() {
+		if !im.Next() {
 			return
 		}
 		last = x

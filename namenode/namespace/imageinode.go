@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
 // The first byte of an inode in an image: its type and what follows.
@@ -42,26 +43,27 @@ func (n *inode) flags(before *inode) uint8 {
 func (im *imageCoder) inode(n *inode) {
 	var flags uint8
 	p, id := &im.prev, int64(n.id) //nolint:gosec // as bits
-	if im.encode {
+	if im.Writes() {
 		flags = n.flags(p)
 	}
-	im.u8(&flags)
-	im.delta(&id, int64(p.id)) //nolint:gosec // as bits
-	im.delta(&n.mtime, p.mtime)
+	im.U8(&flags)
+	im.Delta(&id, int64(p.id)) //nolint:gosec // as bits
+	im.Delta(&n.mtime, p.mtime)
 	switch {
 	case flags&flagSameOwner == 0:
-		im.u16(&n.mode)
-		im.u16(&n.user)
-		im.u16(&n.group)
-	case !im.encode:
+		im.U16(&n.mode)
+		im.U16(&n.user)
+		im.U16(&n.group)
+	case !im.Writes():
 		n.mode, n.user, n.group = p.mode, p.user, p.group
 	}
-	if im.encode {
-		im.buf = n.appendName(append(im.buf, n.nameLen))
+	if im.Writes() {
+		im.name = n.appendName(append(im.name[:0], n.nameLen))
+		im.Append(im.name...)
 	} else {
 		n.id, n.typ = InodeID(id), Type(flags&flagType) //nolint:gosec // as bits
-		im.u8(&n.nameLen)
-		name := im.take(uint64(n.nameLen))
+		im.U8(&n.nameLen)
+		name := im.Take(uint64(n.nameLen))
 		if copy(n.name[:], name); len(name) > inlineName {
 			whole := string(name)
 			n.ext = &ext{name: &whole}
@@ -69,7 +71,7 @@ func (im *imageCoder) inode(n *inode) {
 		im.checkInode(n, flags)
 	}
 	im.prev = *n
-	if flags&(flagBlocks|flagTail|flagOpen|flagCut) != 0 && im.bad == nil {
+	if flags&(flagBlocks|flagTail|flagOpen|flagCut) != 0 && im.OK() {
 		im.content(n, flags)
 	}
 }
@@ -95,12 +97,12 @@ func (im *imageCoder) content(n *inode, flags uint8) {
 	}
 	x := n.ext
 	if flags&flagBlocks != 0 {
-		list(im.coder, &x.blocks, 5, im.block)
+		codec.List(im.Coder, &x.blocks, 5, im.block)
 	}
 	if flags&flagTail != 0 {
 		tail := x.tail
-		im.bytes(&tail)
-		if !im.encode {
+		im.Bytes(&tail)
+		if !im.Writes() {
 			x.tail = copyTail(tail)
 		}
 	}
@@ -108,9 +110,9 @@ func (im *imageCoder) content(n *inode, flags uint8) {
 		im.openState(x)
 	}
 	if flags&flagCut != 0 {
-		im.u64(&x.cut)
+		im.U64(&x.cut)
 	}
-	if !im.encode && im.bad == nil {
+	if !im.Writes() && im.OK() {
 		im.checkContent(n, flags)
 	}
 }
@@ -120,24 +122,24 @@ func (im *imageCoder) openState(x *ext) {
 	var h Holder
 	var o *openState
 	var g *grant
-	if im.encode {
+	if im.Writes() {
 		o, g, h = x.open, x.open.grant, *x.open.grant.holder
 	} else {
 		o, g = new(openState), new(grant)
 	}
-	im.u64(&g.epoch)
-	im.raw((*[16]byte)(&g.token))
-	im.i64(&g.since)
-	im.raw((*[16]byte)(&h.Session))
-	im.i64(&h.PID)
-	im.string(&h.User)
-	im.string(&h.Client)
-	im.string(&h.Host)
-	im.i64(&h.TTL)
-	im.i64(&o.lastOff)
-	im.u32(&o.lastLen)
-	im.sum32(&o.lastCRC)
-	if !im.encode {
+	im.U64(&g.epoch)
+	im.Raw((*[16]byte)(&g.token))
+	im.I64(&g.since)
+	im.Raw((*[16]byte)(&h.Session))
+	im.I64(&h.PID)
+	im.Text(&h.User)
+	im.Text(&h.Client)
+	im.Text(&h.Host)
+	im.I64(&h.TTL)
+	im.I64(&o.lastOff)
+	im.U32(&o.lastLen)
+	im.Sum32(&o.lastCRC)
+	if !im.Writes() {
 		g.holder = im.t.shareHolder(h)
 		o.grant = g
 		x.open = o
@@ -175,43 +177,43 @@ func (im *imageCoder) checkContent(n *inode, flags uint8) {
 // inodes codes the inodes without a parent, then directory by directory the
 // entries of each.
 func (im *imageCoder) inodes() {
-	if im.encode {
+	if im.Writes() {
 		im.writeInodes()
 		return
 	}
 	im.readInodes()
-	if im.bad == nil {
+	if im.OK() {
 		im.link()
 	}
 }
 
 func (im *imageCoder) writeInodes() {
 	t := im.t
-	im.put(uint64(1 + t.detached.Len())) //nolint:gosec // a length
+	im.Put(uint64(1 + t.detached.Len())) //nolint:gosec // a length
 	im.inode(t.get(RootID))
 	t.detached.Ascend(func(id InodeID) bool {
 		im.inode(t.get(id))
-		return im.next()
+		return im.Next()
 	})
 	dir := InodeID(0)
 	t.dentries.Ascend(func(n *inode) bool {
 		if n.parent != dir {
-			im.put(uint64(n.parent - dir))
-			im.put(uint64(t.get(n.parent).entries())) //nolint:gosec // a length
+			im.Put(uint64(n.parent - dir))
+			im.Put(uint64(t.get(n.parent).entries())) //nolint:gosec // a length
 			dir = n.parent
 		}
 		im.inode(n)
-		return im.next()
+		return im.Next()
 	})
 }
 
 func (im *imageCoder) readInodes() {
-	total, tops := im.read.total, im.number(64)
+	total, tops := im.read.total, im.Number(64)
 	if tops == 0 || tops > total {
 		im.wrong("%d inodes of %d are without a parent", tops, total)
 	}
 	last := InodeID(0)
-	for i := uint64(0); i < tops && im.next(); i++ {
+	for i := uint64(0); i < tops && im.Next(); i++ {
 		n := new(inode)
 		im.inode(n)
 		if n.id <= last || n.typ != TypeDir || n.nameLen != 0 || (i == 0 && n.id != RootID) {
@@ -224,8 +226,8 @@ func (im *imageCoder) readInodes() {
 		last = n.id
 	}
 	dir := InodeID(0)
-	for left := total - tops; left > 0 && im.next(); {
-		step, n := im.number(64), im.number(63)
+	for left := total - tops; left > 0 && im.Next(); {
+		step, n := im.Number(64), im.Number(63)
 		if step == 0 || uint64(dir)+step < step || n == 0 || n > left {
 			im.wrong("%d entries after directory %d", n, dir)
 			return
@@ -240,10 +242,10 @@ func (im *imageCoder) readInodes() {
 // entries reads the entries of one directory.
 func (im *imageCoder) entries(dir InodeID, count uint64) {
 	var last *inode
-	for ; count > 0 && im.next(); count-- {
+	for ; count > 0 && im.Next(); count-- {
 		n := &inode{parent: dir}
 		im.inode(n)
-		if im.bad != nil {
+		if !im.OK() {
 			return
 		}
 		if err := fspath.CheckName(n.nameString()); err != nil {

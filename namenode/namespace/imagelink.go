@@ -38,7 +38,7 @@ func (im *imageCoder) link() {
 		}
 		n.ext.n = d.n
 	}
-	if im.checkHangs(); im.bad != nil {
+	if im.checkHangs(); !im.OK() {
 		return
 	}
 	if !slices.IsSortedFunc(r.keys, compareKeys) {

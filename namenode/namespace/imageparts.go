@@ -1,27 +1,29 @@
 package namespace
 
+import "github.com/leasefs/leasefs/namenode/namespace/codec"
+
 // head codes what there is once.
 func (im *imageCoder) head() {
 	t := im.t
-	im.u64(&t.txid)
-	im.i64(&t.time)
-	im.i64(&t.reigned)
-	im.u64(&t.term)
-	im.raw(&t.namespace)
+	im.U64(&t.txid)
+	im.I64(&t.time)
+	im.I64(&t.reigned)
+	im.U64(&t.term)
+	im.Raw(&t.namespace)
 	im.owner(&t.superUser, &t.superGroup)
-	im.bool(&t.safeMode)
+	im.Bool(&t.safeMode)
 	im.coder.inode(&t.nextInode)
-	list(im.coder, &t.images, 7, func(op *OpImage) { op.fields(im.coder) })
+	codec.List(im.Coder, &t.images, 7, func(op *OpImage) { op.fields(im.coder) })
 	var reigns []Reign
-	if im.encode {
+	if im.Writes() {
 		reigns = t.Reigns()
 		im.read.total = uint64(t.Counts().Inodes) //nolint:gosec // a count
 	}
-	list(im.coder, &reigns, 18, func(r *Reign) { r.fields(im.coder) })
+	codec.List(im.Coder, &reigns, 18, func(r *Reign) { r.fields(im.coder) })
 	im.owners(&t.users)
 	im.owners(&t.groups)
-	im.u64(&im.read.total)
-	if !im.encode && im.bad == nil {
+	im.U64(&im.read.total)
+	if !im.Writes() && im.OK() {
 		im.checkHead(reigns)
 	}
 }
@@ -30,7 +32,7 @@ func (im *imageCoder) head() {
 func (im *imageCoder) owners(in *interner) {
 	names := in.names[1:]
 	im.strings(&names)
-	if im.encode {
+	if im.Writes() {
 		return
 	}
 	for _, name := range names {
@@ -46,12 +48,12 @@ func (im *imageCoder) checkHead(reigns []Reign) {
 	t, last := im.t, uint64(0)
 	for _, r := range reigns {
 		if r.Term <= last {
-			im.fail("reigns that are not in order")
+			im.Fail("reigns that are not in order")
 		}
 		last = r.Term
 	}
 	if len(reigns) > MaxReigns || len(t.images) > 2 || last != t.term {
-		im.fail("too many reigns or images, or a last reign of another term")
+		im.Fail("too many reigns or images, or a last reign of another term")
 	}
 	if n := len(reigns) - 1; n >= 0 {
 		t.reigns, t.nonce, t.topSeq = reigns[:n:n], reigns[n].Nonce, reigns[n].Top
@@ -62,10 +64,10 @@ func (im *imageCoder) checkHead(reigns []Reign) {
 func (im *imageCoder) garbage() {
 	t, before := im.t, int64(0)
 	items(im, t.garbage, lessGarbage, func(g *garbageItem) {
-		im.delta(&g.time, before)
+		im.Delta(&g.time, before)
 		before = g.time
 		im.key(&g.key)
-		im.u32(&g.stored)
+		im.U32(&g.stored)
 	}, func(_, g garbageItem) bool {
 		fits := !t.IsGarbage(g.key) && !t.HasBlock(g.key)
 		t.addGarbage(StoredBlock{g.key, g.stored}, g.time)
@@ -78,13 +80,13 @@ func (im *imageCoder) sessions() {
 	t := im.t
 	result := func(r *callResult) { r.fields(im.coder) }
 	items(im, t.sessions, lessSession, func(s *sessionItem) {
-		if !im.encode {
+		if !im.Writes() {
 			s.session = &session{gen: t.gen}
 		}
-		im.raw((*[16]byte)(&s.id))
-		im.i64(&s.last)
-		im.u64(&s.acked)
-		list(im.coder, &s.results, 32, result)
+		im.Raw((*[16]byte)(&s.id))
+		im.I64(&s.last)
+		im.U64(&s.acked)
+		codec.List(im.Coder, &s.results, 32, result)
 	}, func(_, s sessionItem) bool {
 		seq, fits := s.acked, s.id != SessionID{}
 		for _, r := range s.results {
@@ -97,16 +99,16 @@ func (im *imageCoder) sessions() {
 	})
 }
 
-func (r *callResult) fields(c *coder) {
-	c.u64(&r.seq)
-	c.sum64(&r.hash)
-	c.u64(&r.res.TxID)
-	c.u8(&r.res.Op)
+func (r *callResult) fields(c coder) {
+	c.U64(&r.seq)
+	c.Sum64(&r.hash)
+	c.U64(&r.res.TxID)
+	c.U8(&r.res.Op)
 	c.inode(&r.res.Inode)
-	c.i64(&r.res.Length)
-	c.i64(&r.res.BlocksLength)
-	c.raw((*[16]byte)(&r.res.Token))
-	c.bool(&r.res.Flag)
+	c.I64(&r.res.Length)
+	c.I64(&r.res.BlocksLength)
+	c.Raw((*[16]byte)(&r.res.Token))
+	c.Bool(&r.res.Flag)
 }
 
 // leases codes the granted leases with their files, the ages of leases, and the
@@ -114,13 +116,13 @@ func (r *callResult) fields(c *coder) {
 func (im *imageCoder) leases() {
 	t := im.t
 	items(im, t.leases, lessLease, func(l **Lease) {
-		if !im.encode {
+		if !im.Writes() {
 			*l = new(Lease)
 		}
 		im.lease(&(*l).ID)
-		im.i64(&(*l).TTL)
-		im.i64(&(*l).Since)
-		im.u64(&(*l).Ended)
+		im.I64(&(*l).TTL)
+		im.I64(&(*l).Since)
+		im.U64(&(*l).Ended)
 		im.leaseOwner(&(*l).Owner)
 	}, func(_, l *Lease) bool {
 		fits := l.ID > 0 && l.ID <= MaxLeaseID && l.TTL > 0 && l.TTL <= MaxLeaseTTL && l.Ended <= t.txid && !t.ended.Has(endedLease{ended: l.Ended})
@@ -153,10 +155,10 @@ func (im *imageCoder) leases() {
 	})
 	// An ended lease is kept for its files only.
 	t.ended.Ascend(func(e endedLease) bool {
-		if !im.encode && t.lease(e.id).Files == 0 {
+		if !im.Writes() && t.lease(e.id).Files == 0 {
 			im.wrong("lease %x has ended and has no files", uint64(e.id))
 		}
-		return im.bad == nil
+		return im.OK()
 	})
 }
 
@@ -165,8 +167,8 @@ func (im *imageCoder) xattrs() {
 	t, sum := im.t, 0
 	items(im, t.xattrs, lessXattr, func(x *xattrItem) {
 		im.coder.inode(&x.inode)
-		im.string(&x.name)
-		im.string(&x.value)
+		im.Text(&x.name)
+		im.Text(&x.value)
 	}, func(last, x xattrItem) bool {
 		if x.inode != last.inode {
 			sum = 0
@@ -187,8 +189,8 @@ func (im *imageCoder) numbers() {
 		t.numbers.ReplaceOrInsert(n)
 		return t.goodNumbers(n) && (n.session != last.session || n.first-last.first >= InodeID(last.count))
 	})
-	if !im.encode && im.bad == nil && len(t.sharedNumbers()) > 0 {
-		im.fail("one is set aside for two sessions")
+	if !im.Writes() && im.OK() && len(t.sharedNumbers()) > 0 {
+		im.Fail("one is set aside for two sessions")
 	}
 }
 
@@ -200,7 +202,7 @@ func (im *imageCoder) trailer() {
 		uint64(c.StoredBytes), im.t.txid,
 	} {
 		n := have
-		if im.u64(&n); n != have {
+		if im.U64(&n); n != have {
 			im.wrong("one is %d, but %d were read", n, have)
 		}
 	}

@@ -51,11 +51,11 @@ func lessNumbers(a, b numbers) bool {
 	return cmp.Or(bytes.Compare(a.session[:], b.session[:]), cmp.Compare(a.first, b.first)) < 0
 }
 
-func (n *numbers) fields(c *coder) {
-	c.raw((*[16]byte)(&n.session))
+func (n *numbers) fields(c coder) {
+	c.Raw((*[16]byte)(&n.session))
 	c.inode(&n.first)
-	c.u32(&n.count)
-	c.string(&n.used)
+	c.U32(&n.count)
+	c.Text(&n.used)
 }
 
 // numbersOf is what is set aside for a session, the oldest first.

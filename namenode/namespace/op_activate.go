@@ -10,8 +10,8 @@ type OpActivate struct {
 
 func (*OpActivate) opType() uint8 { return 1 }
 
-func (op *OpActivate) fields(c *coder) {
-	c.u64(&op.Term)
+func (op *OpActivate) fields(c coder) {
+	c.U64(&op.Term)
 	c.id16(&op.NamespaceID)
 	c.owner(&op.User, &op.Group)
 	c.id16(&op.Nonce)

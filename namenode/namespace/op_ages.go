@@ -1,5 +1,7 @@
 package namespace
 
+import "github.com/leasefs/leasefs/namenode/namespace/codec"
+
 // OpAges keeps how old leases are that have missed renewals (0: renewed
 // since), so that a namenode that takes over continues counting. A record of a
 // writer (WriterOf), or that opens a file, forgets those of its session and file.
@@ -7,7 +9,7 @@ type OpAges struct{ Ages []Age }
 
 func (*OpAges) opType() uint8 { return 25 }
 
-func (op *OpAges) fields(c *coder) { list(c, &op.Ages, ageSize, c.age) }
+func (op *OpAges) fields(c coder) { codec.List(c.Coder, &op.Ages, ageSize, c.age) }
 
 // Ages are counted without the tree, so what one is of may be over by now: then
 // it is dropped, for an id that is granted again must not be born old.

@@ -16,10 +16,10 @@ type OpAppendTail struct {
 
 func (*OpAppendTail) opType() uint8 { return 5 }
 
-func (op *OpAppendTail) fields(c *coder) {
+func (op *OpAppendTail) fields(c coder) {
 	c.inode(&op.Inode)
-	c.i64(&op.Offset)
-	c.bytes(&op.Data)
+	c.I64(&op.Offset)
+	c.Bytes(&op.Data)
 }
 
 // PlanAppendTail checks the appending of bytes at offset, the end of the file.

@@ -10,7 +10,7 @@ type OpAttach struct {
 
 func (*OpAttach) opType() uint8 { return 23 }
 
-func (op *OpAttach) fields(c *coder) {
+func (op *OpAttach) fields(c coder) {
 	c.lease(&op.ID)
 	c.inode(&op.Inode)
 }

@@ -11,9 +11,9 @@ type OpCaching struct {
 
 func (*OpCaching) opType() uint8 { return 26 }
 
-func (op *OpCaching) fields(c *coder) {
-	c.raw((*[16]byte)(&op.Session))
-	c.i64(&op.Term)
+func (op *OpCaching) fields(c coder) {
+	c.Raw((*[16]byte)(&op.Session))
+	c.I64(&op.Term)
 }
 
 func (op *OpCaching) apply(t *Tree, _ stamp) (Result, error) {

@@ -15,10 +15,10 @@ type OpClose struct {
 
 func (*OpClose) opType() uint8 { return 7 }
 
-func (op *OpClose) fields(c *coder) {
+func (op *OpClose) fields(c coder) {
 	c.inode(&op.Inode)
-	c.bytes(&op.Data)
-	c.i64(&op.MTime)
+	c.Bytes(&op.Data)
+	c.I64(&op.MTime)
 }
 
 // KeepMTime is the modification time that stands for the one a file has.

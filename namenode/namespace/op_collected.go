@@ -7,7 +7,7 @@ type OpCollected struct{ Keys []blockstore.Key }
 
 func (*OpCollected) opType() uint8 { return 17 }
 
-func (op *OpCollected) fields(c *coder) { c.keys(&op.Keys) }
+func (op *OpCollected) fields(c coder) { c.keys(&op.Keys) }
 
 // Keys that are no garbage are nothing to forget.
 func (op *OpCollected) apply(t *Tree, _ stamp) (Result, error) {

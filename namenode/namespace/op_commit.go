@@ -22,12 +22,12 @@ type OpCommit struct {
 
 func (*OpCommit) opType() uint8 { return 6 }
 
-func (op *OpCommit) fields(c *coder) {
+func (op *OpCommit) fields(c coder) {
 	c.inode(&op.Inode)
-	c.i64(&op.Offset)
+	c.I64(&op.Offset)
 	c.block(&op.Block)
-	c.i64(&op.TailCovered)
-	c.bool(&op.ReplaceLast)
+	c.I64(&op.TailCovered)
+	c.Bool(&op.ReplaceLast)
 }
 
 // PlanCommit checks that a block may become part of a file: offset, where it

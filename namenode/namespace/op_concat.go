@@ -16,7 +16,7 @@ type OpConcat struct {
 
 func (*OpConcat) opType() uint8 { return 15 }
 
-func (op *OpConcat) fields(c *coder) {
+func (op *OpConcat) fields(c coder) {
 	c.inode(&op.Target)
 	c.inodes(&op.Sources)
 }

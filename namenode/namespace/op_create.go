@@ -22,21 +22,21 @@ type OpCreate struct {
 
 func (*OpCreate) opType() uint8 { return 3 }
 
-func (op *OpCreate) fields(c *coder) {
+func (op *OpCreate) fields(c coder) {
 	c.inode(&op.Parent)
 	c.strings(&op.Dirs)
-	c.string(&op.Name)
-	c.u16(&op.Mode)
-	c.u16(&op.DirMode)
+	c.Text(&op.Name)
+	c.U16(&op.Mode)
+	c.U16(&op.DirMode)
 	c.owner(&op.User, &op.Group)
 	c.inode(&op.Replace)
-	c.i64(&op.MTime)
-	c.bool(&op.Closed)
+	c.I64(&op.MTime)
+	c.Bool(&op.Closed)
 	if !op.Closed {
 		c.holder(&op.Holder)
-		c.raw((*[16]byte)(&op.Token))
+		c.Raw((*[16]byte)(&op.Token))
 	}
-	c.bytes(&op.Data)
+	c.Bytes(&op.Data)
 	c.lease(&op.Lease)
 }
 

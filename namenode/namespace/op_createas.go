@@ -15,7 +15,7 @@ type OpCreateAs struct {
 
 func (*OpCreateAs) opType() uint8 { return 31 }
 
-func (op *OpCreateAs) fields(c *coder) {
+func (op *OpCreateAs) fields(c coder) {
 	c.id16((*[16]byte)(&op.Session))
 	c.inode(&op.Inode)
 	op.OpCreate.fields(c)

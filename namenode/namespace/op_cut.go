@@ -14,11 +14,11 @@ type OpCut struct {
 
 func (*OpCut) opType() uint8 { return 27 }
 
-func (op *OpCut) fields(c *coder) {
+func (op *OpCut) fields(c coder) {
 	c.inode(&op.Inode)
-	c.i64(&op.Length)
+	c.I64(&op.Length)
 	c.holder(&op.Holder)
-	c.raw((*[16]byte)(&op.Token))
+	c.Raw((*[16]byte)(&op.Token))
 }
 
 // PlanCut checks that a caller, who may open a file for append, also may cut it

@@ -13,7 +13,7 @@ type OpDelete struct {
 
 func (*OpDelete) opType() uint8 { return 10 }
 
-func (op *OpDelete) fields(c *coder) {
+func (op *OpDelete) fields(c coder) {
 	c.entry(&op.Parent, &op.Name)
 	c.inode(&op.Inode)
 }

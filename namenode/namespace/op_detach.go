@@ -5,7 +5,7 @@ type OpDetach struct{ Inode InodeID }
 
 func (*OpDetach) opType() uint8 { return 24 }
 
-func (op *OpDetach) fields(c *coder) { c.inode(&op.Inode) }
+func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 
 // PlanDetach checks the detaching of a file from its lease. A nil record
 // without an error: it is attached to none. Errors as for PlanAttach.

@@ -9,9 +9,9 @@ type OpEndLease struct {
 
 func (*OpEndLease) opType() uint8 { return 21 }
 
-func (op *OpEndLease) fields(c *coder) {
+func (op *OpEndLease) fields(c coder) {
 	c.lease(&op.ID)
-	c.string(&op.Reason)
+	c.Text(&op.Reason)
 }
 
 // PlanEndLease checks the end of a lease, why being LeaseRevoked or

@@ -11,9 +11,9 @@ type OpGrant struct {
 
 func (*OpGrant) opType() uint8 { return 20 }
 
-func (op *OpGrant) fields(c *coder) {
+func (op *OpGrant) fields(c coder) {
 	c.lease(&op.ID)
-	c.i64(&op.TTL)
+	c.I64(&op.TTL)
 	c.leaseOwner(&op.Owner)
 }
 

@@ -22,13 +22,13 @@ type OpHide struct {
 
 func (*OpHide) opType() uint8 { return 28 }
 
-func (op *OpHide) fields(c *coder) {
+func (op *OpHide) fields(c coder) {
 	c.entry(&op.Parent, &op.Name)
 	c.inode(&op.Inode)
-	c.string(&op.Hidden)
+	c.Text(&op.Hidden)
 	c.lease(&op.Lease)
 	c.entry(&op.FromParent, &op.FromName)
-	c.bool(&op.Detach)
+	c.Bool(&op.Detach)
 }
 
 // Hide says that a file that loses its name gets another one in its directory,

@@ -10,11 +10,11 @@ type OpImage struct {
 
 func (*OpImage) opType() uint8 { return 18 }
 
-func (op *OpImage) fields(c *coder) {
-	c.u64(&op.TxID)
-	c.string(&op.Name)
-	c.i64(&op.Size)
-	c.sum32(&op.CRC)
+func (op *OpImage) fields(c coder) {
+	c.U64(&op.TxID)
+	c.Text(&op.Name)
+	c.I64(&op.Size)
+	c.Sum32(&op.CRC)
 }
 
 func (op *OpImage) apply(t *Tree, _ stamp) (Result, error) {

@@ -11,10 +11,10 @@ type OpMkdir struct {
 
 func (*OpMkdir) opType() uint8 { return 2 }
 
-func (op *OpMkdir) fields(c *coder) {
+func (op *OpMkdir) fields(c coder) {
 	c.inode(&op.Parent)
 	c.strings(&op.Names)
-	c.u16(&op.Mode)
+	c.U16(&op.Mode)
 	c.owner(&op.User, &op.Group)
 }
 

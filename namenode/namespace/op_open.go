@@ -10,10 +10,10 @@ type OpOpen struct {
 
 func (*OpOpen) opType() uint8 { return 4 }
 
-func (op *OpOpen) fields(c *coder) {
+func (op *OpOpen) fields(c coder) {
 	c.inode(&op.Inode)
 	c.holder(&op.Holder)
-	c.raw((*[16]byte)(&op.Token))
+	c.Raw((*[16]byte)(&op.Token))
 }
 
 // PlanOpen checks that a caller may open an existing file for append, and

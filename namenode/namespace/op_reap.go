@@ -8,9 +8,9 @@ type OpReap struct {
 
 func (*OpReap) opType() uint8 { return 22 }
 
-func (op *OpReap) fields(c *coder) {
+func (op *OpReap) fields(c coder) {
 	c.lease(&op.ID)
-	c.u32(&op.Limit)
+	c.U32(&op.Limit)
 }
 
 func (op *OpReap) apply(t *Tree, e stamp) (Result, error) {

@@ -5,7 +5,7 @@ type OpReclaim struct{ Limit uint32 }
 
 func (*OpReclaim) opType() uint8 { return 11 }
 
-func (op *OpReclaim) fields(c *coder) { c.u32(&op.Limit) }
+func (op *OpReclaim) fields(c coder) { c.U32(&op.Limit) }
 
 // The order depends on nothing but the state: the directory of the lowest number first,
 // its entries by name; a directory below that has entries becomes a top of its

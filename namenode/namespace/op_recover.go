@@ -9,9 +9,9 @@ type OpRecover struct {
 
 func (*OpRecover) opType() uint8 { return 8 }
 
-func (op *OpRecover) fields(c *coder) {
+func (op *OpRecover) fields(c coder) {
 	c.inode(&op.Inode)
-	c.string(&op.Reason)
+	c.Text(&op.Reason)
 }
 
 func (op *OpRecover) apply(t *Tree, e stamp) (Result, error) {

@@ -15,11 +15,11 @@ type OpRename struct {
 
 func (*OpRename) opType() uint8 { return 9 }
 
-func (op *OpRename) fields(c *coder) {
+func (op *OpRename) fields(c coder) {
 	c.entry(&op.FromParent, &op.FromName)
 	c.entry(&op.ToParent, &op.ToName)
 	c.inode(&op.Replace)
-	c.bool(&op.Detach)
+	c.Bool(&op.Detach)
 }
 
 // PlanRename checks a rename by the rules of rename(2): a link at either end is

@@ -9,9 +9,9 @@ type OpReserve struct {
 
 func (*OpReserve) opType() uint8 { return 30 }
 
-func (op *OpReserve) fields(c *coder) {
+func (op *OpReserve) fields(c coder) {
 	c.id16((*[16]byte)(&op.Session))
-	c.u32(&op.Count)
+	c.U32(&op.Count)
 }
 
 func (op *OpReserve) apply(t *Tree, _ stamp) (Result, error) {

@@ -5,7 +5,7 @@ type OpSafeMode struct{ On bool }
 
 func (*OpSafeMode) opType() uint8 { return 19 }
 
-func (op *OpSafeMode) fields(c *coder) { c.bool(&op.On) }
+func (op *OpSafeMode) fields(c coder) { c.Bool(&op.On) }
 
 func (op *OpSafeMode) apply(t *Tree, e stamp) (Result, error) {
 	t.safeMode = op.On

@@ -18,13 +18,13 @@ type OpSetAttr struct {
 
 func (*OpSetAttr) opType() uint8 { return 12 }
 
-func (op *OpSetAttr) fields(c *coder) {
+func (op *OpSetAttr) fields(c coder) {
 	c.inode(&op.Inode)
-	c.bool(&op.SetMode)
-	c.u16(&op.Mode)
+	c.Bool(&op.SetMode)
+	c.U16(&op.Mode)
 	c.owner(&op.User, &op.Group)
-	c.bool(&op.SetMTime)
-	c.i64(&op.MTime)
+	c.Bool(&op.SetMTime)
+	c.I64(&op.MTime)
 }
 
 // PlanSetAttr checks a change of attributes; op.Inode is filled in. Mode and

@@ -18,12 +18,12 @@ type OpSymlink struct {
 
 func (*OpSymlink) opType() uint8 { return 13 }
 
-func (op *OpSymlink) fields(c *coder) {
+func (op *OpSymlink) fields(c coder) {
 	c.inode(&op.Parent)
 	c.strings(&op.Dirs)
-	c.u16(&op.DirMode)
-	c.string(&op.Name)
-	c.string(&op.Target)
+	c.U16(&op.DirMode)
+	c.Text(&op.Name)
+	c.Text(&op.Target)
 	c.owner(&op.User, &op.Group)
 }
 

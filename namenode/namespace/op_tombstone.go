@@ -1,13 +1,16 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/blockstore"
+import (
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+)
 
 // OpTombstone declares blocks that no file has as garbage.
 type OpTombstone struct{ Blocks []StoredBlock }
 
 func (*OpTombstone) opType() uint8 { return 16 }
 
-func (op *OpTombstone) fields(c *coder) { list(c, &op.Blocks, 3, c.storedBlock) }
+func (op *OpTombstone) fields(c coder) { codec.List(c.Coder, &op.Blocks, 3, c.storedBlock) }
 
 // PlanTombstone returns the record that declares those of blocks garbage that no
 // file has and that are no garbage yet; nil if none is left. Blocks found in the

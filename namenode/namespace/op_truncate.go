@@ -10,9 +10,9 @@ type OpTruncate struct {
 
 func (*OpTruncate) opType() uint8 { return 14 }
 
-func (op *OpTruncate) fields(c *coder) {
+func (op *OpTruncate) fields(c coder) {
 	c.inode(&op.Inode)
-	c.i64(&op.Length)
+	c.I64(&op.Length)
 }
 
 // PlanTruncate checks the shrinking of a closed file to length bytes. Links are

@@ -15,11 +15,11 @@ type OpXattr struct {
 
 func (*OpXattr) opType() uint8 { return 29 }
 
-func (op *OpXattr) fields(c *coder) {
+func (op *OpXattr) fields(c coder) {
 	c.inode(&op.Inode)
-	c.string(&op.Name)
-	c.bytes(&op.Value)
-	c.bool(&op.Remove)
+	c.Text(&op.Name)
+	c.Bytes(&op.Value)
+	c.Bool(&op.Remove)
 }
 
 // XattrAction is what is to be done with an extended attribute.

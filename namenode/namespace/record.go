@@ -85,7 +85,7 @@ type Op interface {
 	// opType is the number of the kind, its place in ops.
 	opType() uint8
 	// fields codes the fields, in the order of the layout.
-	fields(c *coder)
+	fields(c coder)
 	// apply checks that the record fits, all of it before it changes anything.
 	apply(t *Tree, e stamp) (Result, error)
 	// affects adds what Tree.Affects is to return.

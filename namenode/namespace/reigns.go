@@ -18,10 +18,10 @@ type Reign struct {
 // NonceText is the nonce in hexadecimal digits.
 func (r Reign) NonceText() string { return hex.EncodeToString(r.Nonce[:]) }
 
-func (r *Reign) fields(c *coder) {
-	c.u64(&r.Term)
+func (r *Reign) fields(c coder) {
+	c.U64(&r.Term)
 	c.id16(&r.Nonce)
-	c.u64(&r.Top)
+	c.U64(&r.Top)
 }
 
 // Reigns returns the latest reigns, the oldest first; the last one is that of Term.

@@ -1,4 +1,4 @@
-package namespace
+package codec
 
 import (
 	"encoding/binary"
@@ -11,13 +11,14 @@ import (
 
 // The frame of an image; see docs/design/records-and-image.md.
 const (
-	imageMagic   = "LEASEFSI"
-	imageVersion = 7
-	imageHeader  = len(imageMagic) + 4 + 4 // magic, version, checksum
-	chunkHeader  = 4 + 4                   // length, checksum
-	chunkTarget  = 256 << 10               // bytes at which a chunk is written
-	maxChunk     = 1 << 20                 // bytes that one may have
+	magic       = "LEASEFSI"
+	headerSize  = len(magic) + 4 + 4 // magic, version, checksum
+	chunkHead   = 4 + 4              // length, checksum
+	chunkTarget = 256 << 10          // bytes at which a chunk is written
+	maxChunk    = 1 << 20            // bytes that one may have
 )
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // chunkSum is the checksum of a chunk, its place among the chunks included.
 func chunkSum(index uint64, payload []byte) uint32 {
@@ -26,50 +27,53 @@ func chunkSum(index uint64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(i[:], castagnoli), castagnoli, payload)
 }
 
-// imageWriter frames what a coder writes.
-type imageWriter struct {
-	coder
+// ImageWriter is a Coder that frames what it writes.
+type ImageWriter struct {
+	Coder
 	w      io.Writer
 	chunks uint64
 	err    error // of w
 }
 
-func newImageWriter(w io.Writer) *imageWriter {
-	iw := &imageWriter{w: w, coder: coder{encode: true, buf: make([]byte, 0, chunkTarget+64<<10)}}
+// NewImageWriter returns a Coder that writes an image to w, in pieces of about 256 KiB.
+// The version is that of the layout of what is in it.
+func NewImageWriter(w io.Writer, version uint32) *ImageWriter {
+	iw := &ImageWriter{w: w, Coder: Coder{writes: true, buf: make([]byte, 0, chunkTarget+64<<10)}}
 	iw.more = func(int) {
 		if len(iw.buf) >= chunkTarget {
 			iw.flush()
 		}
 	}
+	iw.header(version)
 	return iw
 }
 
-func (w *imageWriter) write(b []byte) {
+func (w *ImageWriter) write(b []byte) {
 	if w.err != nil || len(b) == 0 {
 		return
 	}
 	if _, w.err = w.w.Write(b); w.err != nil {
-		w.fail("it cannot be written")
+		w.Fail("it cannot be written")
 	}
 }
 
-func (w *imageWriter) header() {
-	head := make([]byte, 0, imageHeader)
-	head = append(head, imageMagic...)
-	head = binary.LittleEndian.AppendUint32(head, imageVersion)
+func (w *ImageWriter) header(version uint32) {
+	head := make([]byte, 0, headerSize)
+	head = append(head, magic...)
+	head = binary.LittleEndian.AppendUint32(head, version)
 	w.write(binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli)))
 }
 
 // flush writes what has come together, in chunks.
-func (w *imageWriter) flush() {
+func (w *ImageWriter) flush() {
 	for part := range slices.Chunk(w.buf, maxChunk) {
 		w.chunk(part)
 	}
 	w.buf = w.buf[:0]
 }
 
-func (w *imageWriter) chunk(payload []byte) {
-	var h [chunkHeader]byte
+func (w *ImageWriter) chunk(payload []byte) {
+	var h [chunkHead]byte
 	binary.LittleEndian.PutUint32(h[:], uint32(len(payload))) //nolint:gosec // at most maxChunk
 	binary.LittleEndian.PutUint32(h[4:], chunkSum(w.chunks, payload))
 	w.chunks++
@@ -77,7 +81,8 @@ func (w *imageWriter) chunk(payload []byte) {
 	w.write(payload)
 }
 
-func (w *imageWriter) finish() error {
+// Finish writes the rest and the end. The error is that of the io.Writer.
+func (w *ImageWriter) Finish() error {
 	w.flush()
 	w.chunk(nil)
 	return w.err
@@ -102,9 +107,9 @@ func (e *ImageError) Error() string {
 // Unwrap returns the cause.
 func (e *ImageError) Unwrap() error { return e.Err }
 
-// imageReader takes the frame off what a coder reads.
-type imageReader struct {
-	coder         // buf is what is left of mem
+// ImageReader is a Coder that takes the frame off what it reads.
+type ImageReader struct {
+	Coder         // buf is what is left of mem
 	mem    []byte // of the chunks read
 	r      io.Reader
 	offset int64 // of r
@@ -113,22 +118,25 @@ type imageReader struct {
 	err    *ImageError // in the frame
 }
 
-func newImageReader(r io.Reader) *imageReader {
-	ir := &imageReader{r: r}
+// NewImageReader returns a Coder that reads an image of that version and checks its
+// sums. All of it must be read.
+func NewImageReader(r io.Reader, version uint32) *ImageReader {
+	ir := &ImageReader{r: r}
 	ir.more = ir.fill
+	ir.header(version)
 	return ir
 }
 
 // broken notes what is wrong with the frame.
-func (r *imageReader) broken(offset int64, cause error, format string, args ...any) {
+func (r *ImageReader) broken(offset int64, cause error, format string, args ...any) {
 	if r.bad == nil {
 		r.err = &ImageError{Offset: offset, Detail: fmt.Sprintf(format, args...), Err: cause}
-		r.fail(r.err.Detail)
+		r.Fail(r.err.Detail)
 	}
 }
 
-// failure is the error that says what was wrong, which was found in a part.
-func (r *imageReader) failure(part string) error {
+// Failure is the error that says what was wrong, which was found in a part.
+func (r *ImageReader) Failure(part string) error {
 	if r.err != nil {
 		return r.err
 	}
@@ -136,7 +144,7 @@ func (r *imageReader) failure(part string) error {
 }
 
 // load fills b from the file.
-func (r *imageReader) load(b []byte, what string) {
+func (r *ImageReader) load(b []byte, what string) {
 	n, err := io.ReadFull(r.r, b)
 	r.offset += int64(n)
 	if errors.Is(err, io.EOF) {
@@ -147,30 +155,30 @@ func (r *imageReader) load(b []byte, what string) {
 	}
 }
 
-func (r *imageReader) header() {
-	var h [imageHeader]byte
+func (r *ImageReader) header(version uint32) {
+	var h [headerSize]byte
 	sum := len(h) - 4
 	r.load(h[:], "the header")
-	switch version := binary.LittleEndian.Uint32(h[len(imageMagic):]); {
-	case string(h[:len(imageMagic)]) != imageMagic:
+	switch v := binary.LittleEndian.Uint32(h[len(magic):]); {
+	case string(h[:len(magic)]) != magic:
 		r.broken(0, nil, "it does not begin as an image does")
 	case binary.LittleEndian.Uint32(h[sum:]) != crc32.Checksum(h[:sum], castagnoli):
 		r.broken(0, nil, "the header does not match its checksum")
-	case version != imageVersion:
-		r.broken(0, nil, "format %d is not the one known here, %d; it was written by another version of leasefs", version, imageVersion)
+	case v != version:
+		r.broken(0, nil, "format %d is not the one known here, %d; it was written by another version of leasefs", v, version)
 	}
 }
 
 // fill makes n bytes ready to be decoded, if there are so many.
-func (r *imageReader) fill(n int) {
+func (r *ImageReader) fill(n int) {
 	for len(r.buf) < n && !r.end && r.bad == nil {
 		r.chunk()
 	}
 }
 
 // chunk reads one chunk behind what is left of those before.
-func (r *imageReader) chunk() {
-	var h [chunkHeader]byte
+func (r *ImageReader) chunk() {
+	var h [chunkHead]byte
 	begin := r.offset
 	r.load(h[:], "a chunk's header")
 	n := binary.LittleEndian.Uint32(h[:])
@@ -192,11 +200,18 @@ func (r *imageReader) chunk() {
 	r.end = n == 0
 }
 
-// finish returns an error unless all was read.
-func (r *imageReader) finish() error {
+// Skip reads what is left, for its checksums alone.
+func (r *ImageReader) Skip() {
+	for r.buf = nil; r.bad == nil && !r.end; r.buf = nil {
+		r.chunk()
+	}
+}
+
+// Finish returns an error unless all was read.
+func (r *ImageReader) Finish() error {
 	r.fill(1)
 	if r.bad == nil && len(r.buf) > 0 {
-		r.fail("there are bytes after it")
+		r.Fail("there are bytes after it")
 	}
 	if r.bad == nil {
 		switch n, err := io.ReadFull(r.r, make([]byte, 1)); {
@@ -207,7 +222,7 @@ func (r *imageReader) finish() error {
 		}
 	}
 	if r.bad != nil {
-		return r.failure("end")
+		return r.Failure("end")
 	}
 	return nil
 }

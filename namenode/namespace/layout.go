@@ -1,0 +1,97 @@
+package namespace
+
+import (
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+)
+
+// EncodeOp appends a record's body to dst. The layout is in
+// docs/design/records-and-image.md. The op is not changed.
+func EncodeOp(dst []byte, call CallID, op Op) (typ uint8, body []byte) {
+	c := coder{codec.Encoder(dst)}
+	c.call(&call)
+	op.fields(c)
+	return op.opType(), c.Written()
+}
+
+// DecodeOp is the inverse of EncodeOp. It accepts only what EncodeOp writes:
+// an unknown kind, missing or trailing bytes, a length or count that the body
+// cannot hold, a number that is not in its shortest form are errors of kind
+// Damaged. It takes no more memory than a small multiple of the body. Data in
+// the op are a part of body, not a copy.
+func DecodeOp(typ uint8, body []byte) (CallID, Op, error) {
+	op := newOp(typ)
+	if op == nil {
+		return CallID{}, nil, fserror.New(fserror.Damaged, "decode", "", "unknown kind of record %d; it was written by a newer leasefs or is damaged", typ)
+	}
+	c := coder{codec.Decoder(body)}
+	var call CallID
+	c.call(&call)
+	op.fields(c)
+	if c.OK() && c.Left() > 0 {
+		c.Fail("bytes after the end")
+	}
+	if !c.OK() {
+		return CallID{}, nil, fserror.New(fserror.Damaged, "decode", "", "record of kind %s: %s at byte %d of %d", opName(op), c.Why(), len(body)-c.Left(), len(body))
+	}
+	return call, op, nil
+}
+
+// coder codes what the layouts of records and of an image have in common.
+type coder struct{ *codec.Coder }
+
+func (c coder) inode(v *InodeID) { c.U64((*uint64)(v)) }
+
+func (c coder) strings(v *[]string)         { codec.List(c.Coder, v, 2, c.Text) } // names: never empty
+func (c coder) inodes(v *[]InodeID)         { codec.List(c.Coder, v, 1, c.inode) }
+func (c coder) keys(v *[]blockstore.Key)    { codec.List(c.Coder, v, 2, c.key) }
+func (c coder) key(v *blockstore.Key)       { c.U64(&v.Term); c.U64(&v.Seq) }
+func (c coder) storedBlock(v *StoredBlock)  { c.key(&v.Key); c.U32(&v.Stored) }
+func (c coder) block(v *Block)              { c.key(&v.Key); c.U32(&v.Stored); c.U32(&v.Used); c.Sum32(&v.CRC) }
+func (c coder) id16(v *[16]byte)            { c.Raw(v) }
+func (c coder) owner(user, group *string)   { c.Text(user); c.Text(group) }
+func (c coder) entry(d *InodeID, n *string) { c.inode(d); c.Text(n) }
+
+func (c coder) holder(v *Holder) {
+	c.Text(&v.User)
+	c.Text(&v.Client)
+	c.Raw((*[16]byte)(&v.Session))
+	c.Text(&v.Host)
+	c.I64(&v.PID)
+	c.I64(&v.TTL)
+}
+
+// call is one byte 0 for a record without a call.
+func (c coder) call(v *CallID) {
+	has := !v.none()
+	c.Bool(&has)
+	if !has {
+		return
+	}
+	c.Raw((*[16]byte)(&v.Session))
+	c.U64(&v.Seq)
+	c.U64(&v.Acked)
+	c.Sum64(&v.Hash)
+	if !c.Writes() && c.OK() && v.none() {
+		c.Fail("a call without a session")
+	}
+}
+
+func (c coder) lease(v *LeaseID) { c.U64((*uint64)(v)) }
+
+func (c coder) leaseOwner(v *Owner) {
+	c.Text(&v.User)
+	c.Text(&v.Client)
+	c.Text(&v.Host)
+}
+
+// ageSize is how many bytes an age takes at least.
+const ageSize = 16 + 1 + 1 + 1
+
+func (c coder) age(v *Age) {
+	c.Raw((*[16]byte)(&v.Session))
+	c.inode(&v.Inode)
+	c.lease(&v.Lease)
+	c.I64(&v.MS)
+}
