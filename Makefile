@@ -10,7 +10,7 @@ PKGS      ?= ./...
 RACE_FLAGS ?=
 RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./namenode/... ./client/... ./test/crash
 FUZZTIME  ?= 10
-# The tests of large sizes (LEASEFS_E2E=full repeats others more often, too).
+# The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 BENCH     ?= .
 # Of soak: how long, of how many worlds at most, and the first seed. Of torture: how long, and the seed.
@@ -40,9 +40,10 @@ test: ## run all tests (go vet is part of lint)
 	@scripts/setup test
 	go test -vet=off -timeout 12m $(PKGS)
 
-test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; and half a minute of torture
+test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; crashes at every point; and half a minute of torture
 	@scripts/setup test-full
-	LEASEFS_E2E=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
+	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
+	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m ./test/crash
 	go test -vet=off -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one

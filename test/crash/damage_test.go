@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // evening is the disk of a machine that was switched off after a whole day, and
@@ -145,12 +146,12 @@ func files(t *testing.T, d *crashfs.FS, dir, suffix string) []string {
 	return out
 }
 
-// sizes for -short.
+// stride is n in full size, and longer else.
 func stride(n int64) int64 {
 	if testing.Short() {
 		return 7*n + 1
 	}
-	return n
+	return env.Sized(3*n+1, n)
 }
 
 // TestDamagedImage: the older image and the journal give the same state.

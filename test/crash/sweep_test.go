@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // bootPoints is about how many points a boot has.
@@ -69,10 +70,11 @@ func TestDaysGoWell(t *testing.T) {
 	}
 }
 
-// TestScenario46CrashAtEveryPoint is the sweep; see the package comment.
+// TestScenario46CrashAtEveryPoint is the sweep; see the package comment. In full
+// size it takes every point, else every fifth.
 func TestScenario46CrashAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := 1, 2000
+	stride, atLeast := env.Sized(5, 1), env.Sized(400, 2000)
 	if testing.Short() {
 		stride, atLeast = 11, 150
 	}
@@ -93,7 +95,7 @@ var journals = []struct {
 // TestScenario46RoomAhead is the sweep for other ways of the journal.
 func TestScenario46RoomAhead(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := 31, 60
+	stride, atLeast := env.Sized(61, 31), env.Sized(30, 60)
 	if testing.Short() {
 		stride, atLeast = 97, 15
 	}

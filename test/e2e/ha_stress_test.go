@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // scribe appends numbered lines to one file.
@@ -64,7 +65,7 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 // line is there twice; every file ends closed.
 func TestHAStress(t *testing.T) {
 	const writers, clients = 32, 8
-	rounds := sized(5, 25)
+	rounds := env.Sized(5, 25)
 	ctx := deadline(t, time.Duration(rounds+4)*40*time.Second)
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)

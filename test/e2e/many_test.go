@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // Many appends of a line to one file make neither many blocks nor much memory,
@@ -17,7 +18,7 @@ func TestManyAppends(t *testing.T) {
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
 	fsys := n.client(ctx)
-	appends, processes := sized(5_000, 100_000), sized(50, 1_000)
+	appends, processes := env.Sized(5_000, 100_000), env.Sized(50, 1_000)
 	t.Logf("before: %s", n.usage(ctx))
 	before := n.status(ctx)
 	var want strings.Builder
@@ -81,7 +82,7 @@ func TestManyAppends(t *testing.T) {
 func TestManySmallFiles(t *testing.T) {
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
-	files := sized(5_000, 100_000)
+	files := env.Sized(5_000, 100_000)
 	local := filepath.Join(t.TempDir(), "small")
 	for d := range (files + 999) / 1000 {
 		dir := filepath.Join(local, fmt.Sprintf("dir%03d", d))

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leasefs/leasefs/test/env"
 )
 
 // A mountpoint is a process that mounts, and where.
@@ -357,7 +359,7 @@ func TestMountNeverStale(t *testing.T) {
 			}
 		}
 	})
-	for i := range sized(200, 2000) {
+	for i := range env.Sized(200, 2000) {
 		if err := a.add("f", line("a", i)); err != nil {
 			t.Error(err)
 			break

@@ -25,9 +25,6 @@ import (
 // leasefs is the binary under test.
 var leasefs string
 
-// full asks for the large sizes.
-var full = os.Getenv("LEASEFS_E2E") == "full"
-
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
@@ -65,14 +62,6 @@ func testMain(m *testing.M) int {
 	defer endZooKeeper()
 	env.SideBySide()
 	return m.Run()
-}
-
-// sized is n in a full run, else the smaller one.
-func sized[T any](everyDay, n T) T {
-	if full {
-		return n
-	}
-	return everyDay
 }
 
 // patience is how much longer than a test's author expected a busy machine may
@@ -313,18 +302,10 @@ func (p *process) rss() (now, peak int64) {
 	return now, peak
 }
 
-// eventually looks often until ok.
+// eventually waits until ok says so.
 func eventually(ctx context.Context, t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("never came true: %s (%v)", what, context.Cause(ctx))
-		}
-	}
+	env.Until(ctx, t, what, ok)
 }
 
 // tailOf is the end of a long text.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/test/env"
 )
 
 func TestKeepOpenAndClose(t *testing.T) {
@@ -231,7 +232,7 @@ func TestTailFollows(t *testing.T) {
 // whoever is killed.
 func TestReadersSeeFlushedBytesOnly(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t, sized(2*time.Minute, 10*time.Minute))
+	ctx := deadline(t, env.Sized(2*time.Minute, 10*time.Minute))
 	n := startNamenode(ctx, t, "--soft-limit", "500ms")
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, tc := range []struct {
@@ -275,7 +276,7 @@ func TestReadersSeeFlushedBytesOnly(t *testing.T) {
 			}
 			seen = append(seen, r.out)
 		}
-		for range sized(10, 100) {
+		for range env.Sized(10, 100) {
 			look()
 		}
 		n.crash(ctx)

@@ -14,15 +14,26 @@ const eventuallyLimit = 2 * time.Minute
 // Eventually waits until ok says so; the test fails if it never does.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	over := time.NewTimer(eventuallyLimit)
-	defer over.Stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), eventuallyLimit) // a cleanup may wait, too
+	defer cancel()
+	Until(ctx, t, what, ok)
+}
+
+// Until is Eventually with a limit of the caller's. It looks every 2 ms at first,
+// and less often the longer it has waited: tests that wait for seconds must leave
+// the processors to what they wait for.
+func Until(ctx context.Context, t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	const least, most = 2 * time.Millisecond, 50 * time.Millisecond
+	began := time.Now()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for !ok() {
+		next.Reset(min(max(time.Since(began)/20, least), most))
 		select {
-		case <-tick.C:
-		case <-over.C:
-			t.Fatalf("not within %s: %s", eventuallyLimit, what)
+		case <-next.C:
+		case <-ctx.Done():
+			t.Fatalf("not within %s: %s (%v)", time.Since(began).Round(time.Millisecond), what, context.Cause(ctx))
 		}
 	}
 }
