@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -237,6 +238,24 @@ func (a *Admin) Fsck(ctx context.Context, path string, blocks bool, fn func(Fsck
 	return FsckSummary{
 		Inodes: sum.GetInodes(), Blocks: sum.GetBlocks(), Problems: sum.GetProblems(), BytesVerified: sum.GetBytesVerified(),
 	}, err
+}
+
+// ReadBackup has the active namenode send a backup, without blocks if treeOnly,
+// and hands each its messages in their order, until the last one or until it wants
+// no more or fails: its error is returned. Blocks that the namenode does not send
+// itself are named by URLs, for ReadBlock; it keeps them until the call ends. Once
+// a message has come, a connection that is lost ends the call: Unavailable.
+func (a *Admin) ReadBackup(ctx context.Context, treeOnly bool, each func(*pb.BackupResponse) (more bool, err error)) error {
+	req := &pb.BackupRequest{Caller: a.fs.caller, TreeOnly: treeOnly}
+	return receive(ctx, a.fs, "backup", "", func(ctx context.Context, ep *endpoint) (receiver[pb.BackupResponse], error) {
+		return pb.NewAdminClient(ep.conn()).Backup(ctx, req)
+	}, each)
+}
+
+// ReadBlock reads a block that a message of ReadBackup names by its URL into dst,
+// which has the block's length. It tries once, and verifies nothing.
+func (a *Admin) ReadBlock(ctx context.Context, m *pb.BackupResponse, dst []byte) error {
+	return a.fs.blobs.Download(ctx, blockio.StallTime, m.GetUrl(), m.GetHeaders(), 0, m.GetLength(), dst)
 }
 
 // Collect runs the collector of garbage blocks now.

@@ -6,15 +6,10 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"syscall"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
-
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
 
 // IOFS shows what is below the directory root as an io/fs file system, for
 // reading. It implements fs.ReadDirFS, fs.ReadFileFS, fs.StatFS, fs.SubFS and

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 )
@@ -151,12 +152,12 @@ func TestOperators(t *testing.T) {
 	_, err = f.Admin().Collect(ctx)
 	must(t, err)
 	dir := filepath.Join(t.TempDir(), "to", "backup")
-	b, err := f.Admin().Backup(ctx, dir)
+	b, err := backup.Write(ctx, f.Admin(), dir, backup.Options{})
 	must(t, err)
 	if _, err := os.Stat(filepath.Join(dir, "VERSION")); err != nil || b.Files == 0 {
 		t.Fatalf("%+v, %v", b, err)
 	}
-	if _, err := f.Admin().Backup(ctx, dir); !errors.Is(err, fserror.Exists) {
+	if _, err := backup.Write(ctx, f.Admin(), dir, backup.Options{}); !errors.Is(err, fserror.Exists) {
 		t.Fatal(err)
 	}
 	must(t, w.Close())

@@ -281,19 +281,3 @@ type CollectResult struct {
 	Waiting uint64 // whose URLs are not over yet
 	Orphans uint64 // found in the store without an owner
 }
-
-// BackupResult is what Backup wrote.
-type BackupResult struct {
-	TxID        uint64
-	InNamespace Contents // what can be restored; known from the beginning
-	Files       int      // of the backup: one a block, and a few besides
-	Bytes       int64    // of these
-	Blocks      uint64   // among these, of BlockBytes bytes; known from the beginning
-	BlockBytes  int64
-	Reused      int // blocks that an earlier try had copied
-}
-
-// Contents is how much a namespace has, the root included.
-type Contents struct {
-	Files, Directories, Symlinks uint64
-}

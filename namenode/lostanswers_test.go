@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
@@ -100,12 +101,12 @@ func TestRestoreOverLostRequests(t *testing.T) {
 	acfg, _ := p.config()
 	a := p.start(acfg)
 	p.becomes(a, "active")
-	backup := filepath.Join(t.TempDir(), "backup")
+	saved := filepath.Join(t.TempDir(), "backup")
 	f := p.client(acfg.Listen)
 	if err := f.WriteFile(t.Context(), "/f", make([]byte, 70<<10)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Admin().Backup(t.Context(), backup); err != nil {
+	if _, err := backup.Write(t.Context(), f.Admin(), saved, backup.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Close(); err != nil {
@@ -114,9 +115,9 @@ func TestRestoreOverLostRequests(t *testing.T) {
 	cfg, way := p.config()
 	overLostRequests(t, way, 5, func(round string) {
 		cfg.HA.Name, cfg.Blocks = round, "file://"+filepath.Join(p.blocks, round)
-		done, err := env.Restore(t.Context(), cfg, backup)
+		done, err := env.Restore(t.Context(), cfg, saved)
 		if err != nil && strings.HasPrefix(round, "lost-session") {
-			done, err = env.Restore(t.Context(), cfg, backup)
+			done, err = env.Restore(t.Context(), cfg, saved)
 			if errors.Is(err, fserror.Exists) { // the lost one was the last of it
 				return
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
@@ -94,7 +95,7 @@ func TestTakenOverStore(t *testing.T) {
 				o.t.Fatal(err)
 			}
 		}
-		if _, err := f.Admin().Backup(o.t.Context(), o.dir); err != nil {
+		if _, err := backup.Write(o.t.Context(), f.Admin(), o.dir, backup.Options{}); err != nil {
 			o.t.Fatal(err)
 		}
 		a.checkpoint(o.t)
@@ -174,7 +175,7 @@ func TestOneBackupOneStore(t *testing.T) {
 				o.t.Fatal(err)
 			}
 		}
-		if _, err := f.Admin().Backup(o.t.Context(), o.dir); err != nil {
+		if _, err := backup.Write(o.t.Context(), f.Admin(), o.dir, backup.Options{}); err != nil {
 			o.t.Fatal(err)
 		}
 		if err := a.Close(); err != nil {
@@ -237,7 +238,7 @@ func TestRestoresAtOnce(t *testing.T) {
 	if err := f.WriteFile(t.Context(), "/f0", make([]byte, fileSize)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Admin().Backup(t.Context(), dir); err != nil {
+	if _, err := backup.Write(t.Context(), f.Admin(), dir, backup.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Close(); err != nil {
@@ -281,7 +282,7 @@ func TestStoreOfAnEarlierRelease(t *testing.T) {
 	withBlock(t, n.Raw(t, "a"), "/f", "content")
 	copied := n.Config()
 	copied.Data = filepath.Join(t.TempDir(), "copy")
-	if _, err := n.Client(t).Admin().BackupTree(t.Context(), copied.Data); err != nil {
+	if _, err := backup.Write(t.Context(), n.Client(t).Admin(), copied.Data, backup.Options{TreeOnly: true}); err != nil {
 		t.Fatal(err)
 	}
 	n.Stop(t)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -80,7 +81,7 @@ func (p *program) adminCommand() *cli.Command {
 				UsageText:   "leasefs admin backup [--tree-only] DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
 				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine: tree and\nblocks, also those that are in a bucket. From it leasefs namenode --data can be started, and\nleasefs admin restore makes a new ensemble. When it fails, the same command continues with the\nblocks that it has copied.",
 				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "no blocks: for who has another copy of the block store"}},
-				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, backup),
+				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, makeBackup),
 			},
 			p.formatCommand(),
 			p.restoreCommand(),
@@ -194,13 +195,11 @@ func resolve(e *invocation) error {
 	return nil
 }
 
-func backup(e *invocation) error {
+func makeBackup(e *invocation) error {
 	bar := e.newBar("copying")
-	copyTo := e.fs.Admin().Backup
-	if e.flags.Bool("tree-only") {
-		copyTo = e.fs.Admin().BackupTree
-	}
-	res, err := copyTo(e.ctx, e.args[0], func(so client.BackupResult) { bar.set(so.Bytes) })
+	res, err := backup.Write(e.ctx, e.fs.Admin(), e.args[0], backup.Options{
+		TreeOnly: e.flags.Bool("tree-only"), Progress: func(so backup.Result) { bar.set(so.Bytes) },
+	})
 	bar.finish()
 	if err != nil {
 		return e.fail(err, e.args[0])

@@ -1,4 +1,4 @@
-package client
+package backup
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 )
 
 // fetch puts a block into the folder: from an earlier try, or from the store.
-func (b *backup) fetch(ctx context.Context, m *pb.BackupResponse) error {
+func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 	name := m.GetName()
 	inside, ok := strings.CutPrefix(name, blocksFolder+"/")
 	if !ok || !filepath.IsLocal(name) || !filepath.IsLocal(inside) {
@@ -51,14 +51,14 @@ func (b *backup) fetch(ctx context.Context, m *pb.BackupResponse) error {
 		}
 	}
 	for n := range fetchTries {
-		if err = b.blobs.Download(ctx, blockio.StallTime, m.GetUrl(), m.GetHeaders(), 0, m.GetLength(), buf.B); err == nil && blockstore.CRC(buf.B) != m.GetCrc32C() {
+		if err = b.from.ReadBlock(ctx, m, buf.B); err == nil && blockstore.CRC(buf.B) != m.GetCrc32C() {
 			err = fserror.New(fserror.Damaged, "", "", "%s is damaged in the block store; leasefs admin fsck --blocks names its file", name)
 		}
 		status := blockio.Status(err)
 		if err == nil || ctx.Err() != nil || status == http.StatusForbidden || status == http.StatusNotFound {
 			break
 		}
-		sleep(ctx, b.ended, backoffFor(n))
+		pause(ctx, n)
 	}
 	if errors.Is(err, fserror.Damaged) {
 		return err

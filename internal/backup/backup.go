@@ -1,4 +1,4 @@
-package client
+package backup
 
 import (
 	"bufio"
@@ -11,62 +11,88 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// backupIdle is how often a backup is tried again, after the namenode or the
-// block store was away, without a block that arrives.
-const backupIdle = 4
+const (
+	// idleRounds is how often a backup is tried again, after the namenode or the
+	// block store was away, without a block that arrives.
+	idleRounds = 4
+	// firstPause is before the first repetition; each pause is twice as long as
+	// the one before.
+	firstPause = 20 * time.Millisecond
+)
 
-// Backup writes into dir, on this machine, a folder from which a namenode can
-// be started: an image of one moment and all blocks of its files, read from the
-// block store if that is elsewhere. dir must not exist, or be empty (Exists), a
-// mount point, too; nor be in a namenode's folder (InvalidArgument). It appears
-// whole, each file verified and on the disk, or not at all: in an empty folder
-// that is there VERSION comes last.
+// Source is the namespace of which a backup is made; a *client.Admin is one.
+type Source interface {
+	// ReadBackup hands each the messages of a backup in their order, until it
+	// wants no more or fails.
+	ReadBackup(ctx context.Context, treeOnly bool, each func(*pb.BackupResponse) (more bool, err error)) error
+	// ReadBlock reads the block into dst, of its length, that m names by a URL.
+	ReadBlock(ctx context.Context, m *pb.BackupResponse, dst []byte) error
+}
+
+// Options are how a backup is made; the zero value is usual.
+type Options struct {
+	// TreeOnly leaves the blocks out: with a copy of the block store, a namenode
+	// can be started from the rest.
+	TreeOnly bool
+	// Progress, unless nil, is called often with what was received so far.
+	Progress func(Result)
+}
+
+// Result is what was written.
+type Result struct {
+	TxID        uint64
+	InNamespace Contents // what can be restored; known from the beginning
+	Files       int      // of the backup: one a block, and a few besides
+	Bytes       int64    // of these
+	Blocks      uint64   // among these, of BlockBytes bytes; known from the beginning
+	BlockBytes  int64
+	Reused      int // blocks that an earlier try had copied
+}
+
+// Contents is how much a namespace has, the root included.
+type Contents struct {
+	Files, Directories, Symlinks uint64
+}
+
+// Write writes a backup into dir, on this machine. dir must not exist, or be
+// empty (Exists), a mount point, too; nor be in a namenode's folder
+// (InvalidArgument). It appears whole, each file verified and on the disk, or not
+// at all: in an empty folder that is there VERSION comes last.
 //
 // What a failed backup has read from a store is kept beside dir, under a name
 // with a dot before and ".part" behind, or in it if it was there, and the next
 // one into dir continues from there; of any other nothing is left. Two at a time
-// into one dir are refused: Exists. Each function in progress is called often
-// with what was received so far.
-func (a *Admin) Backup(ctx context.Context, dir string, progress ...func(BackupResult)) (BackupResult, error) {
-	return a.backup(ctx, dir, &pb.BackupRequest{Caller: a.fs.caller}, progress)
-}
-
-// BackupTree is Backup without the blocks: with a copy of the block store, a
-// namenode can be started from it.
-func (a *Admin) BackupTree(ctx context.Context, dir string, progress ...func(BackupResult)) (BackupResult, error) {
-	return a.backup(ctx, dir, &pb.BackupRequest{Caller: a.fs.caller, TreeOnly: true}, progress)
-}
-
-func (a *Admin) backup(ctx context.Context, dir string, req *pb.BackupRequest, progress []func(BackupResult)) (BackupResult, error) {
+// into one dir are refused: Exists.
+func Write(ctx context.Context, from Source, dir string, o Options) (Result, error) {
 	to, err := openTarget(dir)
 	if err != nil {
-		return BackupResult{}, fserror.With(err, "backup", dir)
+		return Result{}, fserror.With(err, "backup", dir)
 	}
 	defer to.unlock()
-	b := &backup{root: to.work, progress: progress, blobs: a.fs.blobs, ended: a.fs.ctx}
+	b := &folder{root: to.work, from: from, options: o}
 	for idle := 0; ; idle++ {
 		had := b.fetched
 		if err = b.prepare(); err == nil {
-			err = b.receive(ctx, a.fs, req)
+			err = b.receive(ctx)
 		}
 		b.closeFile()
 		if b.fetched > had {
 			idle = 0
 		}
-		if err == nil || idle == backupIdle || !goesOn(err) || b.fetched+len(b.older) == 0 || ctx.Err() != nil {
+		if err == nil || idle == idleRounds || !goesOn(err) || b.fetched+len(b.older) == 0 || ctx.Err() != nil {
 			break
 		}
-		sleep(ctx, a.fs.ctx, backoffFor(idle))
+		pause(ctx, idle)
 	}
 	if err == nil {
 		err = b.publish(to)
@@ -80,15 +106,23 @@ func (a *Admin) backup(ctx context.Context, dir string, req *pb.BackupRequest, p
 		if errors.As(err, &e) {
 			kind = e.Kind
 		}
-		return BackupResult{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command continues from there)", err, b.root)
+		return Result{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command continues from there)", err, b.root)
 	}
 	if gerr := to.giveUp(); gerr != nil {
 		err = fmt.Errorf("%w (and %s, which is left of it, could not be removed: %w)", err, b.root, gerr)
 	}
 	if errors.Is(err, fserror.NoSpace) {
-		return BackupResult{}, fserror.New(fserror.NoSpace, "backup", dir, "%v: name a folder with room for the bytes that leasefs status tells (nothing is left of this try)", err)
+		return Result{}, fserror.New(fserror.NoSpace, "backup", dir, "%v: name a folder with room for the bytes that leasefs status tells (nothing is left of this try)", err)
 	}
-	return BackupResult{}, fserror.With(err, "backup", dir)
+	return Result{}, fserror.With(err, "backup", dir)
+}
+
+// pause waits before the n-th repetition, counted from 0.
+func pause(ctx context.Context, n int) {
+	select {
+	case <-time.After(firstPause << n):
+	case <-ctx.Done():
+	}
 }
 
 // lockFolder makes sure that one backup at a time writes a folder.
@@ -104,19 +138,18 @@ func lockFolder(dir string) (unlock func(), err error) {
 	return func() { _ = d.Close() }, nil
 }
 
-// backup is a folder while it is being received.
-type backup struct {
-	root  string
+// folder is a backup while it is being received.
+type folder struct {
+	root    string
+	from    Source
+	options Options
+
 	dirs  map[string]bool // those made, to be synced
 	older []string        // folders of blocks of earlier tries
 
 	mu       sync.Mutex // of dirs, result and fetched, while blocks are fetched
-	result   BackupResult
+	result   Result
 	fetched  int // blocks from the store, in all rounds
-	progress []func(BackupResult)
-
-	blobs    *blockio.Transport
-	ended    context.Context //nolint:containedctx // of the client
 	fetching *errgroup.Group
 
 	name string
@@ -130,9 +163,9 @@ const blocksFolder = "blocks"
 
 // prepare leaves nothing of an earlier try but its blocks, which are looked at
 // when they are needed.
-func (b *backup) prepare() error {
+func (b *folder) prepare() error {
 	b.dirs, b.older = map[string]bool{b.root: true}, nil
-	b.result = BackupResult{}
+	b.result = Result{}
 	entries, err := os.ReadDir(b.root)
 	if err != nil {
 		return localError(b.root, err)
@@ -164,15 +197,13 @@ func (b *backup) prepare() error {
 	return nil
 }
 
-func (b *backup) receive(ctx context.Context, f *FS, req *pb.BackupRequest) error {
+func (b *folder) receive(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var fetchCtx context.Context
 	b.fetching, fetchCtx = errgroup.WithContext(ctx)
 	b.fetching.SetLimit(fetchAtOnce)
-	err := receive(ctx, f, "backup", "", func(ctx context.Context, ep *endpoint) (receiver[pb.BackupResponse], error) {
-		return pb.NewAdminClient(ep.conn()).Backup(ctx, req)
-	}, func(m *pb.BackupResponse) (bool, error) {
+	err := b.from.ReadBackup(ctx, b.options.TreeOnly, func(m *pb.BackupResponse) (bool, error) {
 		var err error
 		if m.GetUrl() != "" {
 			b.fetching.Go(func() error { return b.fetch(fetchCtx, m) })
@@ -201,16 +232,17 @@ func (b *backup) receive(ctx context.Context, f *FS, req *pb.BackupRequest) erro
 	return nil
 }
 
-func (b *backup) tell() {
+func (b *folder) tell() {
+	if b.options.Progress == nil {
+		return
+	}
 	b.mu.Lock()
 	so := b.result
 	b.mu.Unlock()
-	for _, f := range b.progress {
-		f(so)
-	}
+	b.options.Progress(so)
 }
 
-func (b *backup) take(m *pb.BackupResponse) error {
+func (b *folder) take(m *pb.BackupResponse) error {
 	if m.GetTxid() != 0 {
 		b.result.TxID = m.GetTxid()
 	}
@@ -242,7 +274,7 @@ func (b *backup) take(m *pb.BackupResponse) error {
 	return nil
 }
 
-func (b *backup) begin(name string) error {
+func (b *folder) begin(name string) error {
 	if b.file != nil {
 		return fserror.New(fserror.Damaged, "", "", "%s began before %s ended", name, b.name)
 	}
@@ -262,7 +294,7 @@ func (b *backup) begin(name string) error {
 	return nil
 }
 
-func (b *backup) finish(crc uint32) error {
+func (b *folder) finish(crc uint32) error {
 	if b.crc != crc {
 		return fserror.New(fserror.Damaged, "", "", "%s does not match its checksum: got %08x, sent %08x", b.name, b.crc, crc)
 	}
@@ -281,7 +313,7 @@ func (b *backup) finish(crc uint32) error {
 	return nil
 }
 
-func (b *backup) count(files int, bytes int64) {
+func (b *folder) count(files int, bytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.result.Files += files
@@ -289,7 +321,7 @@ func (b *backup) count(files int, bytes int64) {
 }
 
 // place makes the folder of a file.
-func (b *backup) place(name string) (path string, err error) {
+func (b *folder) place(name string) (path string, err error) {
 	path = filepath.Join(b.root, name)
 	dir := filepath.Dir(path)
 	b.mu.Lock()
@@ -309,7 +341,7 @@ func (b *backup) place(name string) (path string, err error) {
 	return path, nil
 }
 
-func (b *backup) closeFile() {
+func (b *folder) closeFile() {
 	if b.file != nil {
 		_ = b.file.Close() // it is removed next
 		b.file = nil
@@ -317,7 +349,7 @@ func (b *backup) closeFile() {
 }
 
 // publish gives the folder its name once all of it is on the disk.
-func (b *backup) publish(to *target) error {
+func (b *folder) publish(to *target) error {
 	for _, old := range b.older {
 		if err := os.RemoveAll(old); err != nil {
 			return localError(old, err)
@@ -356,7 +388,7 @@ func localError(path string, err error) error {
 		kind = fserror.NotFound
 	case errors.Is(err, fs.ErrExist):
 		kind = fserror.Exists
-	case isNoSpace(err):
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
 		kind = fserror.NoSpace
 	}
 	return fserror.Wrap(kind, "", path, err)

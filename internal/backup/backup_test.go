@@ -1,0 +1,109 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// source sends VERSION and some blocks, by URL. Its stream breaks behind as many
+// of these as breaks says, one number for each try.
+type source struct {
+	blocks int
+	breaks []int
+	name   func(i int) string
+
+	tries int
+	read  atomic.Int32 // blocks
+}
+
+func content(i int) []byte { return []byte(strings.Repeat(fmt.Sprint(i), 100+i)) }
+
+func (s *source) ReadBackup(_ context.Context, _ bool, each func(*pb.BackupResponse) (bool, error)) error {
+	send := func(m *pb.BackupResponse) error {
+		_, err := each(m)
+		return err
+	}
+	breaks := s.blocks + 1
+	if s.tries < len(s.breaks) {
+		breaks = s.breaks[s.tries]
+	}
+	s.tries++
+	if err := send(&pb.BackupResponse{TotalBlocks: uint64(s.blocks)}); err != nil {
+		return err
+	}
+	for i := range s.blocks {
+		if i == breaks {
+			return fserror.New(fserror.Unavailable, "backup", "", "the connection was lost")
+		}
+		data := content(i)
+		if err := send(&pb.BackupResponse{
+			Name: s.name(i), Url: fmt.Sprint(i), Length: int64(len(data)), Crc32C: blockstore.CRC(data),
+		}); err != nil {
+			return err
+		}
+	}
+	version := []byte("format = 1\n")
+	if err := send(&pb.BackupResponse{Name: versionFile, Data: version, Last: true, Crc32C: blockstore.CRC(version)}); err != nil {
+		return err
+	}
+	return send(&pb.BackupResponse{Txid: 7})
+}
+
+func (s *source) ReadBlock(_ context.Context, m *pb.BackupResponse, dst []byte) error {
+	s.read.Add(1)
+	var i int
+	_, _ = fmt.Sscan(m.GetUrl(), &i)
+	copy(dst, content(i))
+	return nil
+}
+
+func blockName(i int) string { return fmt.Sprintf("blocks/id/%d", i) }
+
+// A backup whose stream breaks continues, and reads no block twice.
+func TestContinuesBehindABrokenStream(t *testing.T) {
+	s := &source{blocks: 9, breaks: []int{3, 6}, name: blockName}
+	dir := filepath.Join(t.TempDir(), "new", "backup")
+	var last Result
+	r, err := Write(t.Context(), s, dir, Options{Progress: func(so Result) { last = so }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.TxID != 7 || r.Files != 10 || r.Blocks != 9 || r.Reused != 6 || s.read.Load() != 9 || last.Blocks != 9 {
+		t.Errorf("%+v, then %+v, with %d blocks read", last, r, s.read.Load())
+	}
+	for i := range s.blocks {
+		if got, err := os.ReadFile(filepath.Join(dir, blockName(i))); err != nil || string(got) != string(content(i)) {
+			t.Errorf("block %d: %q, %v", i, got, err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), ".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left beside it: %q, %v", left, err)
+	}
+}
+
+// What a namenode sends stays in the folder, and nothing is left of a backup that
+// was refused.
+func TestNamesStayInTheFolder(t *testing.T) {
+	for _, name := range []string{"blocks/../../other", "blocks//etc/other", "../other", "image/1", ""} {
+		parent := t.TempDir()
+		s := &source{blocks: 1, name: func(int) string { return name }}
+		_, err := Write(t.Context(), s, filepath.Join(parent, "backup"), Options{})
+		if !errors.Is(err, fserror.Internal) || !strings.Contains(fmt.Sprint(err), "outside the folder") {
+			t.Errorf("%q: %v", name, err)
+		}
+		if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+			t.Errorf("%q: left %v, %v", name, left, err)
+		}
+	}
+}
