@@ -61,6 +61,7 @@ type Candidacy struct {
 	// since waiting for ZooKeeper may take long, and others may have less time.
 	changing chan struct{}
 	self     Member
+	own      candidate // our node, if it was there when it was last written
 
 	watching sync.Once
 	changes  chan struct{} // one token: see Changes
@@ -239,8 +240,9 @@ func (c *Candidacy) check(ctx context.Context) (elected bool, gone <-chan zk.Eve
 	case before.name == "":
 		return true, nil, nil
 	}
-	// A watch on a node that is gone would stay: no other gets its name.
-	_, _, ch, err := c.s.GetW(ctx, c.cfg.Path+"/"+before.name)
+	// A watch on a node that is gone would stay: no other gets its name. A node of a
+	// session has no children: this watch is set off by its end alone, not by reports.
+	_, ch, err := c.s.ChildrenW(ctx, c.cfg.Path+"/"+before.name)
 	if errors.Is(err, zk.ErrNoNode) {
 		return false, nil, nil
 	}
@@ -257,6 +259,9 @@ func (c *Candidacy) removed() error {
 func (c *Candidacy) Report(ctx context.Context, r Report) error {
 	return c.change(ctx, r, func(own candidate, data []byte) error {
 		_, err := c.s.Set(ctx, c.cfg.Path+"/"+own.name, data, -1)
+		if err == nil {
+			c.own = own
+		}
 		return err
 	})
 }
@@ -294,8 +299,11 @@ func (c *Candidacy) change(ctx context.Context, r Report, write func(own candida
 	if err != nil {
 		return err
 	}
-	return c.retry(ctx, func() error {
-		own, _, err := c.look(ctx)
+	return c.retry(ctx, func() (err error) {
+		own := c.own
+		if c.own = (candidate{}); own.name == "" {
+			own, _, err = c.look(ctx)
+		}
 		switch {
 		case err != nil:
 			return err

@@ -96,25 +96,41 @@ func TestStandbyLearnsOfTheActive(t *testing.T) {
 	})
 }
 
-// Namenodes for which nothing changes ask ZooKeeper little: a standby each beat of the
-// active one, and how the others are once in some seconds.
-func TestQuietFleet(t *testing.T) {
-	const minutes = 10
+// Namenodes ask ZooKeeper little. While nothing changes a standby looks at each beat of
+// the active one, and at how the others are once in some seconds. While much changes
+// it reads each batch once, and how far the others are only as often.
+func TestFleetAsksLittle(t *testing.T) {
+	const minutes, pause = 5, 100 * time.Millisecond
 	inFleet(t, func(t *testing.T, w *World) {
-		<-time.After(time.Minute) // they have started
-		before := w.zk.Requests()
-		<-time.After(minutes * time.Minute)
-		asked := map[string]int{}
-		for what, n := range w.zk.Requests() {
-			asked[what.From] += n - before[what]
+		c := w.clients[0]
+		if err := c.connect(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		for _, n := range w.nodes {
-			most := 480
-			if n.active() {
-				most = 240
+		defer c.end()
+		for _, busy := range []bool{false, true} {
+			most := map[bool]int{true: 240, false: 300} // a minute, by whether it is active
+			if busy {
+				changes := int(time.Minute / pause)
+				reports := int(time.Minute / (250 * time.Millisecond))
+				most = map[bool]int{true: most[true] + changes + reports, false: most[false] + 2*changes + reports}
 			}
-			if got := asked[n.name] / minutes; got > most {
-				t.Errorf("%s, active: %t, asks %d times a minute; at most %d", n.name, n.active(), got, most)
+			<-time.After(time.Minute) // they have come to rest
+			before := w.zk.Requests()
+			for began := time.Now(); time.Since(began) < minutes*time.Minute; <-time.After(pause) {
+				if busy {
+					if err := c.fs.MkdirAll(t.Context(), "/"+time.Now().Format("150405.000"), 0o755); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			asked := map[string]int{}
+			for what, n := range w.zk.Requests() {
+				asked[what.From] += n - before[what]
+			}
+			for _, n := range w.nodes {
+				if got := asked[n.name] / minutes; got > most[n.active()] {
+					t.Errorf("%s, active: %t, busy: %t, asks %d times a minute; at most %d", n.name, n.active(), busy, got, most[n.active()])
+				}
 			}
 		}
 	})

@@ -81,7 +81,8 @@
 //	       (random, of the attempt that wrote it), released, holder (URL-escaped)
 //	first  number, txid and offset of the oldest batch that counts; low: the
 //	       oldest that may still be there, while a Purge is under way
-//	beat   term, txid (the last that is durable with it)
+//	beat   term, txid (the last that is durable with it; 0 if that is not known:
+//	       then standbys read to the end)
 //
 // # Limits
 //

@@ -110,7 +110,7 @@ func decodeTerm(path string, data []byte) (termInfo, error) {
 }
 
 // encodeBeat makes the content of the beat node: the last record that was durable,
-// or became so with it.
+// or became so with it; 0 if that is not known.
 func encodeBeat(term, txid uint64) []byte {
 	return encodeLine(beatNode, "term", utoa(term), "txid", utoa(txid))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	zookeeper "github.com/go-zookeeper/zk"
 
@@ -182,7 +183,7 @@ func (j *Journal) purgedTo(f firstInfo) {
 func (j *Journal) walk(ctx context.Context, c *cursor, from, limit uint64, fn func(journal.Record) error) error {
 	return j.retry(ctx, func(s *zkconn.Session) error {
 		if limit > 0 {
-			return j.walkOn(ctx, s, c, from, limit, fn)
+			return j.walkOn(ctx, s, c, from, limit, math.MaxUint64, fn)
 		}
 		return j.walkToEnd(ctx, s, c, from, fn)
 	})
@@ -198,7 +199,7 @@ func (j *Journal) walkToEnd(ctx context.Context, s *zkconn.Session, c *cursor, f
 	// Whoever writes meanwhile does so behind what was written before, which is
 	// there after the second time.
 	for range 3 {
-		if err := j.walkOn(ctx, s, c, from, 0, fn); err != nil {
+		if err := j.walkOn(ctx, s, c, from, 0, math.MaxUint64, fn); err != nil {
 			return err
 		}
 		if there, err := j.anywhere(ctx, s, c.number); err != nil || !there {
@@ -235,8 +236,9 @@ type found struct {
 	err  error
 }
 
-// walkOn is walk on one session. An error of fn comes back as it is.
-func (j *Journal) walkOn(ctx context.Context, s *zkconn.Session, c *cursor, from, limit uint64, fn func(journal.Record) error) error {
+// walkOn is walk on one session, and ends behind record upTo. An error of fn comes
+// back as it is.
+func (j *Journal) walkOn(ctx context.Context, s *zkconn.Session, c *cursor, from, limit, upTo uint64, fn func(journal.Record) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var asked []chan found // batches from c.number on
 	next := c.number
@@ -250,6 +252,9 @@ func (j *Journal) walkOn(ctx context.Context, s *zkconn.Session, c *cursor, from
 	for {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
+		}
+		if c.txid > upTo {
+			return nil
 		}
 		for len(asked) < ahead && (limit == 0 || next < limit) {
 			ch, path := make(chan found, 1), j.batchPath(next)

@@ -3,6 +3,7 @@ package zk
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/journal"
@@ -67,8 +68,12 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 		}
 		beat, _ := decodeLine(path, beatNode, data) // what it says is no more than a hint
 		txid := beat.uint("txid")
+		upTo := txid // no read finds that there is nothing behind it
+		if txid == 0 {
+			upTo = math.MaxUint64
+		}
 		for again := true; again; {
-			err := j.walkOn(ctx, s, c, c.txid, 0, fn)
+			err := j.walkOn(ctx, s, c, c.txid, 0, upTo, fn)
 			j.saw(c, stat.Version, txid)
 			again = false
 			if err == nil && txid >= c.txid {

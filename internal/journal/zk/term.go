@@ -233,10 +233,14 @@ func (j *Journal) Beat(ctx context.Context) error {
 		<-j.beating
 		return err
 	}
+	txid := j.Durable()
+	if j.Backlog() > 0 { // a batch may come before this beat, and standbys would not look for it
+		txid = 0
+	}
 	confirm := j.writes()
 	call := s.Start(
 		&zookeeper.CheckVersionRequest{Path: j.path(termNode), Version: int32(epoch)}, //nolint:gosec // it was one
-		&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeBeat(term, j.Durable()), Version: -1})
+		&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeBeat(term, txid), Version: -1})
 	select {
 	case <-call.Done():
 		<-j.beating
