@@ -1,0 +1,135 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/test/env"
+)
+
+// A typed command of docs/TUTORIAL.md, and what it shows.
+type typed struct {
+	line           int
+	command, shows string
+}
+
+// commandsOf reads a page's blocks: "$ " begins a command, "> " continues one, the
+// rest is what is seen.
+func commandsOf(t *testing.T, page string) (all []typed) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inBlock := false
+	for i, line := range lines(string(text)) {
+		if strings.HasPrefix(line, "```") {
+			if inBlock = !inBlock; inBlock && line != "```console" {
+				t.Fatalf("%s:%d: a block that is not run", page, i+1)
+			}
+			continue
+		}
+		command, begins := strings.CutPrefix(line, "$ ")
+		more, continues := strings.CutPrefix(line, "> ")
+		switch {
+		case !inBlock:
+		case begins:
+			all = append(all, typed{line: i + 1, command: command})
+		case continues:
+			all[len(all)-1].command += "\n" + more
+		default:
+			all[len(all)-1].shows += line + "\n"
+		}
+	}
+	return all
+}
+
+var (
+	jobEnded   = regexp.MustCompile(`(?m)^\S+: line \d+: +\d+ (Killed|Terminated) .*\n`)
+	randomName = regexp.MustCompile(`\b([0-9a-f]{16}|[0-9a-f]{8})\b`)
+	aDuration  = regexp.MustCompile(`\b([0-9.]+(ms|µs|[smh]))+\b`)
+	aNumber    = regexp.MustCompile(`\d+`)
+	onlyNumber = regexp.MustCompile(`^\d+$`)
+	spaces     = regexp.MustCompile(`[ \t]+`)
+)
+
+// shape is what two runs of a command have in common: no ids, times and numbers,
+// but those that are a line of their own.
+func shape(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(jobEnded.ReplaceAllString(text, "")) {
+		line = strings.TrimSpace(line)
+		if !onlyNumber.MatchString(line) {
+			line = randomName.ReplaceAllString(line, "ID")
+			line = aDuration.ReplaceAllString(line, "TIME")
+			line = aNumber.ReplaceAllString(line, "N")
+			line = spaces.ReplaceAllString(line, " ")
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// likeAnns is a text with the names of this machine and user as the page has them.
+func likeAnns(t *testing.T) func(string) string {
+	t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, err := user.LookupGroupId(me.Gid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := regexp.MustCompile(`\b` + regexp.QuoteMeta(host) + `\b`)
+	name := regexp.MustCompile(`\b(` + regexp.QuoteMeta(me.Username) + "|" + regexp.QuoteMeta(group.Name) + `)\b`)
+	return func(text string) string {
+		return name.ReplaceAllString(machine.ReplaceAllString(text, "laptop"), "ann")
+	}
+}
+
+// TestTutorial types the commands of docs/TUTORIAL.md, in their order, into one shell
+// on a machine where nothing else runs, and sees what the page shows.
+func TestTutorial(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, time.Minute)
+	all := commandsOf(t, "../../docs/TUTORIAL.md")
+	machine := env.StartLab(t, "laptop").Machine("laptop")
+	shell := start(ctx, t, spec{
+		// What it starts ends with it, mounts included.
+		argv: slices.Concat(machine.Via(), []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "--norc"}),
+		env:  []string{"HOME=" + t.TempDir(), "PATH=" + filepath.Dir(leasefs) + ":" + os.Getenv("PATH"), "JVMFLAGS=-Xmx256m"},
+	})
+	// Exit codes come by standard error, all else by standard output.
+	shell.feed("exec 9>&2 2>&1; ran() { local code=$?; echo $code >&9; return $code; }\n")
+	asOnThePage := likeAnns(t)
+	codes := ""
+	for i, c := range all {
+		shell.feed(fmt.Sprintf("{ %s\n} </dev/null\nran\n", c.command))
+		shell.prints(ctx, shell.err, "an exit code", func(s string) bool { return strings.HasSuffix(s, "\n") && s != codes })
+		code := strings.TrimPrefix(shell.err.String(), codes)
+		codes += code
+		told := i+1 < len(all) && all[i+1].command == "echo $?"
+		if code != "0\n" && !told {
+			t.Fatalf("docs/TUTORIAL.md:%d: $ %s\nexit code %s%s", c.line, c.command, code, shell.out)
+		}
+		// What runs in the background may show it later.
+		shell.prints(ctx, shell.out, fmt.Sprintf("what docs/TUTORIAL.md:%d shows after $ %s\n%s", c.line, c.command, c.shows), func(s string) bool {
+			return shape(asOnThePage(s)) == shape(c.shows)
+		})
+		shell.out.cut(0)
+	}
+	shell.eof()
+	shell.wait(ctx)
+}
