@@ -56,8 +56,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	h := child.newHandle(raw, f, flags)
 	f.mu.Lock()
 	if w != nil {
-		f.hold(w)
-		f.gen++
+		f.begun(w, false)
 	}
 	f.mu.Unlock()
 	f.add(h)

@@ -128,8 +128,7 @@ func (n *node) createDraft(ctx, raw context.Context, p string, flags, mode uint3
 		return nil, nil, false
 	}
 	f.mu.Lock() // until all is set: whoever finds the draft may end it at once
-	f.draft = d
-	f.gen++
+	f.drafting(d)
 	n.m.drafts.add(d.Dir(), base(p), f)
 	f.draftEnds = time.AfterFunc(n.m.draftTime, func() {
 		n.m.goRun(func() { _ = f.settle(n.m.ctx) }) // whoever uses the file is told
@@ -176,21 +175,16 @@ func (n *node) createWaiting(ctx, raw context.Context, p string, mode os.FileMod
 // bytes are others'. If it cannot be made the handles get ESTALE.
 func (f *file) settle(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
-	d, done := f.draft, f.settling
-	if d == nil {
+	if begun := f.hold.settle(); begun != nil && !f.m.goRun(func() { f.open(begun) }) {
 		f.mu.Unlock()
+		f.open(begun) // the mount ends
 		return 0
 	}
-	if done == nil {
-		done = make(chan struct{})
-		f.settling = done
-		if !f.m.goRun(func() { f.open(d) }) {
-			f.mu.Unlock()
-			f.open(d) // the mount ends
-			return 0
-		}
-	}
+	d, done := f.draft, f.settled
 	f.mu.Unlock()
+	if done == nil {
+		return 0
+	}
 	enough := time.NewTimer(f.m.timeout)
 	defer enough.Stop()
 	select {
@@ -212,12 +206,12 @@ func (f *file) open(d *client.Draft) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended(d); err != nil {
-		f.gen++
-		f.unmade = true
+	f.ended(d)
+	if err != nil {
+		f.draftFailed(false)
 		return
 	}
-	f.writer, f.synced = w, 0 // what was written is not durable yet
+	f.made(w)
 }
 
 // unkeep makes the kernel drop the attributes of a draft that is about to be made:
@@ -232,20 +226,15 @@ func (m *Mounted) unkeep(ino uint64) {
 
 // ended notes that there is no draft any more. The caller holds mu.
 func (f *file) ended(d *client.Draft) {
-	f.draft = nil
 	f.draftEnds.Stop()
 	f.m.drafts.remove(d.Dir(), base(d.Path()), f)
-	if f.settling != nil {
-		close(f.settling)
-		f.settling = nil
-	}
 }
 
-// drafting is the draft, if the file is one and not about to be made.
-func (f *file) drafting() *client.Draft {
+// drafted is the draft, if the file is one and not about to be made.
+func (f *file) drafted() *client.Draft {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.settling != nil {
+	if f.phase != drafted {
 		return nil
 	}
 	return f.draft
@@ -255,13 +244,12 @@ func (f *file) drafting() *client.Draft {
 // any more. The caller holds one.
 func (f *file) closeDraft(ctx context.Context) (bool, syscall.Errno) {
 	f.mu.Lock()
-	d := f.draft
-	if d == nil || f.settling != nil {
+	d := f.hold.settle()
+	if d == nil {
 		f.mu.Unlock()
 		return false, f.settle(ctx)
 	}
-	f.settling = make(chan struct{}) // whoever wants to see it waits
-	left := d.Begun()                // what fstat has said
+	left := d.Begun() // what fstat has said
 	if !f.mtime.IsZero() {
 		left = f.mtime
 	}
@@ -270,18 +258,19 @@ func (f *file) closeDraft(ctx context.Context) (bool, syscall.Errno) {
 	err := d.Close(ctx, left.UnixMilli())
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended(d); err != nil {
-		f.gen++
+	f.ended(d)
+	if err != nil {
+		f.draftFailed(true)
 		return true, errno(err)
 	}
-	f.length, f.left, f.synced = d.Length(), left, f.writes
+	f.draftClosed(left)
 	return true, 0
 }
 
 // writeDraft is write for a draft; false if it is none, or these bytes are too
 // many for one. The caller holds one.
 func (f *file) writeDraft(h *handle, thread uint32, data [][]byte, off int64) (n int, ok bool) {
-	d := f.drafting()
+	d := f.drafted()
 	if d == nil || off >= 0 && off != d.Length() {
 		return 0, false
 	}
@@ -290,14 +279,13 @@ func (f *file) writeDraft(h *handle, thread uint32, data [][]byte, off int64) (n
 		return 0, false
 	}
 	f.used(h, thread)
-	f.wrote()
 	return int(d.Length() - before), true
 }
 
 // draftAttr are the attributes of a draft, which nobody but this mount knows, nor
 // can change.
 func (f *file) draftAttr(out *fuse.Attr) bool {
-	d := f.drafting()
+	d := f.drafted()
 	if d == nil {
 		return false
 	}

@@ -40,29 +40,8 @@ type file struct {
 	handles map[*handle]struct{}
 	flocks  map[*handle]bool // exclusive?
 	unlock  chan struct{}    // closed when a flock ends
-	// writer is set while this mount holds the lease.
-	writer *client.Writer
-	// draft is set, instead of writer, while the file is not made; settling is
-	// closed when it is, and set from when that has begun; draftEnds is its timer.
-	draft     *client.Draft
-	settling  chan struct{}
-	draftEnds *time.Timer
-	// unmade is set when others wanted to see a draft that could not be made: what
-	// was written is nowhere.
-	unmade bool
-	// ending: this mount itself ends the writer, by closing it or to replace it by
-	// one with which it continues. That its context ends then says nothing.
-	ending bool
-	// gen counts the holds that are not the same: a handle of an older one gets
-	// ESTALE. length and left are length and modification time of the file when
-	// the lease was given back; left is zero if it is not known.
-	gen    uint64
-	length int64
-	left   time.Time
-	// mtime is of what was written and is not synced: writes counts the writes, and
-	// synced how many of them were made durable by a sync.
-	mtime          time.Time
-	writes, synced uint64
+	hold
+	draftEnds *time.Timer // when a draft becomes a file at the latest
 }
 
 // file returns what the mount has of an inode; put has to follow.
@@ -156,19 +135,17 @@ func lock(ctx context.Context, l chan struct{}) syscall.Errno {
 // live is the writer if the lease is held. One whose lease was lost is let go
 // of here. The caller holds mu.
 func (f *file) live() *client.Writer {
-	if f.writer != nil && f.writer.Context().Err() != nil && !f.ending {
+	if f.hasLost() {
 		f.drop()
 	}
 	return f.writer
 }
 
-// drop ends a hold for good: its handles get ESTALE. The caller holds mu.
+// drop ends a hold for good. The caller holds mu.
 func (f *file) drop() {
-	if w := f.writer; w != nil {
+	if w := f.lost(); w != nil {
 		f.m.goRun(func() { _ = w.Detach() }) // it is lost, or closed already
 	}
-	f.writer = nil
-	f.gen++
 }
 
 // current is live for callers that do not hold mu.
@@ -217,10 +194,7 @@ func (f *file) begin(ctx, raw context.Context, wait bool, opts ...client.OpenOpt
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hold(w)
-	if !before {
-		f.gen++
-	}
+	f.begun(w, before)
 	return 0
 }
 
@@ -254,7 +228,7 @@ func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, 
 	defer f.mu.Unlock()
 	switch {
 	case err == nil:
-		f.hold(w)
+		f.begun(w, true)
 		return w, 0
 	case errors.Is(err, fserror.Held), errors.Is(err, fserror.NotAtEnd), errors.Is(err, fserror.NotFound):
 		f.drop()
@@ -263,19 +237,16 @@ func (f *file) regain(ctx context.Context, n *node, h *handle) (*client.Writer, 
 	return nil, errno(err)
 }
 
-// hold notes a new Writer. The caller holds mu.
-func (f *file) hold(w *client.Writer) { f.writer, f.synced, f.mtime = w, f.writes, time.Time{} }
-
 // release gives the lease back if no handle needs it. The caller holds one.
 func (f *file) release(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
-	held := f.live() != nil || f.draft != nil
+	has := f.live() != nil || f.draft != nil
 	needed := len(f.flocks) > 0
 	for h := range f.handles {
 		needed = needed || h.write && !h.closed && h.gen == f.gen
 	}
 	f.mu.Unlock()
-	if !held || needed {
+	if !has || needed {
 		return 0
 	}
 	if done, e := f.closeDraft(ctx); done || e != 0 {
@@ -292,24 +263,22 @@ func (f *file) giveBack(ctx context.Context) syscall.Errno {
 		f.mu.Unlock()
 		return syscall.ESTALE
 	}
-	var left time.Time // what the namenode has is not known here
+	left := f.unsynced() // zero: what the namenode has is not known here
 	if f.writes != f.synced {
-		left = f.mtime
 		w.SetModTime(left)
 	} else {
 		w.KeepModTime()
 	}
-	f.ending = true
+	f.end()
 	f.mu.Unlock()
 	err := w.CloseContext(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ending = false
 	if err != nil {
 		f.drop()
 		return errno(err)
 	}
-	f.writer, f.length, f.left = nil, w.Length(), left
+	f.closed(left)
 	return 0
 }
 
@@ -328,7 +297,6 @@ func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byt
 		return 0, syscall.EOPNOTSUPP
 	}
 	f.used(h, thread)
-	f.wrote()
 	for _, p := range data {
 		k, err := w.WriteContext(ctx, p)
 		done += k
@@ -342,20 +310,11 @@ func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byt
 	return done, 0
 }
 
-// wrote notes that something was written.
-func (f *file) wrote() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if now := time.Now().Truncate(time.Millisecond); now.After(f.mtime) {
-		f.mtime = now
-	}
-	f.writes++
-}
-
-// used notes that a handle is in use: should its owner have closed it, whoever
+// used notes that a handle writes: should its owner have closed it, whoever
 // uses it is its owner from now on.
 func (f *file) used(h *handle, thread uint32) {
 	f.mu.Lock()
+	f.wrote()
 	closed := h.closed
 	f.mu.Unlock()
 	if !closed {
@@ -375,10 +334,9 @@ func (f *file) flush(ctx context.Context) syscall.Errno {
 			return e
 		}
 		f.mu.Lock()
-		writes, unmade := f.writes, f.unmade
+		w, writes, nowhere := f.live(), f.writes, f.phase == unmade
 		f.mu.Unlock()
-		w := f.current()
-		if unmade {
+		if nowhere {
 			return syscall.ESTALE
 		}
 		if w == nil {
@@ -442,7 +400,7 @@ func (f *file) amend(out *fuse.Attr) {
 	defer f.mu.Unlock()
 	if w := f.live(); w != nil {
 		setSize(out, w.Length())
-		if t := f.mtime; f.writes != f.synced && !t.IsZero() {
+		if t := f.unsynced(); !t.IsZero() {
 			out.SetTimes(&t, &t, &t)
 		}
 	}
@@ -454,13 +412,7 @@ func (f *file) amend(out *fuse.Attr) {
 func (f *file) setModTime(t time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.writer == nil {
-		f.left = t
-	}
-	if t.IsZero() {
-		t = time.Now()
-	}
-	f.mtime = t.Truncate(time.Millisecond)
+	f.touched(t)
 }
 
 // view is the Reader, as fresh as the file is.

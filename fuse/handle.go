@@ -283,12 +283,12 @@ func (h *handle) Flush(ctx context.Context) syscall.Errno {
 	f.mu.Lock()
 	lost, w := h.gen != f.gen, f.live()
 	lost = lost || h.gen != f.gen // live may have found out
-	held := w != nil || f.draft != nil
+	has := w != nil || f.draft != nil
 	f.mu.Unlock()
 	switch {
 	case lost:
 		return syscall.ESTALE
-	case !held:
+	case !has:
 		return 0 // given back, and nothing written since
 	}
 	if e := lock(ctx, f.one); e != 0 {
@@ -390,17 +390,15 @@ func (f *file) takeCut(ctx, raw context.Context, size int64) syscall.Errno {
 // cutHeld cuts a file whose lease is held, without letting go of it.
 func (f *file) cutHeld(ctx context.Context, w *client.Writer, size int64) syscall.Errno {
 	f.mu.Lock()
-	f.ending = true
+	f.end()
 	f.mu.Unlock()
 	next, err := w.Cut(ctx, size)
 	f.mu.Lock()
-	f.ending = false
-	if err == nil {
-		f.hold(next)
-	}
-	f.mu.Unlock()
+	defer f.mu.Unlock()
 	if err != nil {
+		f.kept()
 		return errno(err)
 	}
+	f.begun(next, true)
 	return 0
 }

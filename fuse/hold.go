@@ -1,0 +1,157 @@
+package fuse
+
+import (
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+)
+
+// phase is where a hold stands.
+type phase uint8
+
+const (
+	// free: this mount may not write. If it held the file before, length and left
+	// say as what it left it.
+	free phase = iota
+	// drafted: the file is not made yet, and what is written goes into the draft.
+	drafted
+	// settling: the draft becomes a file. Who wants to see it waits for settled.
+	settling
+	// unmade: the draft could not become a file. What was written is nowhere.
+	unmade
+	// held: the Writer has the lease.
+	held
+	// ending: this mount closes the Writer, or replaces it, so that its context ends
+	// does not mean that the lease was lost.
+	ending
+)
+
+// hold is what a mount has of the right to write a file:
+//
+//	free ──draft*──▶ drafted ──settle──▶ settling ──made──▶ held
+//	                                     settling ──closed──▶ free
+//	                                     settling ──failed*──▶ unmade, free
+//	free ──begin*──▶ held ──end──▶ ending ──closed──▶ free
+//	                               ending ──begin──▶ held (another Writer)
+//	                               ending ──kept──▶ held (the same)
+//	                 held, ending ──lost*──▶ free
+//
+// A handle has the generation in which it was opened. What is marked with * begins a
+// new one, and handles of older ones get ESTALE; begin does not if the file is found
+// as it was left. All methods are called under the file's mu.
+type hold struct {
+	phase   phase
+	gen     uint64
+	writer  *client.Writer // while held or ending
+	draft   *client.Draft  // while drafted or settling
+	settled chan struct{}  // while settling
+	// length and left are length and modification time of the file when it became
+	// free; left is zero if it is not known.
+	length int64
+	left   time.Time
+	// mtime is of what was written and is not synced: writes counts the writes, and
+	// synced how many of them were made durable by a sync.
+	mtime          time.Time
+	writes, synced uint64
+}
+
+// begun notes a Writer. It continues the hold of before if the file is the same.
+func (h *hold) begun(w *client.Writer, same bool) {
+	h.phase, h.writer = held, w
+	h.synced, h.mtime = h.writes, time.Time{}
+	if !same {
+		h.gen++
+	}
+}
+
+// drafting notes that the file is a draft.
+func (h *hold) drafting(d *client.Draft) {
+	h.phase, h.draft = drafted, d
+	h.gen++
+}
+
+// settle begins to make a file of the draft; nil if it is none, or that has begun.
+func (h *hold) settle() *client.Draft {
+	if h.phase != drafted {
+		return nil
+	}
+	h.phase, h.settled = settling, make(chan struct{})
+	return h.draft
+}
+
+// made notes that the draft is a file open for write. Nothing of it is durable yet.
+func (h *hold) made(w *client.Writer) {
+	h.endDraft(held)
+	h.writer, h.synced = w, 0
+}
+
+// draftClosed notes that the draft is a closed file, whose last change was then.
+func (h *hold) draftClosed(left time.Time) {
+	h.length, h.left, h.synced = h.draft.Length(), left, h.writes
+	h.endDraft(free)
+}
+
+// draftFailed notes that the draft is not going to be a file. Its closer gets the
+// error; when others only wanted to see it, whoever syncs it has still to be told.
+func (h *hold) draftFailed(told bool) {
+	if h.gen++; told {
+		h.endDraft(free)
+	} else {
+		h.endDraft(unmade)
+	}
+}
+
+func (h *hold) endDraft(to phase) {
+	h.phase, h.draft = to, nil
+	close(h.settled)
+	h.settled = nil
+}
+
+// end begins to close or to replace the Writer.
+func (h *hold) end() { h.phase = ending }
+
+// kept notes that the Writer was not replaced after all.
+func (h *hold) kept() { h.phase = held }
+
+// closed notes that the lease was given back at that modification time.
+func (h *hold) closed(left time.Time) {
+	h.phase, h.length, h.left, h.writer = free, h.writer.Length(), left, nil
+}
+
+// lost notes that the lease is gone, and returns the Writer that had it.
+func (h *hold) lost() *client.Writer {
+	w := h.writer
+	h.phase, h.writer = free, nil
+	h.gen++
+	return w
+}
+
+// hasLost tells whether the lease is gone without a doing of this mount.
+func (h *hold) hasLost() bool { return h.phase == held && h.writer.Context().Err() != nil }
+
+// wrote notes that something was written.
+func (h *hold) wrote() {
+	if now := time.Now().Truncate(time.Millisecond); now.After(h.mtime) {
+		h.mtime = now
+	}
+	h.writes++
+}
+
+// touched notes a modification time that somebody set; zero: now.
+func (h *hold) touched(t time.Time) {
+	if h.writer == nil {
+		h.left = t
+	}
+	if t.IsZero() {
+		t = time.Now()
+	}
+	h.mtime = t.Truncate(time.Millisecond)
+}
+
+// unsynced is the time of what was written since the last sync; zero if nothing was.
+func (h *hold) unsynced() time.Time {
+	if h.writes == h.synced {
+		return time.Time{}
+	}
+	return h.mtime
+}
