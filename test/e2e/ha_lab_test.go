@@ -41,7 +41,7 @@ func (e *fleet) keepWriting(ctx context.Context, path string) (w *process, stop 
 				return
 			case <-w.done:
 				return
-			case <-time.After(5 * time.Millisecond): // as fast as a person would hardly be
+			case <-time.After(env.Sized(20*time.Millisecond, 5*time.Millisecond)): // as fast as a person would hardly be
 			}
 			line := fmt.Sprintf("%s line %d\n", path, i)
 			fed.WriteString(line)
@@ -62,10 +62,10 @@ func (e *fleet) keepWriting(ctx context.Context, path string) (w *process, stop 
 	}
 }
 
-// goesOn waits until the writer has got so many bytes more acknowledged.
+// goesOn waits until the writer has got some lines more acknowledged.
 func goesOn(ctx context.Context, w *process) {
 	w.t.Helper()
-	w.acksUpTo(ctx, w.acked()+1000)
+	w.acksUpTo(ctx, w.acked()+250)
 }
 
 // TestHALab cuts machines from each other by losing packets. Whatever is cut,

@@ -129,7 +129,7 @@ func TestScenario39WriterGoesOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			content := make([]byte, 12<<20+12345)
+			content := make([]byte, env.Sized(4<<20, 12<<20)+12345)
 			rnd := rand.NewChaCha8([32]byte{1})
 			_, _ = rnd.Read(content)
 			var wg sync.WaitGroup
@@ -585,6 +585,7 @@ func TestScenario59OverFailovers(t *testing.T) {
 				return
 			default:
 			}
+			rest(ctx, env.Sized(10*time.Millisecond, 0))
 			if err := fsys.WriteFile(ctx, fmt.Sprintf("/w/%d", i), []byte("x")); err != nil {
 				failed <- err
 				made <- i

@@ -56,6 +56,7 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 			return fmt.Errorf("flush line %d: %w", n, err)
 		}
 		s.acked.Store(n + 1)
+		rest(ctx, env.Sized(10*time.Millisecond, 0))
 	}
 }
 
@@ -64,6 +65,7 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 // over, in random order. Every acknowledged line is there once, in order; no
 // line is there twice; every file ends closed.
 func TestHAStress(t *testing.T) {
+	besideOthers(t)
 	const writers, clients = 32, 8
 	rounds := env.Sized(5, 25)
 	ctx := deadline(t, time.Duration(rounds+4)*40*time.Second)

@@ -15,6 +15,7 @@ import (
 // Many appends of a line to one file make neither many blocks nor much memory,
 // and what the journal keeps of them can be checkpointed away.
 func TestManyAppends(t *testing.T) {
+	besideOthers(t)
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
 	fsys := n.client(ctx)
@@ -80,6 +81,7 @@ func TestManyAppends(t *testing.T) {
 }
 
 func TestManySmallFiles(t *testing.T) {
+	besideOthers(t)
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
 	files := env.Sized(5_000, 100_000)

@@ -302,6 +302,15 @@ func (p *process) rss() (now, peak int64) {
 	return now, peak
 }
 
+// besideOthers lets a test run in parallel, unless in full size: the figures that it
+// logs then are of this test alone.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	if !env.Full {
+		t.Parallel()
+	}
+}
+
 // eventually waits until ok says so.
 func eventually(ctx context.Context, t testing.TB, what string, ok func() bool) {
 	t.Helper()

@@ -79,12 +79,12 @@ func TestS3Faults(t *testing.T) {
 // TestS3LatePutAfterTakeOver needs ZooKeeper, too.
 func TestS3LatePutAfterTakeOver(t *testing.T) {
 	t.Parallel()
-	zk := env.StartZooKeeper(t, 1)
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zk := env.StartZooKeeper(t, 1)
 			server := s3env.Start(t, name)
 			server.SetEnv(t)
-			forget(t.Context(), t, zk.Addrs())
 			latePutAfterTakeOver(t, server, zk.Addrs())
 		})
 	}

@@ -115,12 +115,13 @@ type ensembleTest struct {
 	test func(context.Context, *testing.T, *ensemble, *s3env.Server)
 }
 
-// onEnsembles runs tests one after another, with each S3 server.
+// onEnsembles runs tests one after another, with each S3 server beside the other.
 func onEnsembles(t *testing.T, tests []ensembleTest) {
 	t.Helper()
-	zk := env.StartZooKeeper(t, 1)
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zk := env.StartZooKeeper(t, 1)
 			server := s3env.Start(t, name)
 			for _, c := range tests {
 				t.Run(c.name, func(t *testing.T) {

@@ -27,6 +27,7 @@ func TestS3(t *testing.T) {
 	t.Parallel()
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := s3env.Start(t, name)
 			for _, c := range []struct {
 				name string

@@ -167,6 +167,7 @@ func sameEntry(path, other string, a, b fs.FileInfo) error {
 }
 
 func TestTreesInAndOut(t *testing.T) {
+	besideOthers(t)
 	ctx := deadline(t, 5*time.Minute)
 	n := startNamenode(ctx, t)
 	for _, local := range []string{goSource(t), oddTree(t)} {
@@ -220,6 +221,7 @@ func watcher(ctx context.Context, n *namenode) func() client.NamenodeStatus {
 }
 
 func TestTreesOverAKilledNamenode(t *testing.T) {
+	besideOthers(t)
 	ctx := deadline(t, 10*time.Minute)
 	n := startNamenode(ctx, t)
 	look := watcher(ctx, n)
@@ -290,6 +292,7 @@ func sumOf(t *testing.T, path string) [sha256.Size]byte {
 }
 
 func TestLargeFile(t *testing.T) {
+	besideOthers(t)
 	ctx := deadline(t, 10*time.Minute)
 	size := env.Sized[int64](256<<20, 2<<30)
 	dir := t.TempDir()
@@ -342,6 +345,7 @@ func TestLargeFile(t *testing.T) {
 // A writer from a pipe continues over a killed namenode, too: what it acknowledged
 // before is there after.
 func TestPipeOverAKilledNamenode(t *testing.T) {
+	besideOthers(t)
 	ctx := deadline(t, time.Minute)
 	n := startNamenode(ctx, t)
 	w := n.begin(ctx, nil, "append", "--create", "--flush", "line", "--ack", "/log")
