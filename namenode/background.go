@@ -19,37 +19,6 @@ type (
 	blockKey      = blockstore.Key
 )
 
-// run starts one background loop; it ends with the namenode.
-func (s *Server) run(name string, loop func(ctx context.Context) error) {
-	s.workers.Add(1)
-	go func() {
-		defer s.workers.Done()
-		if err := loop(s.stopping); err != nil && s.stopping.Err() == nil {
-			s.stepDown(fmt.Errorf("%s: %w", name, err))
-		}
-	}()
-}
-
-// every calls fn each period, first after one. An error of fn is logged: the
-// next round tries again.
-func (s *Server) every(name string, period time.Duration, wake <-chan struct{}, fn func(ctx context.Context) error) {
-	s.run(name, func(ctx context.Context) error {
-		t := time.NewTicker(period)
-		defer t.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-t.C:
-			case <-wake:
-			}
-			if err := fn(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("background work failed; it will be tried again", "work", name, "cause", err)
-			}
-		}
-	})
-}
-
 func (s *Server) wake(ch *chan struct{}) {
 	select {
 	case *ch <- struct{}{}:
@@ -58,36 +27,31 @@ func (s *Server) wake(ch *chan struct{}) {
 }
 
 func (s *Server) startBackground() {
-	s.run("journal", func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.journal.Failed():
-			return fmt.Errorf("the journal cannot be written: %w", s.journal.Err())
-		}
-	})
+	if s.grpcSrv == nil { // one alone answers nothing before
+		s.serve()
+	}
 	// All is durable; a watch that begins now must not be told of what was before.
 	s.events.Publish(min(s.applied.Load(), s.journal.Durable()))
 	if !s.private() {
-		s.run("word to the block store", s.tellStore)
+		s.loops.Run("word to the block store", s.tellStore)
 	}
-	s.run("lease monitor", s.leases.Watch)
-	s.run("events", s.publishLoop)
-	s.run("watchers", s.wakeLoop)
+	s.loops.Run("lease monitor", s.leases.Watch)
+	s.loops.Run("events", s.publishLoop)
+	s.loops.Run("watchers", s.wakeLoop)
 	// Oftener than the ages are journalled, or one just below the step is late by
 	// nearly a whole one more.
-	s.every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.leases.CheckpointAges)
-	s.every("cache sessions", time.Second, nil, s.endCaching)
-	s.every("lease repair", 10*time.Second, nil, s.leases.RepairPass())
-	s.every("checkpoint", 5*time.Second, s.images.Wanted(), s.images.CheckpointIfDue)
-	s.every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
-	s.every("seal", time.Second, nil, s.blocks.SealPass())
-	s.every("collect", s.cfg.CollectEvery, s.blocks.Due, s.blocks.CollectPass)
-	s.every("sweep", s.cfg.SweepEvery, nil, s.blocks.SweepPass)
-	if err := s.measurePressure(s.stopping); err != nil { // before the first call comes in
+	s.loops.Every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.leases.CheckpointAges)
+	s.loops.Every("cache sessions", time.Second, nil, s.endCaching)
+	s.loops.Every("lease repair", 10*time.Second, nil, s.leases.RepairPass())
+	s.loops.Every("checkpoint", 5*time.Second, s.images.Wanted(), s.images.CheckpointIfDue)
+	s.loops.Every("reclaim", 5*time.Second, s.reclaimWake, s.reclaim)
+	s.loops.Every("seal", time.Second, nil, s.blocks.SealPass())
+	s.loops.Every("collect", s.cfg.CollectEvery, s.blocks.Due, s.blocks.CollectPass)
+	s.loops.Every("sweep", s.cfg.SweepEvery, nil, s.blocks.SweepPass)
+	if err := s.measurePressure(s.loops.Context()); err != nil { // before the first call comes in
 		s.log.Error("the room that is left could not be measured; it will be tried again", "cause", err)
 	}
-	s.every("pressure", time.Second, nil, s.measurePressure)
+	s.loops.Every("pressure", time.Second, nil, s.measurePressure)
 }
 
 // reclaimSlice is how many inodes of deleted directories one record frees.
@@ -133,7 +97,7 @@ func limitMemory(limit int64) {
 }
 
 func (s *Server) measurePressure(ctx context.Context) error {
-	why, err := s.diskShortage()
+	why, err := s.dir.Shortage(s.cfg.Reserve)
 	if err != nil {
 		return err
 	}

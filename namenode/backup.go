@@ -71,8 +71,8 @@ func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMes
 	select { // until the client has them; it ends the stream
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.stopping.Done():
-		return s.checkActive()
+	case <-s.loops.Done():
+		return s.role.Active()
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *Server) beginCaching(ctx context.Context, h namespace.Holder, number ui
 	id := h.Session
 	var stream *readlease.Stream
 	_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		if err := s.checkActive(); err != nil {
+		if err := s.role.Active(); err != nil {
 			return nil, err
 		}
 		stream = s.engine.Caches().Connect(readlease.SessionID(id), ownerOf(ctx, h.User), number, revoke)
@@ -130,7 +130,7 @@ func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *
 	}
 	// Of a reign that is over no term may begin: the next one waits for those
 	// that were asked for before it began, not for later ones.
-	if err := s.checkActive(); err != nil {
+	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
 	term := cached.Renew()

@@ -104,8 +104,8 @@ func (s *Server) checkCertificate(ctx context.Context, user string) error {
 // what outlives a failover.
 func (s *Server) holder(c *pb.Caller) (namespace.Holder, error) {
 	h := namespace.Holder{User: c.GetUser(), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
-	if h.TTL != 0 && s.cfg.HA != nil {
-		h.TTL = max(h.TTL, min(s.leastTTL(), s.cfg.HardLimit).Milliseconds())
+	if h.TTL != 0 {
+		h.TTL = s.role.SessionTTL(time.Duration(h.TTL) * time.Millisecond).Milliseconds()
 	}
 	if len(c.GetSession()) != len(h.Session) {
 		return h, fserror.New(fserror.InvalidArgument, "", "", "the request's session id has %d bytes, not %d", len(c.GetSession()), len(h.Session))

@@ -46,19 +46,15 @@ func (c *clocks) proto() (all []*pb.ClockSkew) {
 // watchClocks compares clocks, at once and then all the time.
 func (s *Server) watchClocks() {
 	s.wake(&s.clocksWake)
-	s.every("clocks", clocksEvery, s.clocksWake, s.compareClocks)
+	s.loops.Every("clocks", clocksEvery, s.clocksWake, s.compareClocks)
 }
 
 func (s *Server) compareClocks(ctx context.Context) error {
-	if c := s.shared.candidacy; c != nil {
-		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
-		skew, err := c.CompareClock(short, s.cfg.Clock)
-		cancel()
-		if ctx.Err() != nil {
-			return nil
-		}
-		s.noteSkew(&s.clocks.zookeeper, "ZooKeeper's leader", skew, err == nil)
+	skew, err := s.role.CompareClock(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
+	s.noteSkew(&s.clocks.zookeeper, "ZooKeeper's leader", skew, err == nil)
 	if st, ok := s.store.(*s3.Store); ok {
 		skew, known := st.Skew()
 		s.noteSkew(&s.clocks.store, "the block store", skew, known)

@@ -37,7 +37,6 @@ const (
 	DefaultMaxTail     = 1 << 20
 	DefaultTailBudget  = 256 << 20
 	DefaultReserve     = 128 << 20
-	DefaultMinLeaseTTL = time.Second
 	DefaultReapRate    = 1000
 	DefaultAgesEvery   = 10 * time.Second
 	DefaultCacheTerm   = 10 * time.Second
@@ -96,7 +95,7 @@ type Config struct {
 
 	// MinLeaseTTL is the shortest time to live of a granted lease, and of several
 	// namenodes the shortest soft limit that a session can have of its own; shorter ones
-	// are raised to it. 0: DefaultMinLeaseTTL, or of several namenodes three session
+	// are raised to it. 0: reign.DefaultMinLeaseTTL, or of several namenodes three session
 	// time-outs, which outlive a failover.
 	MinLeaseTTL time.Duration
 	// ReapRate is how many granted leases are ended, and files of ended leases
@@ -140,6 +139,12 @@ type Config struct {
 	Logger                *slog.Logger
 	Version               string
 }
+
+// HA says how several namenodes serve one namespace, one of them at a time.
+type HA = ensemble.HA
+
+// DefaultSessionTimeout is what HA.SessionTimeout is unless told otherwise.
+const DefaultSessionTimeout = ensemble.DefaultSessionTimeout
 
 // DefaultDeleteAfter is Config.DeleteAfter unless told otherwise: the others look at
 // the store every half minute.

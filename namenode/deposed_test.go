@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/s3env"
@@ -86,7 +87,7 @@ func (p *rivals) end(r *rival) {
 	p.t.Helper()
 	r.zk.Up()
 	<-r.Done()
-	if err := r.Err(); !namenode.Restartable(err) {
+	if err := r.Err(); !reign.Restartable(err) {
 		p.t.Errorf("it ended with %v", err)
 	}
 	if err := r.Close(); err != nil {

@@ -45,7 +45,7 @@ func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 // sessions and sessions of which results are kept to all callers together.
 func (s *Server) ShareLittle(most int64) {
 	s.watchers, s.parked = share.New(most), share.New(most)
-	s.engine.Share(s.term, engine.Limits{Granted: most, Results: most, Caching: int(most)})
+	s.engine.Share(s.role.Term(), engine.Limits{Granted: most, Results: most, Caching: int(most)})
 }
 
 // Served is how many unary calls are under way and wait for nobody.
@@ -107,13 +107,12 @@ func (s *Server) ApplyAtOnce(first func(), ops ...namespace.Op) error {
 }
 
 // GiveUp gives the reign up, as a namenode does that has no room.
-func (s *Server) GiveUp(ctx context.Context) { s.giveUp(ctx, "a test") }
+func (s *Server) GiveUp(ctx context.Context) { s.role.GiveUp(ctx, "a test") }
 
 // KnowsUnfit reports whether no standby could be handed over to, one of them for that
 // reason.
 func (s *Server) KnowsUnfit(ctx context.Context, why string) bool {
-	next, all, err := s.nextInLine(ctx, s.journal.Durable())
-	return err == nil && next == "" && strings.Contains(strings.Join(all, "\n"), why)
+	return strings.Contains(strings.Join(s.role.Unready(ctx), "\n"), why)
 }
 
 // HoldImage is as if an image were written, until stored is called.

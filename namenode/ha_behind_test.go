@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -63,7 +64,7 @@ func TestElectedTooFarBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-b.Done()
-	if err := b.Err(); !namenode.Restartable(err) || !strings.Contains(err.Error(), "purged") {
+	if err := b.Err(); !reign.Restartable(err) || !strings.Contains(err.Error(), "purged") {
 		t.Errorf("it ended with %v", err)
 	}
 	if err := b.Close(); err != nil {

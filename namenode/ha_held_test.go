@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -58,7 +59,7 @@ func TestElectedAndHeldUp(t *testing.T) {
 			return b.Role() == "active"
 		}
 	})
-	if err := b.Err(); b.Role() == "active" || !namenode.Restartable(err) {
+	if err := b.Err(); b.Role() == "active" || !reign.Restartable(err) {
 		t.Errorf("the one that was held up is %s, %v", b.Role(), err)
 	}
 	env.RawAt(t, ccfg.Listen, "writer").Create("/f")

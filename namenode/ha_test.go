@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -114,7 +115,7 @@ func (p *pair) start(cfg namenode.Config) *namenode.Server {
 // again restarts a namenode that ended by itself, as its process does.
 func (p *pair) again(s *namenode.Server, cfg namenode.Config) *namenode.Server {
 	p.t.Helper()
-	if err := s.Err(); !namenode.Restartable(err) {
+	if err := s.Err(); !reign.Restartable(err) {
 		p.t.Fatalf("a namenode ended with %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -159,7 +160,7 @@ func (p *pair) becomes(s *namenode.Server, role string) {
 func (p *pair) handedOver(a, b *namenode.Server) {
 	p.t.Helper()
 	p.eventually("the reign has ended", func() bool { return a.Err() != nil })
-	if err := a.Err(); !namenode.Restartable(err) {
+	if err := a.Err(); !reign.Restartable(err) {
 		p.t.Errorf("the reign ended with %v", err)
 	}
 	if err := a.Close(); err != nil {
@@ -253,7 +254,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 				t.Errorf("failover: %v", err)
 			}
 			<-s.Done()
-			if err := s.Err(); !namenode.Restartable(err) {
+			if err := s.Err(); !reign.Restartable(err) {
 				t.Errorf("the reign ended with %v", err)
 			}
 			if err := s.Close(); err != nil {
@@ -394,7 +395,7 @@ func TestIsolated(t *testing.T) {
 		t.Errorf("stat: %v", err)
 	}
 	<-a.Done()
-	if err := a.Err(); !namenode.Restartable(err) {
+	if err := a.Err(); !reign.Restartable(err) {
 		t.Errorf("the reign ended with %v", err)
 	}
 	if passed := time.Since(began); passed < 4*isolatedSession {
@@ -478,7 +479,7 @@ func TestDeposedWithAnImage(t *testing.T) {
 		t.Error("the deposed namenode has published an image")
 	}
 	<-a.Done()
-	if err := a.Err(); !namenode.Restartable(err) {
+	if err := a.Err(); !reign.Restartable(err) {
 		t.Errorf("it ended with %v", err)
 	}
 	if err := a.Close(); err != nil {

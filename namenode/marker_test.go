@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
+	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -123,7 +124,7 @@ func TestTakenOverStore(t *testing.T) {
 			o.t.Errorf("it collected: %v", err)
 		}
 		<-a.Done()
-		if err := a.Err(); incarnationOf(o.t, err) == old || namenode.Restartable(err) {
+		if err := a.Err(); incarnationOf(o.t, err) == old || reign.Restartable(err) {
 			o.t.Errorf("it ended with %v", err)
 		}
 		if err := a.Close(); err != nil {

@@ -187,8 +187,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set := func(d *prometheus.Desc, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
-	set(descReady, flag(s.ready.Load()))
-	set(descPressure, flag(s.shortOf() != ""))
+	role := s.role.Status()
+	set(descReady, flag(s.role.Ready()))
+	set(descPressure, flag(s.shortOf(role) != ""))
 	cn := s.conns.Stats()
 	set(descConns, float64(cn.Open))
 	set(descConnsNo, float64(cn.Refused))
@@ -198,23 +199,27 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	if st, ok := s.store.(*s3.Store); ok {
 		collectS3(ch, st.Stats())
 	}
-	if j := s.shared.journal; j != nil {
-		set(descStandby, flag(s.Role() == "standby"))
-		set(descKept, float64(j.Kept()))
-		set(descKeptNodes, float64(j.KeptNodes()))
+	if role.Several {
+		set(descStandby, flag(role.Role == "standby"))
+		set(descKept, float64(role.Kept))
+		set(descKeptNodes, float64(role.KeptNodes))
 	}
 	if skew := s.clocks.zookeeper.skew.Load(); skew != nil {
 		set(descSkew, skew.Ahead.Seconds())
 		set(descSkewBound, skew.Bound.Seconds())
 	}
-	if !s.ready.Load() {
-		s.collectStandby(ch)
+	if !s.role.Ready() {
+		if role.Several && s.engine.Opened() { // how far behind it is
+			last := s.engine.Facts().Last
+			set(descTxID, float64(last))
+			set(descDurable, float64(max(role.Newest, last)))
+		}
 		return
 	}
 	n := s.engine.Facts()
 	ls := s.leases.Stats()
 	total, _ := s.journal.Size()
-	set(descTerm, float64(s.term))
+	set(descTerm, float64(s.role.Term()))
 	set(descTxID, float64(n.Last))
 	set(descDurable, float64(s.journal.Durable()))
 	set(descBacklog, float64(s.journal.Backlog()))
@@ -263,16 +268,6 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		set(descPuts, float64(stats.Puts))
 		set(descGets, float64(stats.Gets))
 	}
-}
-
-// collectStandby tells how far behind a standby is.
-func (s *Server) collectStandby(ch chan<- prometheus.Metric) {
-	if s.cfg.HA == nil || !s.engine.Opened() {
-		return
-	}
-	last := s.engine.Facts().Last
-	ch <- prometheus.MustNewConstMetric(descTxID, prometheus.GaugeValue, float64(last))
-	ch <- prometheus.MustNewConstMetric(descDurable, prometheus.GaugeValue, float64(max(s.newest(), last)))
 }
 
 func collectS3(ch chan<- prometheus.Metric, st s3.Stats) {

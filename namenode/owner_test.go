@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -154,7 +155,7 @@ func TestCopiedZooKeepers(t *testing.T) {
 			o.t.Error("the other went on")
 		}
 		<-b.Done()
-		if namenode.Restartable(b.Err()) || !errors.Is(b.Err(), fserror.Exists) {
+		if reign.Restartable(b.Err()) || !errors.Is(b.Err(), fserror.Exists) {
 			o.t.Errorf("the other ended with %v", b.Err())
 		}
 		if err := b.Close(); err != nil {

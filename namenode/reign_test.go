@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -173,7 +174,7 @@ func TestTakeOverWithoutTheStore(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it continues below another's blocks")
 	}
-	if err := b.Err(); !namenode.Restartable(err) || !strings.Contains(err.Error(), "later reigns") {
+	if err := b.Err(); !reign.Restartable(err) || !strings.Contains(err.Error(), "later reigns") {
 		t.Errorf("it ended with %v", err)
 	}
 	if err := b.Close(); err != nil {

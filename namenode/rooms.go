@@ -2,23 +2,24 @@ package namenode
 
 import (
 	"context"
-	"errors"
 
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/namenode/owner"
+	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
 
-// gate is the reign as the engine knows it.
-type gate struct{ s *Server }
-
-func (g gate) Active() error  { return g.s.checkActive() }
-func (g gate) Window() error  { return g.s.checkWindow() }
-func (g gate) Fail(why error) { g.s.stepDown(why) }
+// newRole makes the role of this namenode, alone or as one of several.
+func (s *Server) newRole() *reign.Role {
+	return reign.New(reign.Config{
+		HA: s.cfg.HA, Clock: s.cfg.Clock, Log: s.log, FS: s.cfg.FS, Loops: s.loops, Address: s.advertised(), HTTP: s.HTTPAddr(), Version: s.cfg.Version,
+		Superuser: s.cfg.Superuser, Supergroup: s.cfg.Supergroup, Data: s.cfg.Data, Blocks: s.cfg.Blocks, Reserve: s.cfg.Reserve, JournalAhead: s.cfg.JournalAhead,
+		MinLeaseTTL: s.cfg.MinLeaseTTL, SoftLimit: s.cfg.SoftLimit, HardLimit: s.cfg.HardLimit, Begun: s.startBackground,
+	})
+}
 
 // rooms is the rest of the namenode as the engine knows it.
 type rooms struct{ s *Server }
@@ -62,28 +63,15 @@ func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) 
 func (s *Server) newImages() *images.Keeper {
 	folder := images.Folder{FS: s.cfg.FS, Dir: s.dir.File(datadir.ImageDir), Log: s.log, Reserve: s.cfg.Reserve}
 	cfg := images.Config{
-		Store: &folder, Engine: s.engine, Clock: s.cfg.Clock, Log: s.log, ID: s.dir.ID, Folder: s.dir.path,
+		Store: &folder, Engine: s.engine, Clock: s.cfg.Clock, Log: s.log, ID: s.dir.ID, Folder: s.cfg.Data,
 		Records: s.cfg.CheckpointRecords, Bytes: s.cfg.CheckpointBytes, Every: s.cfg.CheckpointEvery,
-		Open: s.openJournal, Applied: s.keepEvents,
+		Open: s.role.OpenJournal, Applied: s.keepEvents,
 		Begin: func(from uint64) {
 			s.events = watch.New(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
 		},
 	}
-	if s.cfg.HA != nil {
+	if cfg.Shared = s.role.Images(s.owner); cfg.Shared != nil {
 		cfg.Store = &images.Objects{Objects: s.objects, Local: folder}
-		cfg.Shared = &images.Shared{
-			Path:  s.cfg.HA.Path(""),
-			Fresh: func() bool { return s.shared.journal.Fresh() },
-			Kept:  func() int64 { return s.shared.journal.Kept() },
-			Check: s.owner.Check,
-			Remove: func(ctx context.Context, remove func(context.Context) error) error {
-				err := s.owner.While(ctx, remove)
-				if errors.Is(err, owner.ErrHeldBack) {
-					return nil
-				}
-				return err
-			},
-		}
 	}
 	return images.New(cfg)
 }

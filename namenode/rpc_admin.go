@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"hash/crc32"
 	rtmetrics "runtime/metrics"
-	"sync/atomic"
 
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -21,22 +21,19 @@ import (
 // take the changes after DurableTxid back.
 func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	resp := &pb.StatusResponse{Address: s.Addr(), Role: "starting", Version: s.cfg.Version}
-	role := s.Role()
-	if role == "starting" {
+	role := s.role.Status()
+	if role.Role == "starting" {
 		return resp, nil
 	}
 	n := s.engine.Facts()
 	ls := s.leases.Stats()
-	resp.Role, resp.Term = role, n.Term
+	resp.Role, resp.Term = role.Role, n.Term
 	resp.Txid, resp.DurableTxid = n.Last, s.journal.Durable()
-	if role == "standby" {
-		resp.DurableTxid = max(resp.DurableTxid, s.newest()) // what it has not applied yet is its lag
-		if active := s.active.Load(); active != nil {
-			resp.ActiveAddress = *active
-		}
+	if role.Role == "standby" {
+		resp.DurableTxid = max(resp.DurableTxid, role.Newest) // what it has not applied yet is its lag
+		resp.ActiveAddress = role.Active
 	}
-	resp.Short = s.shortOf()
-	resp.DiskError = said(&s.shared.diskError)
+	resp.Short, resp.DiskError = s.shortOf(role), role.DiskError
 	resp.Inodes, resp.Files, resp.Directories, resp.Blocks = uint64(n.Inodes), uint64(n.Files), uint64(n.Dirs), uint64(n.Blocks)
 	resp.OpenFiles, resp.Leases, resp.Sessions = uint64(n.Open), uint64(ls.Leases), uint64(ls.Connected)
 	resp.UptimeMs = (s.cfg.Clock.Mono() - s.started).Milliseconds()
@@ -51,9 +48,7 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	}
 	resp.DiskFree, resp.DiskTotal, _ = s.store.Usage(ctx)
 	_, resp.JournalBytes = s.journal.Size()
-	if j := s.shared.journal; j != nil {
-		resp.ZookeeperBytes, resp.ZookeeperNodes = j.Kept(), j.KeptNodes()
-	}
+	resp.ZookeeperBytes, resp.ZookeeperNodes = role.Kept, role.KeptNodes
 	resp.HeapBytes = heapBytes()
 	resp.Clocks = s.clocks.proto()
 	resp.StoreConflict = s.owner.Conflict()
@@ -62,20 +57,11 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 
 // shortOf says why this namenode refuses what needs room, or would if it were active, or
 // of one of several why it could not write an image; empty: it has room.
-func (s *Server) shortOf() string {
-	if s.ready.Load() {
-		if why := said(&s.pressure.why); why != "" {
-			return why
-		}
+func (s *Server) shortOf(role reign.Status) string {
+	if why := s.pressure.why.Load(); why != nil && s.role.Ready() {
+		return *why
 	}
-	return said(&s.shared.short)
-}
-
-func said(p *atomic.Pointer[string]) string {
-	if text := p.Load(); text != nil {
-		return *text
-	}
-	return ""
+	return role.Short
 }
 
 // heapBytes is what the objects take that the last garbage collection found in
@@ -107,7 +93,7 @@ func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.Safe
 			return nil, err
 		}
 	}
-	if err := s.checkActive(); err != nil {
+	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
 	var on bool
@@ -347,33 +333,10 @@ func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fail
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
 	}
-	if err := s.checkActive(); err != nil {
-		return nil, err
-	}
-	if !s.joined.Load() {
-		return nil, fserror.New(fserror.Unsupported, "failover", "", "this namenode serves alone; several need --zookeeper")
-	}
-	switch want := r.GetTerm(); {
-	case want == 0:
-		return nil, fserror.New(fserror.InvalidArgument, "failover", "", "the request does not name the term that is to end; this is term %d", s.term)
-	case want < s.term:
-		return &pb.FailoverResponse{Next: s.advertised()}, nil
-	case want > s.term:
-		return nil, fserror.New(fserror.InvalidArgument, "failover", "", "term %d has not begun; this is term %d", want, s.term)
-	}
-	next, err := s.successor(ctx)
-	if err == nil {
-		err = s.checkActive() // another call may have handed over meanwhile
-	}
+	next, err := s.role.Failover(ctx, r.GetTerm())
 	if err != nil {
 		return nil, err
 	}
-	s.active.Store(&next) // clients go there at once
-	if err := s.handOver(ctx); err != nil {
-		s.stepDown(errHandedOver) // half way: there is no going back
-		return nil, fserror.Wrap(fserror.Unavailable, "failover", "", err)
-	}
-	s.stepDown(errHandedOver)
 	return &pb.FailoverResponse{Next: next}, nil
 }
 
@@ -383,7 +346,7 @@ func (s *service) ResolveStore(ctx context.Context, r *pb.ResolveStoreRequest) (
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
 	}
-	if err := s.checkActive(); err != nil {
+	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
 	resolved, err := s.owner.Resolve(ctx)

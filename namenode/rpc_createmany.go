@@ -105,7 +105,7 @@ func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp
 		return nil
 	})
 	if err == nil {
-		err = s.checkWindow()
+		err = s.role.Window()
 	}
 	if err == nil {
 		return

@@ -22,7 +22,7 @@ func (s *service) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
-	ttl := max(r.GetTtlMs(), s.leastTTL().Milliseconds())
+	ttl := max(r.GetTtlMs(), s.role.LeastTTL().Milliseconds())
 	if r.GetTtlMs() <= 0 {
 		ttl = r.GetTtlMs() // refused by the plan
 	}

@@ -54,8 +54,8 @@ func (s *service) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest,
 			if err := s.tellEnded(stream.Context(), k, nil); err != nil {
 				return err
 			}
-		case <-s.stopping.Done():
-			return s.checkActive()
+		case <-s.loops.Done():
+			return s.role.Active()
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 	if hello == nil {
 		return fserror.New(fserror.InvalidArgument, "session", "", "the first message must be Hello")
 	}
-	if err := s.checkActive(); err != nil {
+	if err := s.role.Active(); err != nil {
 		return err
 	}
 	if _, err := s.caller(ctx, hello.GetCaller()); err != nil {
@@ -67,7 +67,7 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 			welcome.CacheTermMs = s.cfg.CacheTerm.Milliseconds()
 		}
 	}
-	if err := s.checkActive(); err != nil {
+	if err := s.role.Active(); err != nil {
 		return err
 	}
 	if err := send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: welcome}}); err != nil {
@@ -100,8 +100,8 @@ func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.
 			if err := send(&pb.SessionResponse{Kind: &pb.SessionResponse_Renewed{Renewed: &pb.RenewLeaseResponse{Lost: []*pb.LostFile{lossOf(l)}}}}); err != nil {
 				return err
 			}
-		case <-s.stopping.Done():
-			return s.checkActive()
+		case <-s.loops.Done():
+			return s.role.Active()
 		}
 	}
 }
@@ -163,9 +163,9 @@ func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
 	if h.TTL > 0 {
 		soft, every = h.TTL, min(h.TTL, hard)/2
 	}
-	every = min(every, s.renewWithin(soft))
+	every = min(every, s.role.RenewWithin(soft))
 	return &pb.Welcome{
-		NamespaceId: hex.EncodeToString(s.dir.ID[:]), Term: s.term,
+		NamespaceId: hex.EncodeToString(s.dir.ID[:]), Term: s.role.Term(),
 		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), RenewEveryMs: every.Milliseconds(),
 		BlockSize: s.cfg.BlockSize, MaxTail: int64(s.cfg.MaxTail), MaxMessage: MaxMessage, SmallFile: SmallFile,
 	}
@@ -173,7 +173,7 @@ func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
 
 // RenewLease renews all open files of a session in one call.
 func (s *service) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
-	if err := s.checkActive(); err != nil {
+	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
 	if s.cfg.RequireCert {
@@ -185,7 +185,7 @@ func (s *service) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.
 }
 
 func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
-	if err := s.checkActive(); err != nil {
+	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
 	req := leasemanager.Renewal{Version: r.GetVersion(), HasSet: r.GetHasSet()}
@@ -210,7 +210,7 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		return nil, leases.ErrEnding()
 	}
 	resp := &pb.RenewLeaseResponse{
-		UnknownSession: out.UnknownSession, WantSet: out.WantSet, NextRenewalMs: min(out.Next, s.renewWithin(out.Soft)).Milliseconds(),
+		UnknownSession: out.UnknownSession, WantSet: out.WantSet, NextRenewalMs: min(out.Next, s.role.RenewWithin(out.Soft)).Milliseconds(),
 		SoftLimitMs: out.Soft.Milliseconds(), HardLimitMs: out.Hard.Milliseconds(), Seq: r.GetSeq(),
 	}
 	for _, u := range out.Unknown {
@@ -224,7 +224,7 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 		resp.Lost = append(resp.Lost, f)
 	}
 	if len(resp.Lost) == 0 && len(resp.Unknown) == 0 {
-		return resp, s.checkActive() // still: a successor may have ended it
+		return resp, s.role.Active() // still: a successor may have ended it
 	}
 	// A loss is told only when the record that made it is durable.
 	return resp, s.engine.WaitDurable(ctx, s.engine.Facts().Last)
@@ -269,7 +269,7 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 // leases ids of its own, so a listing that meets another one begins again; its
 // reader passes over what it has.
 func (s *Server) leaseCursor(id uint64) string {
-	return strconv.FormatUint(id, 10) + "@" + strconv.FormatUint(s.term, 10)
+	return strconv.FormatUint(id, 10) + "@" + strconv.FormatUint(s.role.Term(), 10)
 }
 
 const (
@@ -288,7 +288,7 @@ func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListL
 		if err != nil || terr != nil {
 			return f, fserror.New(fserror.InvalidArgument, "", "", "%q is no cursor of this call", r.GetCursor())
 		}
-		if of == s.term {
+		if of == s.role.Term() {
 			f.After = n
 		}
 	}

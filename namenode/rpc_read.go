@@ -204,13 +204,13 @@ func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFil
 			done()
 		case <-over.C:
 			done()
-			return v, s.checkActive()
+			return v, s.role.Active()
 		case <-ctx.Done():
 			done()
 			return v, ctx.Err()
-		case <-s.stopping.Done():
+		case <-s.loops.Done():
 			done()
-			return v, s.checkActive()
+			return v, s.role.Active()
 		}
 	}
 	return v, nil

@@ -138,7 +138,7 @@ func (s *service) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 	for {
 		events, upTo, err := s.nextEvents(ctx, w)
 		if err == nil {
-			err = s.checkActive() // who cannot know of later changes must not look as if there were none
+			err = s.role.Active() // who cannot know of later changes must not look as if there were none
 		}
 		if err != nil {
 			return watchError(err, r.GetPath())

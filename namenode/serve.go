@@ -65,13 +65,13 @@ func (s *Server) serve() {
 		MaxHeaderBytes:    maxHeaders,
 		ConnState:         s.unused.note,
 	}
-	s.run("health", func(ctx context.Context) error {
+	s.loops.Run("health", func(ctx context.Context) error {
 		<-ctx.Done()
 		hs.Shutdown()
 		return nil
 	})
-	s.run("grpc", func(context.Context) error { return s.grpcSrv.Serve(s.conns.Listener(s.grpcLis)) })
-	s.run("http", func(ctx context.Context) error {
+	s.loops.Run("grpc", func(context.Context) error { return s.grpcSrv.Serve(s.conns.Listener(s.grpcLis)) })
+	s.loops.Run("http", func(ctx context.Context) error {
 		lis := s.conns.Listener(s.httpLis)
 		if s.cfg.TLS != nil {
 			lis = tls.NewListener(lis, s.cfg.TLS)
@@ -267,7 +267,7 @@ func (s *Server) gate(method string) error {
 	if method == pb.Admin_Status_FullMethodName || !strings.HasPrefix(method, "/leasefs.v1.") {
 		return nil
 	}
-	return s.checkActive()
+	return s.role.Active()
 }
 
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
@@ -282,12 +282,12 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	}()
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()
+	defer context.AfterFunc(s.loops.Context(), func() { cancel(errStopping) })()
 	if err := s.gate(info.FullMethod); err != nil {
 		return err
 	}
 	err = h(srv, &boundStream{ss, ctx})
-	if why := context.Cause(s.stopping); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, errStopping)) {
+	if why := s.loops.Err(); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, errStopping)) {
 		// It was not the client who broke it off: he continues with the next namenode.
 		return &fserror.Error{Kind: fserror.NotActive, Message: why.Error(), RetryAfter: 100 * time.Millisecond}
 	}
@@ -348,9 +348,9 @@ func (s *Server) httpHandler() http.Handler {
 		answer(w, false)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.stopping.Err() == nil) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.servesRole()) })
-	mux.HandleFunc("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.Role() == "active") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.loops.Err() == nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.role.Serves()) })
+	mux.HandleFunc("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.role.String() == "active") })
 	if s.cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -359,18 +359,6 @@ func (s *Server) httpHandler() http.Handler {
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	}
 	return mux
-}
-
-// servesRole reports whether the namenode does what its role asks of it: it answers,
-// or it follows the one that does.
-func (s *Server) servesRole() bool {
-	switch s.Role() {
-	case "active":
-		return true
-	case "standby":
-		return s.stopping.Err() == nil && !s.shared.away.Load()
-	}
-	return false
 }
 
 func (s *Server) serveBlocks(h http.Handler) { s.blockPages.Store(&h) }

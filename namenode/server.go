@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +17,6 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
-	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/conns"
@@ -26,57 +25,47 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/leases"
-	"github.com/leasefs/leasefs/namenode/marker"
+	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
+	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
 
-// dataDir is the open data folder and its path.
-type dataDir struct {
-	*datadir.Dir
-	path string
-}
-
 // Server is one running namenode.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
-	dir     dataDir
+	loops   *loops.Group
+	role    *reign.Role
+	dir     *datadir.Dir
 	journal journal.Journal
-	begun   func() uint64 // the last term in the journal; nil in an ensemble, which is asked
 	store   blockstore.Store
 	leases  *leases.Table
 	metrics *metrics
 	images  *images.Keeper
 	objects blockstore.Objects
-	shared  shared
-	token   string // of this incarnation of the namespace, as ZooKeeper had it at the start
 	owner   *owner.Owner
 	blocks  *blocks.Blocks
-	nonce   string                 // of this reign, for its owner
-	active  atomic.Pointer[string] // address of the active namenode, as far as a standby knows
 
 	engine *engine.Engine
 
-	waits     *waiting.Table // who waits for a file to be freed or to grow
-	sessions  sessions.Table
-	removals  removals
-	drafts    *drafts.Table // files that sessions make without asking
-	events    *watch.Hub
-	watchers  *share.Limit
-	applied   atomic.Uint64 // last txid of which the events are known
-	served    *share.Limit  // unary calls under way, by address
-	parked    *share.Limit  // calls that wait for others, see park
-	term      uint64
-	activated time.Duration // by the clock's Mono
-	started   time.Duration
-	pressure  pressure      // of disk and memory
-	older     chan struct{} // bounds the blocks read before a commit
-	clocks    clocks
+	waits    *waiting.Table // who waits for a file to be freed or to grow
+	sessions sessions.Table
+	removals removals
+	drafts   *drafts.Table // files that sessions make without asking
+	events   *watch.Hub
+	watchers *share.Limit
+	applied  atomic.Uint64 // last txid of which the events are known
+	served   *share.Limit  // unary calls under way, by address
+	parked   *share.Limit  // calls that wait for others, see park
+	started  time.Duration
+	pressure pressure      // of disk and memory
+	older    chan struct{} // bounds the blocks read before a commit
+	clocks   clocks
 
 	conns            *conns.Table
 	grpcLis, httpLis net.Listener
@@ -85,12 +74,6 @@ type Server struct {
 	unused           unusedConns
 	blockPages       atomic.Pointer[http.Handler] // of the block store; nil until it is open
 
-	ready    atomic.Bool // it is active, and answers while its window is open
-	reigned  atomic.Bool // it was ready once
-	joined   atomic.Bool // it is one of several, and in the election
-	stopping context.Context
-	stop     context.CancelCauseFunc
-	workers  sync.WaitGroup
 	walkers  *share.Turns  // of walks of the whole tree
 	patience time.Duration // for a client to take a part of a long answer; see send
 
@@ -114,16 +97,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		served:   share.New(int64(cfg.MaxInFlight)),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked),
 	}
-	s.shared.handing = share.NewTurn()
-	s.stopping, s.stop = context.WithCancelCause(context.Background())
+	s.loops = loops.New(s.log, func(why error) { s.role.Fail(why) })
 	limitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
-	s.engine = engine.New(engine.Config{
-		Clock: cfg.Clock, Log: s.log, CacheTerm: cfg.CacheTerm, Reign: gate{s}, Rooms: rooms{s},
-		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
-	})
-	s.waits = waiting.New(waiting.Config{Clock: cfg.Clock, Stopping: s.stopping.Done(), Active: s.checkActive})
-	s.drafts = drafts.New(s.engine, cfg.Clock, cfg.CacheTerm)
 	if err := s.open(ctx); err != nil {
 		_ = s.end()
 		return nil, err
@@ -140,27 +116,10 @@ func (s *Server) bringUp(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	if s.cfg.HA != nil {
-		if err := s.join(ctx); err != nil {
-			return err
-		}
-		s.standBy()
-		s.watchClocks()
-		return nil
-	}
-	// A reign that ended before its activation was durable is only in the journal.
-	term, err := s.owner.NextTerm(ctx, max(s.engine.Facts().Term, s.begun()))
-	if err != nil {
+	if err := s.role.Begin(ctx, reign.Rooms{Engine: s.engine, Owner: s.owner, Blocks: s.blocks, Images: s.images, Leases: s.leases}); err != nil {
 		return err
 	}
-	s.nonce = marker.NewToken()
-	if err := s.beginReign(ctx, term, s.journal.BeginTerm); err != nil {
-		return err
-	}
-	s.serve()
-	s.startBackground()
 	s.watchClocks()
-	s.setReady()
 	return nil
 }
 
@@ -175,22 +134,20 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.logStart()
+	s.role = s.newRole()
+	s.engine = engine.New(engine.Config{
+		Clock: s.cfg.Clock, Log: s.log, CacheTerm: s.cfg.CacheTerm, Reign: s.role, Rooms: rooms{s},
+		ObserveWait: func(d time.Duration) { s.metrics.cacheWait.Observe(d.Seconds()) },
+	})
+	s.waits = waiting.New(waiting.Config{Clock: s.cfg.Clock, Stopping: s.loops.Done(), Active: s.role.Active})
+	s.drafts = drafts.New(s.engine, s.cfg.Clock, s.cfg.CacheTerm)
 	s.metrics = newMetrics(s)
-	var id *[16]byte
 	if s.cfg.HA != nil {
 		s.serve() // loading may take long, and ZooKeeper be away: clients are sent on
-		known, err := s.namespaceID(ctx)
-		if err != nil {
-			return err
-		}
-		id = &known
-		s.warnOfShortLeases()
 	}
-	dir, err := datadir.Open(s.cfg.FS, s.cfg.Data, id)
-	if err != nil {
+	if s.dir, err = s.role.Open(ctx); err != nil {
 		return err
 	}
-	s.dir = dataDir{dir, s.cfg.Data}
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
@@ -274,66 +231,20 @@ func (s *Server) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.journal = s.role.Journal()
 	s.engine.Open(tree, s.journal)
 	s.leases = leases.New(leases.Config{
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgesEvery: s.cfg.AgesEvery,
 		ReapRate: s.cfg.ReapRate, ObservePass: func(d time.Duration) { s.metrics.passLock.Observe(d.Seconds()) },
 	})
-	if err := s.owner.Claim(ctx); err != nil || s.cfg.HA == nil {
-		return err
-	}
-	return s.finishFolder()
-}
-
-// finishFolder makes a new data folder valid.
-func (s *Server) finishFolder() error {
-	if !s.dir.Fresh {
-		return nil
-	}
-	err := s.dir.Finish("leasefs "+s.cfg.Version, s.cfg.Clock.Wall().UTC().Format(time.RFC3339))
-	if err == nil && s.cfg.HA == nil {
-		s.log.Warn("made a new, empty namespace: the data folder was new; if there should be one, check --data and whether its disk is mounted", "folder", s.dir.path)
-	}
-	return err
-}
-
-// beginReign begins a new term, by takeOver, and rebuilds the lease table from
-// the tree: the truth about who holds a file is on its inode.
-func (s *Server) beginReign(ctx context.Context, newTerm uint64, takeOver func(ctx context.Context, term uint64) error) error {
-	began := s.cfg.Clock.Mono()
-	if err := takeOver(ctx, newTerm); err != nil {
-		return err
-	}
-	s.term = newTerm
-	s.owner.Begin(newTerm, s.nonce)
-	s.activated = s.cfg.Clock.Mono()
-	s.blocks.Begin(newTerm, s.activated)
-	s.engine.BeginReign(newTerm)
-	op := s.activation(newTerm)
-	if s.cfg.HA != nil {
-		s.images.TakeOver()
-	}
-	if _, err := s.engine.Do(ctx, engine.Request{Plan: func(*engine.Tx) (namespace.Op, error) { return op, nil }}); err != nil {
-		return err
-	}
-	if s.cfg.HA == nil {
-		if err := s.finishFolder(); err != nil {
-			return err
-		}
-	}
-	if err := s.leases.Begin(ctx); err != nil {
-		return err
-	}
-	now := s.engine.Facts()
-	s.log.Info("active", "term", s.term, "txid", now.Last, "inodes", now.Inodes, "took", s.cfg.Clock.Mono()-began)
-	return nil
+	return s.owner.Claim(ctx)
 }
 
 // Close ends the namenode: no new calls, those under way end or are cut after
 // a few seconds, the journal is made durable, the folder is freed.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	if err := s.handOver(ctx); err != nil {
+	if err := s.role.HandOver(ctx); err != nil {
 		s.log.Warn("the reign could not be handed over; a successor waits until it has surely ended", "cause", err)
 	}
 	cancel()
@@ -342,7 +253,7 @@ func (s *Server) Close() error {
 
 // end is Close without a word to the others.
 func (s *Server) end() error {
-	s.stop(errStopping)
+	s.loops.Stop(errStopping)
 	if s.grpcSrv != nil {
 		done := make(chan struct{})
 		go func() { s.grpcSrv.GracefulStop(); close(done) }()
@@ -361,31 +272,18 @@ func (s *Server) end() error {
 		}
 		cancel()
 	}
-	s.workers.Wait()
+	s.loops.Wait()
 	return s.release()
-}
-
-// closeJournal ends the journal. In an ensemble, what could not be written when
-// the reign ended is the successor's to tell.
-func (s *Server) closeJournal() error {
-	err := s.journal.Close()
-	if s.cfg.HA != nil && (errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrFenced)) {
-		return nil
-	}
-	return err
 }
 
 var errStopping = errors.New("the namenode is stopping")
 
 // release frees what open took; it is safe after a partial open.
 func (s *Server) release() error {
-	s.stop(errStopping)
+	s.loops.Stop(errStopping)
 	var errs []error
-	if s.shared.candidacy != nil {
-		_ = s.shared.candidacy.Resign() // no error if it was done before; else ZooKeeper ends it
-	}
-	if s.journal != nil {
-		errs = append(errs, s.closeJournal())
+	if s.role != nil {
+		errs = append(errs, s.role.Close())
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
@@ -395,7 +293,7 @@ func (s *Server) release() error {
 			_ = l.Close() // closed already by its server
 		}
 	}
-	if s.dir.Dir != nil {
+	if s.dir != nil {
 		errs = append(errs, s.dir.Close())
 	}
 	return errors.Join(errs...)
@@ -404,11 +302,11 @@ func (s *Server) release() error {
 // Done is closed when the namenode stops; Err then says why. It stops by
 // itself when the journal cannot be written: it must not answer from a state
 // that the disk does not have.
-func (s *Server) Done() <-chan struct{} { return s.stopping.Done() }
+func (s *Server) Done() <-chan struct{} { return s.loops.Done() }
 
 // Err is the reason of the end, nil while serving and after Close.
 func (s *Server) Err() error {
-	err := context.Cause(s.stopping)
+	err := s.loops.Err()
 	if errors.Is(err, errStopping) {
 		return nil
 	}
@@ -428,27 +326,12 @@ func (s *Server) Addr() string { return s.grpcLis.Addr().String() }
 // HTTPAddr is the address of blocks and pages.
 func (s *Server) HTTPAddr() string { return s.httpLis.Addr().String() }
 
-// stepDown ends the reign for good: nothing is answered any more.
-func (s *Server) stepDown(why error) {
-	s.stop(why) // before the next line: see setReady
-	if s.ready.CompareAndSwap(true, false) {
-		s.log.Error("stepping down", "cause", why)
-	}
-}
-
-// setReady begins to answer, unless the reign has ended already.
-func (s *Server) setReady() {
-	s.engine.WhileItLasts(func() {
-		s.ready.Store(true)
-		s.reigned.Store(true)
-		if s.stopping.Err() != nil {
-			s.ready.Store(false)
-		}
-	})
-}
-
 // Reigned reports whether the namenode is active, or was.
-func (s *Server) Reigned() bool { return s.reigned.Load() }
+func (s *Server) Reigned() bool { return s.role.Reigned() }
+
+// Role is "active", "standby" or "starting"; "isolated" is one that was active and does
+// not know whether it still is.
+func (s *Server) Role() string { return s.role.String() }
 
 // logStart says who this is and what it serves.
 func (s *Server) logStart() {
@@ -486,34 +369,17 @@ func (s *Server) warnOfCertificates() {
 	}
 }
 
-// checkActive refuses while the namenode is not serving.
-func (s *Server) checkActive() error {
-	if s.ready.Load() {
-		return s.checkWindow()
+// advertised is the address that clients are sent to.
+func (s *Server) advertised() string {
+	if s.cfg.Advertise != "" {
+		return s.cfg.Advertise
 	}
-	why := "the namenode is starting"
-	active := ""
-	if a := s.active.Load(); a != nil {
-		active = *a
+	host, port, err := net.SplitHostPort(s.Addr())
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return s.Addr()
 	}
-	if s.joined.Load() {
-		why = "this namenode is a standby"
-		if s.shared.away.Load() {
-			why += ", and ZooKeeper is out of reach or slow"
-		}
+	if host, err = os.Hostname(); err != nil {
+		return s.Addr()
 	}
-	if err := context.Cause(s.stopping); err != nil {
-		why = err.Error()
-	}
-	return &fserror.Error{Kind: fserror.NotActive, Message: why, Active: active, RetryAfter: 100 * time.Millisecond}
-}
-
-// checkWindow refuses answers while this namenode cannot be sure that it is
-// still the active one. It is asked when an answer is begun, and again when it
-// is given.
-func (s *Server) checkWindow() error {
-	if w := s.shared.window; w != nil && !w.Confirmed() {
-		return &fserror.Error{Kind: fserror.NotActive, Message: "this namenode does not know whether it is still active: ZooKeeper is out of reach or slow", RetryAfter: 50 * time.Millisecond}
-	}
-	return nil
+	return net.JoinHostPort(host, port)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/reign"
 )
 
 func (p *program) namenodeCommand() *cli.Command {
@@ -106,7 +107,7 @@ func serve(e *invocation) error {
 		switch {
 		case err == nil:
 			return e.fail(errors.Join(errors.New("ended by itself"), cerr), "")
-		case cfg.HA == nil || !namenode.Restartable(err):
+		case cfg.HA == nil || !reign.Restartable(err):
 			return e.fail(err, "")
 		}
 		was := "was a standby"

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -271,6 +272,30 @@ func (d *Dir) makeSecret() error {
 		return err
 	}
 	return writeFileAtomic(d.fs, d.File(secretFile), d.Secret)
+}
+
+// Shortage says why growth is refused on account of the folder's disk: it has no room
+// beyond reserve, or is read-only, as after an error of the disk; it is empty while
+// neither is so.
+func (d *Dir) Shortage(reserve int64) (why string, err error) {
+	f, err := d.fs.OpenWrite(d.File(VersionFile)) // nothing is written: it has to be allowed
+	if err == nil {
+		err = f.Close()
+	}
+	switch {
+	case errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO): // EIO: a file system that has shut down
+		return fmt.Sprintf("the namenode's disk cannot be written (%v); look for its errors in the kernel's log, and mount it writable", err), nil
+	case err != nil:
+		return "", fmt.Errorf("it is not known whether the disk of %s can be written: %w", d.path, err)
+	}
+	free, _, err := d.fs.Usage(d.path)
+	if err != nil {
+		return "", fmt.Errorf("the room on the disk of %s is not known: %w", d.path, err)
+	}
+	if free < reserve {
+		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, reserve>>20)
+	}
+	return why, nil
 }
 
 // Close unlocks the folder.

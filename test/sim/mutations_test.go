@@ -7,8 +7,8 @@ var mutations = []mutation{
 	{
 		name: "no wait for the predecessor's window", faults: "^depose", seed: 3,
 		changes: []change{{
-			"namenode/reign.go", "if err == nil && !hand.Released && hand.PrevTerm != 0 {",
-			`if err == nil && !hand.Released && hand.PrevTerm != 0 && !mutant.On("no wait for the predecessor's window") {`,
+			"namenode/reign/several.go", "if !hand.Released && hand.PrevTerm != 0 {",
+			`if !hand.Released && hand.PrevTerm != 0 && !mutant.On("no wait for the predecessor's window") {`,
 		}},
 	},
 	{
@@ -123,8 +123,8 @@ var mutations = []mutation{
 	{
 		name: "who takes over does not read to the end", faults: "^(crash|restart)",
 		changes: []change{{
-			"namenode/reign.go", "hand, err = s.shared.journal.TakeOver(ctx, term, s.applyTailed)",
-			"hand, err = s.shared.journal.TakeOver(ctx, term, func(r journal.Record) error { if mutant.On(\"who takes over does not read to the end\") { return nil }; return s.applyTailed(r) })",
+			"namenode/reign/several.go", "hand, err := s.shared.TakeOver(ctx, term, s.applyTailed)",
+			"hand, err := s.shared.TakeOver(ctx, term, func(r journal.Record) error { if mutant.On(\"who takes over does not read to the end\") { return nil }; return s.applyTailed(r) })",
 		}},
 	},
 	{

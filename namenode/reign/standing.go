@@ -1,18 +1,15 @@
-package namenode
+package reign
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal/zk"
-	"github.com/leasefs/leasefs/namenode/datadir"
 )
 
 const (
@@ -26,52 +23,28 @@ const (
 	leastReign = time.Minute
 )
 
-// diskShortage says why growth is refused on account of this namenode's own disk: it
-// has no room, or is read-only, as after an error of the disk; it is empty while
-// neither is so.
-func (s *Server) diskShortage() (why string, err error) {
-	f, err := s.cfg.FS.OpenWrite(s.dir.File(datadir.VersionFile)) // nothing is written: it has to be allowed
-	if err == nil {
-		err = f.Close()
-	}
-	switch {
-	case errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EIO): // EIO: a file system that has shut down
-		return fmt.Sprintf("the namenode's disk cannot be written (%v); look for its errors in the kernel's log, and mount it writable", err), nil
-	case err != nil:
-		return "", fmt.Errorf("it is not known whether the disk of %s can be written: %w", s.dir.path, err)
-	}
-	free, _, err := s.cfg.FS.Usage(s.dir.path)
-	if err != nil {
-		return "", fmt.Errorf("the room on the disk of %s is not known: %w", s.dir.path, err)
-	}
-	if free < s.cfg.Reserve {
-		why = fmt.Sprintf("the namenode's disk is full (%d MiB free, %d MiB are kept for deleting); delete files or add space", free>>20, s.cfg.Reserve>>20)
-	}
-	return why, nil
-}
-
 // standing is how well this namenode could serve now. A disk that does not say how
 // much room it has says nothing against it.
-func (s *Server) standing() election.Report {
-	why, err := s.diskShortage()
+func (s *several) standing() election.Report {
+	why, err := s.dir.Shortage(s.cfg.Reserve)
 	if why == "" && err == nil {
-		why, err = s.images.Shortage()
+		why, err = s.rooms.Images.Shortage()
 	}
 	said := ""
 	if err != nil {
 		said = err.Error()
 	}
-	if old := s.shared.diskError.Swap(&said); said != "" && (old == nil || *old != said) {
+	if old := s.diskError.Swap(&said); said != "" && (old == nil || *old != said) {
 		s.log.Warn("this namenode does not know whether it has room; the others take it for fit", "cause", err)
 	}
-	s.shared.short.Store(&why)
+	s.short.Store(&why)
 	return election.Report{TxID: s.journal.Durable(), Unfit: why}
 }
 
 // tellStanding reports to the others when its standing has changed, and gives up a
 // reign that another should have.
-func (s *Server) tellStanding(ctx context.Context) error {
-	told := s.shared.joinedAs
+func (s *several) tellStanding(ctx context.Context) error {
+	told := s.joinedAs
 	tick := time.NewTicker(reportEvery)
 	defer tick.Stop()
 	for {
@@ -82,7 +55,7 @@ func (s *Server) tellStanding(ctx context.Context) error {
 		}
 		now := s.standing()
 		short, cancel := context.WithTimeout(ctx, s.cfg.HA.SessionTimeout)
-		if now != told && s.shared.candidacy.Report(short, now) == nil { // else again
+		if now != told && s.candidacy.Report(short, now) == nil { // else again
 			told = now
 		}
 		cancel()
@@ -94,15 +67,33 @@ func (s *Server) tellStanding(ctx context.Context) error {
 
 // newest is the last change that a standby knows of: by the journal, as far as it reads
 // that, and by what the others have reported.
-func (s *Server) newest() uint64 {
-	seen, _ := s.shared.journal.Observed()
-	return max(seen, s.shared.known.Load())
+func (s *several) newest() uint64 {
+	seen, _ := s.shared.Observed()
+	return max(seen, s.known.Load())
+}
+
+// GiveUp gives the reign up for want of room, as one of several does by itself. For tests.
+func (r *Role) GiveUp(ctx context.Context, why string) {
+	if s, ok := r.form.(*several); ok {
+		s.giveUp(ctx, why)
+	}
+}
+
+// Unready says of each standby why it could not take over at once; nil if one could, or
+// if that is not known. For tests.
+func (r *Role) Unready(ctx context.Context) (why []string) {
+	if s, ok := r.form.(*several); ok {
+		if next, all, err := s.nextInLine(ctx, s.journal.Durable()); err == nil && next == "" {
+			why = all
+		}
+	}
+	return why
 }
 
 // giveUp hands the reign over to a standby that has room, if there is one. Without
 // one this namenode keeps serving: reading and deleting need none.
-func (s *Server) giveUp(ctx context.Context, why string) {
-	if !s.ready.Load() || s.cfg.Clock.Mono()-s.activated < leastReign || s.images.Writing() { // an image takes room only until it is stored
+func (s *several) giveUp(ctx context.Context, why string) {
+	if !s.ready.Load() || s.cfg.Clock.Mono()-s.reign.Load().since < leastReign || s.rooms.Images.Writing() { // an image takes room only until it is stored
 		return
 	}
 	if next, _, err := s.nextInLine(ctx, 0); err != nil || next == "" {
@@ -114,10 +105,10 @@ func (s *Server) giveUp(ctx context.Context, why string) {
 	}
 	s.log.Warn("handing over to a namenode that has room", "next", next, "cause", why)
 	s.active.Store(&next)
-	if err := s.handOver(ctx); err != nil {
+	if err := s.HandOver(ctx); err != nil {
 		s.log.Warn("the reign could not be handed over in order; a successor waits until it has surely ended", "cause", err)
 	}
-	s.stepDown(errHandedOver)
+	s.Fail(errHandedOver)
 }
 
 // unready says why a standby could not take over at once what was durable at txid;
@@ -148,10 +139,10 @@ func changes(n uint64) string {
 
 // others lists the other namenodes of the election, in the order in which they
 // would be elected.
-func (s *Server) others(ctx context.Context) (all []election.Member, err error) {
-	members, err := s.shared.candidacy.Members(ctx)
+func (s *several) others(ctx context.Context) (all []election.Member, err error) {
+	members, err := s.candidacy.Members(ctx)
 	for _, m := range members {
-		if m.Session != s.shared.candidacy.SessionID() {
+		if m.Session != s.candidacy.SessionID() {
 			all = append(all, m)
 		}
 	}
@@ -160,7 +151,7 @@ func (s *Server) others(ctx context.Context) (all []election.Member, err error) 
 
 // nextInLine is the address of the first standby that could take over at once what
 // was durable at txid; if none could, it is empty, and why says so of each.
-func (s *Server) nextInLine(ctx context.Context, txid uint64) (next string, why []string, err error) {
+func (s *several) nextInLine(ctx context.Context, txid uint64) (next string, why []string, err error) {
 	standbys, err := s.others(ctx)
 	for _, m := range standbys {
 		reason := unready(m, txid)
@@ -174,7 +165,7 @@ func (s *Server) nextInLine(ctx context.Context, txid uint64) (next string, why 
 
 // successor waits a moment for a standby that has all that was durable when it was
 // called. While changes come in, what one that follows has reported is old.
-func (s *Server) successor(ctx context.Context) (next string, err error) {
+func (s *several) successor(ctx context.Context) (next string, err error) {
 	txid := s.journal.Durable()
 	ctx, cancel := context.WithTimeout(ctx, handOverWait)
 	defer cancel()
@@ -203,7 +194,7 @@ func (s *Server) successor(ctx context.Context) (next string, err error) {
 // beElected follows the active namenode until this one is to be active. One that is
 // elected, and lacks room or changes that another one has, makes way for that one. It
 // returns the reign before.
-func (s *Server) beElected(ctx context.Context) (last zk.Reign, err error) {
+func (s *several) beElected(ctx context.Context) (last zk.Reign, err error) {
 	var w way
 	for {
 		if err := s.followUntilElected(ctx); err != nil {
@@ -215,7 +206,7 @@ func (s *Server) beElected(ctx context.Context) (last zk.Reign, err error) {
 		if err != nil {
 			return last, err
 		}
-		last, err = s.shared.journal.Term(ctx)
+		last, err = s.shared.Term(ctx)
 		if err != nil {
 			return last, err
 		}
@@ -227,7 +218,7 @@ func (s *Server) beElected(ctx context.Context) (last zk.Reign, err error) {
 			return last, nil
 		}
 		s.log.Info("making way for a namenode that is fitter", "next", next, "short", own.Unfit, "txid", own.TxID)
-		if err := s.shared.candidacy.MoveBack(ctx, own); err != nil {
+		if err := s.candidacy.MoveBack(ctx, own); err != nil {
 			return last, err
 		}
 	}

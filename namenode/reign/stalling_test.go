@@ -1,4 +1,4 @@
-package namenode
+package reign
 
 import (
 	"context"
@@ -25,13 +25,13 @@ func (s *sleeper) Boot() time.Duration { return s.Fake.Boot() + s.slept }
 // Nor does one after a time in which the machine slept.
 func TestStallingCountsFromTheLastWrite(t *testing.T) {
 	clk := new(sleeper)
-	s := &Server{cfg: Config{Clock: clk, HA: &ensemble.HA{SessionTimeout: 2 * time.Second}}}
+	s := &several{Role: &Role{cfg: Config{Clock: clk, HA: &ensemble.HA{SessionTimeout: 2 * time.Second}}}}
 	lease, margin := s.cfg.HA.Lease()
 	window, err := election.NewWindow(clk, lease, margin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.shared.window = window
+	s.window = window
 	lost := errors.New("no answer")
 	var answer error
 	beat := s.stalling(func(context.Context) error { return answer })

@@ -1,0 +1,123 @@
+package reign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/local"
+	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/images"
+	"github.com/leasefs/leasefs/namenode/marker"
+	"github.com/leasefs/leasefs/namenode/owner"
+)
+
+// DefaultMinLeaseTTL is the shortest time to live of a lease of a namenode alone.
+const DefaultMinLeaseTTL = time.Second
+
+// starting is what a namenode is before it knows more.
+const starting = "starting"
+
+// alone is the role of a namenode whose namespace is in its data folder.
+type alone struct {
+	*Role
+	begun func() uint64 // the last term in the journal
+}
+
+func (*alone) namespace(context.Context) (*[16]byte, error) { return nil, nil }
+
+// openJournal opens the journal in the data folder. One with an image always has a
+// journal, but for one that was restored from a backup.
+func (a *alone) openJournal(_ context.Context, image uint64) (journal.Journal, error) {
+	dir := a.dir.File(datadir.JournalDir)
+	names, err := a.cfg.FS.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	segments := slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, local.SegmentSuffix) })
+	if !segments && !a.dir.Fresh && (a.dir.Backup == 0 || image != a.dir.Backup) {
+		return nil, fserror.New(fserror.Damaged, "", "", "%s has no journal segments: all changes after record %d would be lost; put the journal's files back, or restore the folder from a backup", dir, image)
+	}
+	j, err := local.Open(local.Config{FS: a.cfg.FS, Dir: dir, First: image + 1, Ahead: a.cfg.JournalAhead, Logger: a.log})
+	if err != nil {
+		return nil, err
+	}
+	a.begun = j.Term
+	return j, nil
+}
+
+// own: the token of the incarnation is in VERSION.
+func (a *alone) own(cfg *owner.Config) {
+	cfg.Token = cmp.Or(a.dir.Info.Incarnation, marker.NewToken())
+	cfg.Keep = func(_ context.Context, token string) error {
+		if a.dir.Info.Incarnation == token {
+			return nil
+		}
+		if a.dir.Info.Incarnation = token; a.dir.Fresh {
+			return nil // it is written at the end of the format
+		}
+		return a.dir.WriteVersion()
+	}
+}
+
+func (*alone) images(*owner.Owner) *images.Shared { return nil }
+
+func (a *alone) begin(ctx context.Context) error {
+	// A reign that ended before its activation was durable is only in the journal.
+	term, err := a.rooms.Owner.NextTerm(ctx, max(a.rooms.Engine.Facts().Term, a.begun()))
+	if err != nil {
+		return err
+	}
+	began := a.cfg.Clock.Mono()
+	if err := a.journal.BeginTerm(ctx, term); err != nil {
+		return err
+	}
+	if err := a.activate(ctx, term, marker.NewToken(), began); err != nil {
+		return err
+	}
+	fresh := a.dir.Fresh
+	if err := a.finishFolder(); err != nil {
+		return err
+	}
+	if fresh {
+		a.log.Warn("made a new, empty namespace: the data folder was new; if there should be one, check --data and whether its disk is mounted", "folder", a.cfg.Data)
+	}
+	a.answer()
+	return nil
+}
+
+func (*alone) confirmed() error { return nil }
+
+func (*alone) waits() (role, why, active string) { return starting, "the namenode is starting", "" }
+
+func (*alone) follows() bool { return false }
+
+func (*alone) tell(*Status) {}
+
+func (*alone) compareClock(context.Context) (clock.Skew, error) {
+	return clock.Skew{}, errors.ErrUnsupported
+}
+
+func (*alone) failover(context.Context, uint64) (string, error) {
+	return "", fserror.New(fserror.Unsupported, "failover", "", "this namenode serves alone; several need --zookeeper")
+}
+
+func (*alone) release(context.Context, bool) error { return nil }
+
+func (a *alone) close() error {
+	if a.journal == nil {
+		return nil
+	}
+	return a.journal.Close()
+}
+
+func (*alone) leastTTL() time.Duration                      { return DefaultMinLeaseTTL }
+func (*alone) renewWithin(soft time.Duration) time.Duration { return soft }
+func (*alone) sessionTTL(asked time.Duration) time.Duration { return asked }
