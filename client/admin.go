@@ -210,7 +210,8 @@ func (a *Admin) SafeMode(ctx context.Context, action SafeModeAction) (SafeModeSt
 
 // Fsck checks what is below path (empty: everything) against itself and the
 // leases; with blocks, every block is read and verified too. Each problem goes
-// to fn, whose error ends the check and is returned.
+// to fn, and each block that could not be checked; its error ends the check and is
+// returned.
 func (a *Admin) Fsck(ctx context.Context, path string, blocks bool, fn func(FsckProblem) error) (FsckSummary, error) {
 	if path != "" {
 		var err error
@@ -229,7 +230,7 @@ func (a *Admin) Fsck(ctx context.Context, path string, blocks bool, fn func(Fsck
 		if m.GetProblem() == "" || fn == nil {
 			return true, nil
 		}
-		err := fn(FsckProblem{Path: m.GetPath(), Problem: m.GetProblem()})
+		err := fn(FsckProblem{Path: m.GetPath(), Problem: m.GetProblem(), Unchecked: m.GetUnchecked()})
 		return err == nil, err
 	})
 	if err == nil && sum == nil {
@@ -237,6 +238,7 @@ func (a *Admin) Fsck(ctx context.Context, path string, blocks bool, fn func(Fsck
 	}
 	return FsckSummary{
 		Inodes: sum.GetInodes(), Blocks: sum.GetBlocks(), Problems: sum.GetProblems(), BytesVerified: sum.GetBytesVerified(),
+		Unchecked: sum.GetUnchecked(),
 	}, err
 }
 

@@ -262,16 +262,19 @@ type CheckpointResult struct {
 	Duration time.Duration
 }
 
-// FsckProblem is one thing that Fsck found.
+// FsckProblem is one thing that Fsck found, or could not look at.
 type FsckProblem struct {
 	Path    string
 	Problem string
+	// Unchecked says that the block store did not answer: the block may be whole.
+	Unchecked bool
 }
 
 // FsckSummary is what Fsck looked at.
 type FsckSummary struct {
 	Inodes, Blocks, Problems uint64
 	BytesVerified            int64
+	Unchecked                uint64 // blocks of which the block store did not tell; no problems
 }
 
 // CollectResult is what a run of the block collector did.

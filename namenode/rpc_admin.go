@@ -216,7 +216,7 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 			if f.ctx.Err() != nil {
 				return f.ctx.Err() // that says nothing of the block
 			}
-			if err := f.problem(path, "block %d/%d at offset %d: %v", b.Key.Term, b.Key.Seq, off, err); err != nil {
+			if err := f.blockProblem(path, fmt.Sprintf("block %d/%d at offset %d", b.Key.Term, b.Key.Seq, off), err); err != nil {
 				return err
 			}
 		}
@@ -239,13 +239,25 @@ func (f *fsck) owned(k blockKey) (owned bool) {
 	return owned
 }
 
+// blockProblem tells of a block that is gone or damaged, as the store said, or that
+// the store said nothing of it.
+func (f *fsck) blockProblem(path, block string, err error) error {
+	switch fserror.KindOf(err) {
+	case fserror.NotFound, fserror.Damaged:
+		return f.problem(path, "%s: %v", block, err)
+	default:
+		f.sum.Unchecked++
+		return f.send(&pb.FsckResponse{Path: path, Unchecked: true, Problem: fmt.Sprintf("%s could not be checked: %v", block, err)})
+	}
+}
+
 func (f *fsck) block(b namespace.Block) error {
 	info, err := f.store.Stat(f.ctx, b.Key)
 	if err != nil {
 		return err
 	}
 	if info.Length != int64(b.Stored) {
-		return fmt.Errorf("has %d bytes in the store, %d were written", info.Length, b.Stored)
+		return fserror.New(fserror.Damaged, "", "", "has %d bytes in the store, %d were written", info.Length, b.Stored)
 	}
 	if !f.read {
 		return nil

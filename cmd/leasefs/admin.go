@@ -144,7 +144,7 @@ func fsck(e *invocation) error {
 	bar := e.newSpinner("checking")
 	sum, err := e.fs.Admin().Fsck(e.ctx, path, e.flags.Bool("blocks"), func(p client.FsckProblem) error {
 		if e.json {
-			return e.printJSON(map[string]any{"path": orNull(p.Path), "problem": p.Problem})
+			return e.printJSON(map[string]any{"path": orNull(p.Path), "problem": p.Problem, "unchecked": p.Unchecked})
 		}
 		e.printf("%s: %s\n", e.name(p.Path), p.Problem)
 		return nil
@@ -154,15 +154,20 @@ func fsck(e *invocation) error {
 		return e.fail(err, path)
 	}
 	if e.json {
-		err = e.printJSON(map[string]any{"inodes": sum.Inodes, "blocks": sum.Blocks, "problems": sum.Problems, "bytes_verified": sum.BytesVerified})
+		err = e.printJSON(map[string]any{"inodes": sum.Inodes, "blocks": sum.Blocks, "problems": sum.Problems, "bytes_verified": sum.BytesVerified, "unchecked": sum.Unchecked})
 	} else {
-		e.printf("%s, %s, %d bytes verified, %s\n", plural(sum.Inodes, "inode", "inodes"), plural(sum.Blocks, "block", "blocks"),
-			sum.BytesVerified, plural(sum.Problems, "problem", "problems"))
+		e.printf("%s, %s, %d bytes verified, %s, %d not checked\n", plural(sum.Inodes, "inode", "inodes"), plural(sum.Blocks, "block", "blocks"),
+			sum.BytesVerified, plural(sum.Problems, "problem", "problems"), sum.Unchecked)
 	}
-	if err == nil && sum.Problems > 0 {
-		err = fserror.New(fserror.Damaged, e.op, path, "%s found", plural(sum.Problems, "problem was", "problems were"))
+	switch {
+	case err != nil:
+		return err
+	case sum.Problems > 0:
+		return fserror.New(fserror.Damaged, e.op, path, "%s found", plural(sum.Problems, "problem was", "problems were"))
+	case sum.Unchecked > 0:
+		return fserror.New(fserror.Retry, e.op, path, "%s could not be checked, since the block store did not answer", plural(sum.Unchecked, "block", "blocks"))
 	}
-	return err
+	return nil
 }
 
 func collect(e *invocation) error {

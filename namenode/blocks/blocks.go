@@ -142,7 +142,8 @@ func (bs *Blocks) MayCommit(w namespace.Writer, b namespace.Block) error {
 	return nil
 }
 
-// Fetch reads a whole object and verifies it.
+// Fetch reads a whole object and verifies it. It is Damaged only if the store has
+// another: else it may be whole.
 func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) {
 	rc, err := bs.Store.Get(ctx, b.Key, 0, -1)
 	if err != nil {
@@ -150,8 +151,11 @@ func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) 
 	}
 	defer func() { _ = rc.Close() }()
 	object := make([]byte, b.Stored)
-	if _, err := io.ReadFull(rc, object); err != nil {
+	switch _, err := io.ReadFull(rc, object); {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is shorter than the %d bytes written: %v", b.Key.Term, b.Key.Seq, b.Stored, err)
+	case err != nil:
+		return nil, err
 	}
 	return object, blockstore.Verify(b.Key, object, b.CRC)
 }

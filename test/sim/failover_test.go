@@ -69,7 +69,14 @@ func TestShortestLeasesOutliveACrash(t *testing.T) {
 // calm is a world in which nothing fails by itself, with some clients.
 func calm(t *testing.T, clients int, set func(*worker)) *World {
 	t.Helper()
-	w := New(t, Config{Seed: 1, Calm: true})
+	return calmWorld(t, Config{Seed: 1}, clients, set)
+}
+
+// calmWorld is calm for a world that is otherwise as cfg says.
+func calmWorld(t *testing.T, cfg Config, clients int, set func(*worker)) *World {
+	t.Helper()
+	cfg.Calm = true
+	w := New(t, cfg)
 	if err := w.format(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
@@ -32,7 +31,7 @@ func (w *Work) operate(ctx context.Context) {
 		case 3:
 			what = "fsck"
 			_, err = o.fs.Admin().Fsck(call, "", true, func(p client.FsckProblem) error {
-				if !strings.Contains(p.Problem, "the block store") { // if that is in trouble, it is no problem of the block
+				if !p.Unchecked {
 					w.truth.broken("fsck: %s: %s", p.Path, p.Problem)
 				}
 				return nil

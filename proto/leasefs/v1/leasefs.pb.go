@@ -7816,7 +7816,8 @@ type FsckResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // empty in the last message
 	Problem       string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
-	Summary       *FsckSummary           `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"` // in the last message
+	Summary       *FsckSummary           `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`      // in the last message
+	Unchecked     bool                   `protobuf:"varint,4,opt,name=unchecked,proto3" json:"unchecked,omitempty"` // no problem was found: the store did not answer, and problem says how
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7872,12 +7873,20 @@ func (x *FsckResponse) GetSummary() *FsckSummary {
 	return nil
 }
 
+func (x *FsckResponse) GetUnchecked() bool {
+	if x != nil {
+		return x.Unchecked
+	}
+	return false
+}
+
 type FsckSummary struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Inodes        uint64                 `protobuf:"varint,1,opt,name=inodes,proto3" json:"inodes,omitempty"`
 	Blocks        uint64                 `protobuf:"varint,2,opt,name=blocks,proto3" json:"blocks,omitempty"`
 	Problems      uint64                 `protobuf:"varint,3,opt,name=problems,proto3" json:"problems,omitempty"`
 	BytesVerified int64                  `protobuf:"varint,4,opt,name=bytes_verified,json=bytesVerified,proto3" json:"bytes_verified,omitempty"`
+	Unchecked     uint64                 `protobuf:"varint,5,opt,name=unchecked,proto3" json:"unchecked,omitempty"` // blocks of which the store did not tell whether it has them, whole; no problems
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7936,6 +7945,13 @@ func (x *FsckSummary) GetProblems() uint64 {
 func (x *FsckSummary) GetBytesVerified() int64 {
 	if x != nil {
 		return x.BytesVerified
+	}
+	return 0
+}
+
+func (x *FsckSummary) GetUnchecked() uint64 {
+	if x != nil {
+		return x.Unchecked
 	}
 	return 0
 }
@@ -9083,16 +9099,18 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vFsckRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06blocks\x18\x02 \x01(\bR\x06blocks\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"o\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\x8d\x01\n" +
 	"\fFsckResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x121\n" +
-	"\asummary\x18\x03 \x01(\v2\x17.leasefs.v1.FsckSummaryR\asummary\"\x80\x01\n" +
+	"\asummary\x18\x03 \x01(\v2\x17.leasefs.v1.FsckSummaryR\asummary\x12\x1c\n" +
+	"\tunchecked\x18\x04 \x01(\bR\tunchecked\"\x9e\x01\n" +
 	"\vFsckSummary\x12\x16\n" +
 	"\x06inodes\x18\x01 \x01(\x04R\x06inodes\x12\x16\n" +
 	"\x06blocks\x18\x02 \x01(\x04R\x06blocks\x12\x1a\n" +
 	"\bproblems\x18\x03 \x01(\x04R\bproblems\x12%\n" +
-	"\x0ebytes_verified\x18\x04 \x01(\x03R\rbytesVerified\"<\n" +
+	"\x0ebytes_verified\x18\x04 \x01(\x03R\rbytesVerified\x12\x1c\n" +
+	"\tunchecked\x18\x05 \x01(\x04R\tunchecked\"<\n" +
 	"\x0eCollectRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"y\n" +
 	"\x0fCollectResponse\x12\x18\n" +
