@@ -11,7 +11,8 @@ import (
 )
 
 // armed knows of which inodes the kernel may have attributes or pages that it
-// uses without asking.
+// uses without asking, and counts what was revoked of each, so that whoever looked at
+// one, the kernel or a Reader, can tell whether it still is as it looked.
 type armed struct {
 	mu sync.Mutex
 	of map[uint64]*arm
@@ -26,8 +27,9 @@ type arm struct {
 	pages   bool   // it may have pages
 }
 
-// begin is called before a node is asked for attributes that the kernel may
-// keep, and returns what good compares with.
+// begin is called before anybody looks at a node, and returns what tells whether
+// anything was revoked since: good and opened compare with it. The count lives as long
+// as the kernel knows the node.
 func (a *armed) begin(n *node) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,7 +144,6 @@ func (m *Mounted) givesUp(r client.Revocation) bool {
 		return false
 	}
 	m.names.revoked(r)
-	m.stale(r)
 	for _, n := range tell {
 		m.tell(n, attrsOnly)
 	}
@@ -164,7 +165,6 @@ const (
 // dropped it, or at the end of the term, after which it asks again anyway.
 func (m *Mounted) revoked(r client.Revocation) {
 	m.names.revoked(r)
-	m.stale(r)
 	tell := m.armed.revoked(r)
 	m.epochs.revoked(r)
 	if len(tell) == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,8 +32,10 @@ type file struct {
 	// reading is held while the Reader is opened or refreshed; likewise.
 	reading chan struct{}
 	reader  *client.Reader // by reading
-	leased  bool           // by reading: nothing was revoked when its view was got
-	stale   atomic.Bool    // something was revoked since
+	// good, by reading, tells that the Reader's view is kept; it is until there are
+	// other revocations than seen.
+	good bool
+	seen uint64
 
 	mu      sync.Mutex // over what follows
 	handles map[*handle]struct{}
@@ -98,23 +99,6 @@ func (f *file) isHidden() bool {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	return f.hidden != ""
-}
-
-// stale marks the readers of what was revoked.
-func (m *Mounted) stale(r client.Revocation) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r.All {
-		for _, f := range m.files {
-			f.stale.Store(true)
-		}
-		return
-	}
-	for _, ino := range r.Inodes {
-		if f := m.files[ino]; f != nil {
-			f.stale.Store(true)
-		}
-	}
 }
 
 // lock takes a channel that is used as a lock.
@@ -415,8 +399,9 @@ func (f *file) setModTime(t time.Time) {
 	f.touched(t)
 }
 
-// view is the Reader, as fresh as the file is.
-func (f *file) view(ctx context.Context) (*client.Reader, syscall.Errno) {
+// view is the Reader of a node's file, as fresh as the file is; again: fresher than
+// the last one.
+func (f *file) view(ctx context.Context, n *node, again bool) (*client.Reader, syscall.Errno) {
 	if e := f.flush(ctx); e != 0 {
 		return nil, e
 	}
@@ -424,25 +409,23 @@ func (f *file) view(ctx context.Context) (*client.Reader, syscall.Errno) {
 		return nil, e
 	}
 	defer func() { <-f.reading }()
-	if f.reader != nil && f.leased && !f.stale.Load() && f.m.fs.CacheRemaining() > 0 {
+	seen := f.m.armed.begin(n)
+	if f.reader != nil && !again && f.good && f.seen == seen && f.m.fs.CacheRemaining() > 0 {
 		return f.reader, 0
 	}
-	f.stale.Store(false)
-	var kept bool
 	var err error
-	if f.reader == nil {
-		f.reader, kept, err = f.m.fs.OpenInode(ctx, f.ino, f.name())
-		if err != nil {
-			f.reader = nil
-		}
+	f.seen, f.good = seen, false
+	if f.reader != nil {
+		f.good, err = f.reader.RefreshKept(ctx)
+	} else if r, kept, oerr := f.m.fs.OpenInode(ctx, f.ino, f.name()); oerr == nil {
+		f.reader, f.good = r, kept
 	} else {
-		kept, err = f.reader.RefreshKept(ctx)
+		err = oerr
 	}
-	f.leased = kept
-	if err == nil {
-		return f.reader, 0
+	if err != nil {
+		return nil, inodeErrno(err)
 	}
-	return nil, inodeErrno(err)
+	return f.reader, 0
 }
 
 // name is for errors.

@@ -227,8 +227,8 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 	ahead := off > 0 && off-last <= aheadWindow && last-off <= aheadWindow
 	var n int
 	var err error
-	for range truncations {
-		r, e := h.f.view(ctx)
+	for again := range truncations {
+		r, e := h.f.view(ctx, h.n, again > 0)
 		if e != 0 {
 			return nil, e
 		}
@@ -236,7 +236,7 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 		if !errors.Is(err, fserror.Truncated) {
 			break
 		}
-		h.f.stale.Store(true) // the whole read again, of the file as it is now
+		// The whole read again, of the file as it is now.
 	}
 	h.end.Store(off + int64(n))
 	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns io.EOF itself
