@@ -67,17 +67,6 @@ func newReadCache(cfg *Config) *readCache {
 	})
 }
 
-// CacheStats are figures of the read cache of an FS, all zero without one.
-type CacheStats = readcache.Stats
-
-// CacheStats returns the figures of the read cache.
-func (f *FS) CacheStats() CacheStats {
-	if f.cache == nil {
-		return CacheStats{}
-	}
-	return f.cache.Stats()
-}
-
 // beginRead is called before a read that may be kept is sent.
 func (f *FS) beginRead() readcache.Ticket {
 	if f.cache == nil {

@@ -141,7 +141,7 @@ func (q *closes) next() {
 
 // take takes those that fit a message. The caller holds mu.
 func (q *closes) take() []*closing {
-	n, size, most := 0, 0, min(q.f.maxPiece(), maxBatchBytes)
+	n, size, most := 0, 0, min(maxPiece(q.f.welcome.Load()), maxBatchBytes)
 	for n < min(len(q.waiting), maxCloses) {
 		x := q.waiting[n]
 		size += proto.Size(x.req) + len(x.d.name) + perFile

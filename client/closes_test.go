@@ -150,7 +150,7 @@ func TestClosesTogether(t *testing.T) {
 	if a, b := c.wire.Count("Create")-creates, c.wire.Count("CreateMany")-many; a != 2 || b != 1 {
 		t.Errorf("%d calls for one file, %d for many", a, b)
 	}
-	misses := c.CacheStats().Misses
+	misses := c.Stats().Cache.Misses
 	for _, d := range list {
 		i, _, err := c.LstatKept(ctx, d.Path())
 		if err != nil || i.Inode != d.Inode() || i.Length != int64(len(d.Path())) {
@@ -162,7 +162,7 @@ func TestClosesTogether(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", dir, i, err)
 		}
 	}
-	if n := c.CacheStats().Misses - misses; n != 0 {
+	if n := c.Stats().Cache.Misses - misses; n != 0 {
 		t.Errorf("%d reads for what the answer said", n)
 	}
 	for _, d := range list {

@@ -165,6 +165,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Umask == nil {
+		usual := fs.FileMode(0o022)
+		c.Umask = &usual
+	}
 	if c.WriteAhead <= 0 {
 		c.WriteAhead = DefaultWriteAhead
 	}

@@ -233,7 +233,7 @@ func (d *Draft) Info() *FileInfo {
 	}
 	return fileInfo(d.path, &pb.Attr{
 		Inode: d.inode, Type: pb.FileType_FILE_TYPE_FILE, Mode: mode,
-		User: cmp.Or(d.opts.owner.User, d.fs.User()), Group: cmp.Or(d.opts.owner.Group, d.group),
+		User: cmp.Or(d.opts.owner.User, d.fs.Info().User), Group: cmp.Or(d.opts.owner.Group, d.group),
 		MtimeUnixMs: d.begun.UnixMilli(), Length: d.Length(),
 	})
 }
@@ -247,7 +247,7 @@ func (d *Draft) Write(pieces [][]byte) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended || len(d.data)+n > maxDraft || int64(len(d.data)+n) > d.fs.MaxWholeFile() {
+	if d.ended || len(d.data)+n > maxDraft || int64(len(d.data)+n) > d.fs.Info().MaxWholeFile {
 		return false
 	}
 	for _, p := range pieces {

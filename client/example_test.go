@@ -248,17 +248,17 @@ func ExampleFS_Watch() {
 }
 
 // Be one of the workers that are alive: the file goes when this process does.
-func ExampleFS_KeepAlive() {
+func ExampleLeases_KeepAlive() {
 	ctx := context.Background()
 	fsys, stop := connect() // client.New
 	defer stop()
 
-	lease, err := fsys.Grant(ctx, 10*time.Second, 0)
+	lease, err := fsys.Leases().Grant(ctx, 10*time.Second, 0)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}
-	kept, err := fsys.KeepAlive(ctx, lease.ID)
+	kept, err := fsys.Leases().KeepAlive(ctx, lease.ID)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return
@@ -271,7 +271,7 @@ func ExampleFS_KeepAlive() {
 	// Work, until kept.Context ends.
 	fmt.Println("alive:", kept.Context().Err() == nil)
 
-	if _, err := fsys.Revoke(ctx, lease.ID); err != nil { // without it, after 10 s
+	if _, err := fsys.Leases().Revoke(ctx, lease.ID); err != nil { // without it, after 10 s
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}

@@ -109,7 +109,7 @@ func (w *Writer) flush(r *flushRound) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if w.unsure == nil && (asBlock || int64(len(w.cur.B)) > w.fs.maxTail()) {
+		if w.unsure == nil && (asBlock || int64(len(w.cur.B)) > w.fs.welcome.Load().GetMaxTail()) {
 			w.dispatch()
 			w.mu.Unlock()
 			if err := w.drain(w.work); err != nil {
@@ -119,7 +119,7 @@ func (w *Writer) flush(r *flushRound) error {
 		}
 		if w.unsure == nil {
 			off := int(w.durable - w.start)
-			data := w.cur.B[off:min(len(w.cur.B), off+w.fs.maxPiece())]
+			data := w.cur.B[off:min(len(w.cur.B), off+maxPiece(w.fs.welcome.Load()))]
 			w.unsure = &tailPiece{off: w.durable, data: data, crc: blockstore.CRC(data)}
 		}
 		piece := w.unsure
@@ -184,7 +184,7 @@ func (w *Writer) fitsClose() bool {
 	case rest == 0:
 		return true
 	}
-	return rest <= w.fs.MaxWholeFile() && w.length-w.start <= w.fs.maxTail()
+	return rest <= w.fs.Info().MaxWholeFile && w.length-w.start <= w.fs.welcome.Load().GetMaxTail()
 }
 
 // drain waits until no block is under way.

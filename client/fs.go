@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/leasefs/leasefs/internal/blockio"
-	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -36,6 +35,7 @@ type FS struct {
 	ids         *callIDs
 	blobs       *blockio.Transport
 	attemptTime time.Duration // of one attempt of a call
+	info        Info          // as far as it never changes
 
 	welcome atomic.Pointer[pb.Welcome]
 	soft    atomic.Int64 // limits of a lease; time.Duration
@@ -78,21 +78,6 @@ type FS struct {
 // openKey names one opening of a file for write.
 type openKey struct{ inode, epoch uint64 }
 
-// counters behind Stats.
-type counters struct {
-	retries, renewals, renewFailures, jeopardies, lost, sessions atomic.Uint64
-}
-
-// Stats counts since New, for the metrics of a long-lived program.
-type Stats struct {
-	Retries         uint64 // calls sent again
-	Renewals        uint64 // successful renewals of the session's lease
-	RenewalFailures uint64 // attempts that were not
-	Jeopardies      uint64 // times that the lease went unrenewed past its soft limit
-	LostLeases      uint64 // writers whose lease was lost
-	Sessions        uint64 // session streams opened; above 1: reconnections
-}
-
 // New connects to a namespace and opens a session. It retries until the
 // context ends or Config.Timeout is over: kind Unavailable then, naming the
 // addresses tried; or for five seconds if no host of Config.Namenodes exists.
@@ -114,6 +99,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		caller:      &pb.Caller{User: cfg.User, Client: cfg.Client, Session: session, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
 		ids:         newCallIDs(session),
 		blobs:       blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout),
+		info:        Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(session)), DirMode: 0o777 &^ *cfg.Umask},
 		attemptTime: min(max(cfg.Timeout/4, time.Second), 15*time.Second),
 		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
 		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
@@ -262,68 +248,6 @@ func (f *FS) goRun(fn func()) bool {
 	f.wg.Go(fn)
 	return true
 }
-
-// Session is the name of this session, hexadecimal, as listings of leases show
-// it. (Its id is a secret of this process.)
-func (f *FS) Session() string { return hex.EncodeToString(pb.SessionName(f.caller.Session)) }
-
-// ClientName is the name under which others see this client.
-func (f *FS) ClientName() string { return f.cfg.Client }
-
-// User is as whom the client asks.
-func (f *FS) User() string { return f.cfg.User }
-
-// NamespaceID is the id of the namespace, given when it was formatted.
-func (f *FS) NamespaceID() string { return f.welcome.Load().GetNamespaceId() }
-
-// BlockSize is the number of data bytes in a full block that this FS writes.
-func (f *FS) BlockSize() int64 {
-	n := f.welcome.Load().GetBlockSize()
-	if n <= 0 {
-		n = blockstore.DefaultBlockSize
-	}
-	if f.cfg.BlockSize > 0 {
-		n = min(n, f.cfg.BlockSize)
-	}
-	return n
-}
-
-// MaxWholeFile is up to how many bytes WriteFile and WriteFiles take in one call.
-func (f *FS) MaxWholeFile() int64 {
-	n := min(f.welcome.Load().GetSmallFile(), int64(f.maxPiece()))
-	if t := f.maxTail(); t > 0 {
-		n = min(n, t)
-	}
-	return n
-}
-
-// Limits are the soft and the hard limit of a lease, as the namenode has them.
-func (f *FS) Limits() (soft, hard time.Duration) {
-	return time.Duration(f.soft.Load()), time.Duration(f.hard.Load())
-}
-
-// Stats returns the counters.
-func (f *FS) Stats() Stats {
-	c := &f.stats
-	return Stats{
-		Retries: c.retries.Load(), Renewals: c.renewals.Load(), RenewalFailures: c.renewFailures.Load(),
-		Jeopardies: c.jeopardies.Load(), LostLeases: c.lost.Load(), Sessions: c.sessions.Load(),
-	}
-}
-
-// maxPiece is how many bytes of data a message may carry.
-func (f *FS) maxPiece() int {
-	n := f.welcome.Load().GetMaxMessage()
-	if n <= 0 {
-		n = 1 << 20
-	}
-	// Room for the path and the rest of the message.
-	const headroom = 4 << 10
-	return int(max(n-headroom-fspath.MaxPath, n/2))
-}
-
-// maxTail is how many bytes a file's tail may have.
-func (f *FS) maxTail() int64 { return f.welcome.Load().GetMaxTail() }
 
 // clean checks a path before anything is sent.
 func clean(op, path string) (string, error) {

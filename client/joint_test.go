@@ -128,16 +128,16 @@ func TestOperators(t *testing.T) {
 	w, err := f.Create(ctx, "/root/open")
 	must(t, err)
 	n := 0
-	for l, err := range f.Leases(ctx, client.LeaseFilter{}) {
+	for l, err := range f.Leases().List(ctx, client.LeaseFilter{}) {
 		must(t, err)
-		if l.Session != f.Session() || len(l.Files) != 1 || l.Files[0].Path != "/root/open" {
+		if l.Session != f.Info().Session || len(l.Files) != 1 || l.Files[0].Path != "/root/open" {
 			t.Fatalf("%+v", l)
 		}
 		n++
 	}
 	st, err := f.Status(ctx)
 	must(t, err)
-	if n != 1 || st[0].OpenFiles != 1 || st[0].Role != "active" || st[0].NamespaceID != f.NamespaceID() {
+	if n != 1 || st[0].OpenFiles != 1 || st[0].Role != "active" || st[0].NamespaceID != f.Info().NamespaceID {
 		t.Fatalf("%d leases, %+v", n, st)
 	}
 	sum, err := f.Admin().Fsck(ctx, "/", true, func(p client.FsckProblem) error {

@@ -97,21 +97,21 @@ func newKeeper(f *FS) *keeper {
 // All leases of an FS share one stream, on which each is named three times in
 // its time to live; when one is revoked or expires, its context ends at once.
 // NotFound if there is no such lease, Permission if it is another user's.
-func (f *FS) KeepAlive(ctx context.Context, id LeaseID) (*KeptLease, error) {
-	t, err := f.LeaseTimeToLive(ctx, id, false)
+func (l *Leases) KeepAlive(ctx context.Context, id LeaseID) (*KeptLease, error) {
+	t, err := l.TimeToLive(ctx, id, false)
 	if err != nil {
 		return nil, fserror.With(err, keepAliveOp, "")
 	}
-	l := &KeptLease{id: id, ttl: t.TTL, k: f.keeper}
-	l.lives.Store(int64(t.TTL))
-	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	if err := f.keeper.begin(ctx, l); err != nil {
-		f.keeper.drop(l, err)
+	kept := &KeptLease{id: id, ttl: t.TTL, k: l.fs.keeper}
+	kept.lives.Store(int64(t.TTL))
+	kept.ctx, kept.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	if err := l.fs.keeper.begin(ctx, kept); err != nil {
+		l.fs.keeper.drop(kept, err)
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { l.k.drop(l, contextError(ctx, keepAliveOp, "", false)) })
-	context.AfterFunc(l.ctx, func() { stop() })
-	return l, nil
+	stop := context.AfterFunc(ctx, func() { kept.k.drop(kept, contextError(ctx, keepAliveOp, "", false)) })
+	context.AfterFunc(kept.ctx, func() { stop() })
+	return kept, nil
 }
 
 const keepAliveOp = "lease keep-alive"

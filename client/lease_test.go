@@ -363,7 +363,7 @@ func TestLowerLimitsEndNoLiveWriter(t *testing.T) {
 		}
 	})
 	fs.renewNow()
-	await(t, "the new limit counts", func() bool { _, hard := fs.Limits(); return hard == time.Minute })
+	await(t, "the new limit counts", func() bool { return fs.Info().HardLimit == time.Minute })
 	fs.watch()
 	check(t, w.Close())
 }
@@ -412,7 +412,7 @@ func TestKeepAliveGivenUpByItsCaller(t *testing.T) {
 		fs := start(t, f)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := fs.KeepAlive(ctx, 7)
+		_, err := fs.Leases().KeepAlive(ctx, 7)
 		wantKind(t, err, fserror.Deadline)
 		if got := err.Error(); strings.Count(got, keepAliveOp) != 1 {
 			t.Error(got)
@@ -432,7 +432,7 @@ func TestKeepAliveGoesToTheActive(t *testing.T) {
 			t.Cleanup(n.serve(address, f))
 		}
 		fs := connect(t, n, silent, func(c *Config) { c.Namenodes = []string{"nn", "nn2"} })
-		k, err := fs.KeepAlive(t.Context(), 7)
+		k, err := fs.Leases().KeepAlive(t.Context(), 7)
 		check(t, err)
 		if err := k.Context().Err(); err != nil {
 			t.Fatal(err)

@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"encoding/hex"
 	"io"
 	"iter"
 	"slices"
-	"strconv"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -194,73 +192,4 @@ func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
 		Files: r.GetFiles(), Directories: r.GetDirectories(), Symlinks: r.GetSymlinks(), OpenFiles: r.GetOpenFiles(),
 		Length: r.GetLength(), Stored: r.GetStored(),
 	}, nil
-}
-
-// Leases yields the leases that match, in the order of their ids, a page at a
-// time. It ends after the first error.
-func (f *FS) Leases(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, error] {
-	return func(yield func(*Lease, error) bool) {
-		req := &pb.ListLeasesRequest{
-			Caller: f.caller, Limit: 1000, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path,
-		}
-		seen := seenLeases{}
-		for {
-			resp := new(pb.ListLeasesResponse)
-			c := call{op: "lease ls", path: filter.Path}
-			if err := f.call(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
-				yield(nil, err)
-				return
-			}
-			paged := req.Cursor != "" || resp.GetNextCursor() != ""
-			for _, l := range resp.GetLeases() {
-				if paged && !seen.add(l) {
-					continue
-				}
-				if !yield(leaseOf(l), nil) {
-					return
-				}
-			}
-			if req.Cursor = resp.GetNextCursor(); req.Cursor == "" {
-				return
-			}
-		}
-	}
-}
-
-// seenLeases are those that a listing has yielded: a namenode that took over
-// gives leases new numbers, and lists them from the first on. A lease that holds
-// files is known by them, which no two leases have.
-type seenLeases map[string]struct{}
-
-func (s seenLeases) add(l *pb.Lease) (isNew bool) {
-	names := make([]string, 0, len(l.GetFiles())+1)
-	for _, f := range l.GetFiles() {
-		names = append(names, strconv.FormatUint(f.GetInode(), 36)+"/"+strconv.FormatUint(f.GetEpoch(), 36))
-	}
-	if l.GetGranted() {
-		names = append(names, l.GetId())
-	}
-	for _, n := range names {
-		if _, ok := s[n]; ok {
-			return false
-		}
-	}
-	for _, n := range names {
-		s[n] = struct{}{}
-	}
-	return true
-}
-
-func leaseOf(l *pb.Lease) *Lease {
-	out := &Lease{
-		ID: l.GetId(), Holder: holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
-		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
-		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
-		Granted: l.GetGranted(), TTL: ms(l.GetTtlMs()), Remaining: ms(l.GetRemainingMs()), AttachedCount: l.GetAttachedCount(),
-		Waiting: l.GetWaiting(), Overdue: ms(l.GetOverdueMs()), Ending: l.GetEnding(),
-	}
-	for _, e := range l.GetFiles() {
-		out.Files = append(out.Files, LeaseFile{Path: e.GetPath(), Inode: e.GetInode(), Epoch: e.GetEpoch()})
-	}
-	return out
 }

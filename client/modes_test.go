@@ -26,7 +26,7 @@ func TestModes(t *testing.T) {
 			return f.WriteFile(t.Context(), path, []byte("text"), opts...)
 		},
 		"large": func(f *client.FS, path string, opts ...client.OpenOption) error {
-			return f.WriteFile(t.Context(), path, make([]byte, f.MaxWholeFile()+1), opts...)
+			return f.WriteFile(t.Context(), path, make([]byte, f.Info().MaxWholeFile+1), opts...)
 		},
 		"many": func(f *client.FS, path string, opts ...client.OpenOption) error {
 			errs, err := f.WriteFiles(t.Context(), []client.FileData{{Path: path, Options: opts}})
@@ -70,7 +70,7 @@ func TestModes(t *testing.T) {
 			must(t, do(f, name+"link", client.WithOverwrite()))
 			has(f, name, 0o640)
 		}
-		must(t, f.MkdirAll(t.Context(), "/dir/sub", f.DirMode()))
+		must(t, f.MkdirAll(t.Context(), "/dir/sub", f.Info().DirMode))
 		has(f, "/dir", 0o777&^umask)
 		has(f, "/dir/sub", 0o777&^umask)
 		must(t, appended(f, "/a/sub/f", client.WithParents()))

@@ -66,19 +66,11 @@ func (f *FS) createCall(ctx context.Context, c *call, req *pb.CreateRequest, res
 	return err
 }
 
-// umask is Config.Umask on the wire.
-func (f *FS) umask() *uint32 {
-	if f.cfg.Umask == nil {
-		return nil
-	}
-	return proto.Uint32(modeToWire(*f.cfg.Umask))
-}
-
 func (f *FS) createRequest(caller *pb.Caller, path string, o *openOptions) *pb.CreateRequest {
 	req := &pb.CreateRequest{
 		Caller: caller, Path: path, Mode: modeToWire(o.mode), HasMode: o.hasMode,
 		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
-		Owner: o.owner.wire(), Umask: f.umask(),
+		Owner: o.owner.wire(), Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
 	}
 	if !o.mtime.IsZero() {
 		req.MtimeUnixMs = o.mtime.UnixMilli()
@@ -128,7 +120,7 @@ func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait t
 	req := &pb.AppendRequest{
 		Call: f.ids.begin(), Caller: f.callerIn(ctx), Path: path, HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
-		Inode: o.inode, Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: f.umask(),
+		Inode: o.inode, Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
 	}
 	if o.inode != 0 {
 		req.Path = ""
@@ -160,7 +152,7 @@ func (f *FS) mayOpen(op, path string) error {
 // all: up to MaxWholeFile bytes it is one call, a longer file is written as by
 // WriteFrom.
 func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...OpenOption) error {
-	if int64(len(data)) > f.MaxWholeFile() {
+	if int64(len(data)) > f.Info().MaxWholeFile {
 		return f.writeLarge(ctx, path, data, opts)
 	}
 	path, err := clean("create", path)

@@ -47,10 +47,10 @@ func TestOwnChanges(t *testing.T) {
 	}
 	kept := func(path string) *client.FileInfo {
 		t.Helper()
-		before := f.CacheStats().Misses
+		before := f.Stats().Cache.Misses
 		i, _, err := f.LstatKept(ctx, path)
 		must(t, err)
-		if n := f.CacheStats().Misses - before; n != 0 {
+		if n := f.Stats().Cache.Misses - before; n != 0 {
 			t.Fatalf("%s took %d reads", path, n)
 		}
 		return i
@@ -58,7 +58,7 @@ func TestOwnChanges(t *testing.T) {
 	_, _, err := f.LstatKept(ctx, "/d")
 	must(t, err)
 	absent(f, "/d/0") // and so it is known that there is nothing
-	revoked := f.CacheStats().Revocations
+	revoked := f.Stats().Cache.Revocations
 	for i := range 50 {
 		path := "/d/" + strconv.Itoa(i)
 		absent(f, path)
@@ -78,7 +78,7 @@ func TestOwnChanges(t *testing.T) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
-	if n := f.CacheStats().Revocations - revoked; n != 0 {
+	if n := f.Stats().Cache.Revocations - revoked; n != 0 {
 		t.Fatalf("asked %d times about its own changes", n)
 	}
 	// Others' changes are heard of all the same.
@@ -190,7 +190,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 		if _, _, err := f.LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
-		dropped = f.CacheStats().DropAlls
+		dropped = f.Stats().Cache.DropAlls
 		ctx, stop := context.WithCancel(t.Context())
 		cancel = stop
 		_, err := f.Create(ctx, path)
@@ -202,7 +202,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env.Eventually(t, "another stream", func() bool { return f.CacheStats().DropAlls > dropped })
+	env.Eventually(t, "another stream", func() bool { return f.Stats().Cache.DropAlls > dropped })
 	env.Eventually(t, "the directory is kept again", func() bool { return kept("/d") })
 	w, err := f.Create(t.Context(), "/d/y")
 	must(t, err)

@@ -35,16 +35,6 @@ func (f *FS) MkdirInode(ctx context.Context, path string, mode fs.FileMode) (ino
 	return f.mkdir(ctx, path, mode, false, Owner{})
 }
 
-// DirMode is the mode of directories that this client makes where none is asked for:
-// 0777 less Config.Umask.
-func (f *FS) DirMode() fs.FileMode {
-	mask := fs.FileMode(0o022)
-	if f.cfg.Umask != nil {
-		mask = *f.cfg.Umask
-	}
-	return 0o777 &^ mask
-}
-
 // MkdirAll makes a directory and the parents that are missing, all with that
 // mode. One that exists is no error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {

@@ -201,13 +201,13 @@ func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
 	if s.kept != nil && s.kept.ctx.Err() == nil {
 		return s.kept, nil
 	}
-	g, err := s.f.Grant(ctx, scratchTTL, 0)
+	g, err := s.f.Leases().Grant(ctx, scratchTTL, 0)
 	if err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(s.f.cfg.Timeout)
 	for n := 0; ; n++ {
-		s.kept, err = s.f.KeepAlive(context.WithoutCancel(ctx), g.ID)
+		s.kept, err = s.f.Leases().KeepAlive(context.WithoutCancel(ctx), g.ID)
 		if err == nil || !transient(err) || time.Now().After(deadline) || !sleep(ctx, s.f.ctx, backoffFor(n)) {
 			return s.kept, err
 		}
@@ -225,6 +225,6 @@ func (s *scratch) end() {
 	defer s.one.Release(1)
 	if s.kept != nil && s.kept.ctx.Err() == nil {
 		s.kept.Stop()
-		_, _ = s.f.Revoke(ctx, s.kept.id)
+		_, _ = s.f.Leases().Revoke(ctx, s.kept.id)
 	}
 }

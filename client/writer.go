@@ -77,7 +77,7 @@ func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent reading, mtime 
 	}
 	w := &Writer{
 		fs: f, path: path, id: id, key: openKey{id.GetInode(), id.GetEpoch()}, tookOver: r.GetTookOver(), mtime: mtime,
-		full: f.BlockSize(), start: r.GetBlocksLength(), hole: int(r.GetLength() - r.GetBlocksLength()),
+		full: f.Info().BlockSize, start: r.GetBlocksLength(), hole: int(r.GetLength() - r.GetBlocksLength()),
 		durable: r.GetLength(), length: r.GetLength(),
 	}
 	if w.hole < 0 {
@@ -313,7 +313,7 @@ func (w *Writer) renewed(at reading) { w.lease.renewed(at) }
 
 // expire ends the lease by the holder's own clock.
 func (w *Writer) expire(age time.Duration) {
-	_, hard := w.fs.Limits()
+	hard := time.Duration(w.fs.hard.Load())
 	w.lose(fserror.New(fserror.LeaseLost, "", "", "no renewal came through for %s, the hard limit is %s: others may have the file by now",
 		fserror.Round(age), hard))
 }

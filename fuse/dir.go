@@ -80,7 +80,7 @@ func (n *node) createClosed(ctx, raw context.Context, p string, mode uint32) (in
 // when it wants to know, since there is no time-out.
 func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode uint32) {
 	out.Ino, out.Mode, out.Nlink, out.Blksize = ino, mode, 1, blockSize
-	out.Owner = fuse.Owner{Uid: n.m.ids.uid(n.m.fs.User()), Gid: n.m.ids.noGroup}
+	out.Owner = fuse.Owner{Uid: n.m.ids.uid(n.m.fs.Info().User), Gid: n.m.ids.noGroup}
 	if c, ok := fuse.FromContext(ctx); ok {
 		out.Owner = c.Owner
 	}
@@ -102,7 +102,7 @@ func (m *Mounted) ownerFor(raw context.Context) client.Owner {
 		return client.Owner{}
 	}
 	user := m.ids.user(c.Uid)
-	if user == "" || user == m.fs.User() {
+	if user == "" || user == m.fs.Info().User {
 		return client.Owner{}
 	}
 	return client.Owner{User: user, Group: m.ids.groupName(c.Gid)}

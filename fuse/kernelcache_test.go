@@ -351,10 +351,10 @@ func underWay(t *testing.T, m *mounted, k *kernel, path, name string, do func() 
 		}
 	}()
 	<-held
-	revoked := m.FS().CacheStats().Revocations
+	revoked := m.FS().Stats().Cache.Revocations
 	done := make(chan error, 1)
 	go func() { done <- do() }()
-	env.Eventually(t, "it is revoked", func() bool { return m.FS().CacheStats().Revocations > revoked })
+	env.Eventually(t, "it is revoked", func() bool { return m.FS().Stats().Cache.Revocations > revoked })
 	let()
 	f := <-found
 	must(t, <-done)

@@ -89,11 +89,11 @@ func TestQuietReadsCostNothing(t *testing.T) {
 	a.write("f", "text")
 	b.reads("f", "text")
 	env.Eventually(t, "no call for a look-up and a read", func() bool {
-		before := b.FS().CacheStats()
+		before := b.FS().Stats().Cache
 		_, err := os.Stat(b.path("f"))
 		must(t, err)
 		b.reads("f", "text")
-		after := b.FS().CacheStats()
+		after := b.FS().Stats().Cache
 		return after.Misses == before.Misses && after.Hits > before.Hits
 	})
 }
@@ -226,7 +226,7 @@ func TestLeaseAttributes(t *testing.T) {
 	}
 	i, err := b.FS().Stat(t.Context(), "/f")
 	must(t, err)
-	if h, e, l := get("holder"), get("epoch"), get("lease"); h != "mount-a" || e != fmt.Sprint(i.Open.Epoch) || l != a.FS().Session() {
+	if h, e, l := get("holder"), get("epoch"), get("lease"); h != "mount-a" || e != fmt.Sprint(i.Open.Epoch) || l != a.FS().Info().Session {
 		t.Fatal(h, e, l)
 	}
 	must(t, f.Close())

@@ -196,7 +196,7 @@ func TestAChangeDoesNotWaitForAMountThatHasEnded(t *testing.T) {
 	env.Eventually(t, "what the mount reads is kept", func() bool {
 		_, err := os.Stat(m.path("f"))
 		must(t, err)
-		return m.FS().CacheStats().Entries > 0
+		return m.FS().Stats().Cache.Entries > 0
 	})
 	must(t, m.Unmount(t.Context()))
 	must(t, other.Chmod(t.Context(), "/f", 0o600))

@@ -110,11 +110,11 @@ func (s *scratchLease) get(ctx context.Context) (client.LeaseID, error) {
 	if s.kept != nil && s.kept.Context().Err() == nil {
 		return s.kept.ID(), nil
 	}
-	g, err := s.m.fs.Grant(ctx, scratchTTL, 0)
+	g, err := s.m.fs.Leases().Grant(ctx, scratchTTL, 0)
 	if err != nil {
 		return 0, err
 	}
-	s.kept, err = s.m.fs.KeepAlive(s.m.ctx, g.ID)
+	s.kept, err = s.m.fs.Leases().KeepAlive(s.m.ctx, g.ID)
 	if err != nil {
 		s.kept = nil
 		return 0, err
@@ -131,5 +131,5 @@ func (s *scratchLease) end() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), scratchEnd)
 	defer cancel()
-	_, _ = s.m.fs.Revoke(ctx, s.kept.ID())
+	_, _ = s.m.fs.Leases().Revoke(ctx, s.kept.ID())
 }

@@ -104,7 +104,7 @@ func TestWait(t *testing.T) {
 func (r *rig) waiting(fs *client.FS, path string) {
 	r.t.Helper()
 	for {
-		for l, err := range fs.Leases(r.t.Context(), client.LeaseFilter{Path: path}) {
+		for l, err := range fs.Leases().List(r.t.Context(), client.LeaseFilter{Path: path}) {
 			must(r.t, err)
 			if l.Waiting > 0 {
 				return

@@ -291,12 +291,12 @@ func TestOwnWorkAfterAHandOver(t *testing.T) {
 	b := p.start(bcfg)
 	f := p.client(cfg.Listen, bcfg.Listen)
 	for i := range 200 { // some end at any moment
-		if _, err := f.Grant(t.Context(), time.Duration(100+20*i)*time.Millisecond, client.LeaseID(i+1)); err != nil { //nolint:gosec // small
+		if _, err := f.Leases().Grant(t.Context(), time.Duration(100+20*i)*time.Millisecond, client.LeaseID(i+1)); err != nil { //nolint:gosec // small
 			t.Fatal(err)
 		}
 	}
 	p.eventually("the first ones have ended", func() bool {
-		_, err := f.LeaseTimeToLive(t.Context(), 1, false)
+		_, err := f.Leases().TimeToLive(t.Context(), 1, false)
 		return errors.Is(err, fserror.NotFound)
 	})
 	const closeSession = -11

@@ -97,7 +97,7 @@ func (e *invocation) printLeaseJSON(l *client.Lease) error {
 func (e *invocation) listLeases(filter client.LeaseFilter) error {
 	w := e.table()
 	none := true
-	for l, err := range e.fs.Leases(e.ctx, filter) {
+	for l, err := range e.fs.Leases().List(e.ctx, filter) {
 		switch {
 		case err != nil:
 			return e.fail(err, "")
@@ -149,7 +149,7 @@ func showLease(e *invocation) error {
 	}
 	for _, filter := range filters {
 		found := false
-		for l, err := range e.fs.Leases(e.ctx, filter) {
+		for l, err := range e.fs.Leases().List(e.ctx, filter) {
 			if kind := fserror.KindOf(err); err != nil && (kind == fserror.NotFound || kind == fserror.InvalidArgument) && filter.Path == "" {
 				break // not of this kind
 			}

@@ -71,7 +71,7 @@ func (p *program) grantedCommands() []*cli.Command {
 			UsageText:   "leasefs lease detach PATH\n\nExample:\n  leasefs lease detach /run/worker-7",
 			Description: "Takes a file from the lease that it is attached to. One that is attached to none is no error.",
 			Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
-				return e.fail(e.fs.Detach(e.ctx, e.args[0]), e.args[0])
+				return e.fail(e.fs.Leases().Detach(e.ctx, e.args[0]), e.args[0])
 			}),
 		},
 	}
@@ -122,7 +122,7 @@ func grantLease(e *invocation) error {
 		return err
 	}
 	asked := e.flags.Duration("ttl")
-	g, err := e.fs.Grant(e.ctx, asked, id)
+	g, err := e.fs.Leases().Grant(e.ctx, asked, id)
 	if err != nil {
 		return e.fail(err, "")
 	}
@@ -143,7 +143,7 @@ func keepAlive(e *invocation) error {
 		if err != nil {
 			return err
 		}
-		k, err := e.fs.KeepAlive(context.WithoutCancel(e.ctx), id)
+		k, err := e.fs.Leases().KeepAlive(context.WithoutCancel(e.ctx), id)
 		if err != nil {
 			return e.fail(err, "")
 		}
@@ -169,7 +169,7 @@ func leaseTTL(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	t, err := e.fs.LeaseTimeToLive(e.ctx, id, e.flags.Bool("keys"))
+	t, err := e.fs.Leases().TimeToLive(e.ctx, id, e.flags.Bool("keys"))
 	if err != nil {
 		return e.fail(err, "")
 	}
@@ -195,7 +195,7 @@ func revokeLease(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	left, err := e.fs.Revoke(e.ctx, id)
+	left, err := e.fs.Leases().Revoke(e.ctx, id)
 	if err != nil {
 		return e.fail(err, "")
 	}
@@ -217,5 +217,5 @@ func attachLease(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	return e.fail(e.fs.Attach(e.ctx, id, path), path)
+	return e.fail(e.fs.Leases().Attach(e.ctx, id, path), path)
 }

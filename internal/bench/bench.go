@@ -197,7 +197,7 @@ func (r *runner) newActor() *actor {
 	session := make([]byte, 16)
 	_, _ = rand.Read(session) // never fails
 	return &actor{caller: &pb.Caller{
-		User: r.fs.User(), Client: fmt.Sprintf("bench-%x", session[:4]), Session: session, Host: "bench", Pid: 1,
+		User: r.fs.Info().User, Client: fmt.Sprintf("bench-%x", session[:4]), Session: session, Host: "bench", Pid: 1,
 	}}
 }
 

@@ -108,7 +108,7 @@ func (p *putter) target(ctx context.Context, local, remote string) (path string,
 	}
 	parent, name := fspath.Split(remote)
 	if p.opts.Parents && parent != "/" {
-		if err := p.fs.MkdirAll(ctx, parent, p.fs.DirMode()); err != nil {
+		if err := p.fs.MkdirAll(ctx, parent, p.fs.Info().DirMode); err != nil {
 			return "", false, err
 		}
 	}

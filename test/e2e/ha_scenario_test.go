@@ -69,7 +69,7 @@ func TestScenario38LeaseOnTheStandby(t *testing.T) {
 	remaining := func(m *member) (held, granted time.Duration) {
 		t.Helper()
 		fsys := e.library(ctx)
-		for l, err := range fsys.Leases(ctx, client.LeaseFilter{}) {
+		for l, err := range fsys.Leases().List(ctx, client.LeaseFilter{}) {
 			switch {
 			case err != nil:
 				t.Fatal(err)
@@ -515,7 +515,7 @@ func TestScenario45PagedListing(t *testing.T) {
 		a := e.settled(ctx)
 		seen := map[string]int{}
 		n := 0
-		for l, err := range fsys.Leases(ctx, client.LeaseFilter{}) {
+		for l, err := range fsys.Leases().List(ctx, client.LeaseFilter{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

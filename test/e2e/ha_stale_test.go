@@ -351,9 +351,9 @@ func TestScenario57CachesOverAFailover(t *testing.T) {
 			}
 			defer func() { _ = reader.Close() }()
 			eventually(ctx, t, "the reader answers from its cache", func() bool {
-				before := reader.CacheStats().Hits
+				before := reader.Stats().Cache.Hits
 				_, err := reader.Stat(ctx, "/f")
-				return err == nil && reader.CacheStats().Hits > before
+				return err == nil && reader.Stats().Cache.Hits > before
 			})
 			var changed atomic.Bool
 			var lastOld atomic.Int64 // Unix nanoseconds

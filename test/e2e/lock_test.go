@@ -243,7 +243,7 @@ func waits(ctx context.Context, t *testing.T, fs *client.FS, path string, want u
 
 // waiting is how many wait for the lock.
 func waiting(ctx context.Context, fs *client.FS, path string) uint32 {
-	for l, err := range fs.Leases(ctx, client.LeaseFilter{Path: path}) {
+	for l, err := range fs.Leases().List(ctx, client.LeaseFilter{Path: path}) {
 		if err == nil {
 			return l.Waiting
 		}

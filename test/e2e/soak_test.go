@@ -233,11 +233,11 @@ func (s *soak) honest(ctx context.Context, dir string, caching bool) (err error)
 		return e
 	}
 	defer w.Close()
-	lease, e := f.Grant(ctx, 3*time.Minute, 0)
+	lease, e := f.Leases().Grant(ctx, 3*time.Minute, 0)
 	if e != nil {
 		return e
 	}
-	kept, e := f.KeepAlive(ctx, lease.ID)
+	kept, e := f.Leases().KeepAlive(ctx, lease.ID)
 	if e != nil {
 		return e
 	}
@@ -267,7 +267,7 @@ func (s *soak) honest(ctx context.Context, dir string, caching bool) (err error)
 		_, e = f.Stat(ctx, path)
 		do("stat", e)
 		do("rename", f.Rename(ctx, path, path+"x", false))
-		do("attach", f.Attach(ctx, lease.ID, path+"x"))
+		do("attach", f.Leases().Attach(ctx, lease.ID, path+"x"))
 	}
 	// In blocks, of which two make way for the next content.
 	for range 2 {
@@ -284,7 +284,7 @@ func (s *soak) honest(ctx context.Context, dir string, caching bool) (err error)
 		do("watch", e)
 		told = slices.ContainsFunc(events, func(e client.Event) bool { return e.Path == dir+"/lock" })
 	}
-	_, e = f.Revoke(ctx, lease.ID)
+	_, e = f.Leases().Revoke(ctx, lease.ID)
 	do("revoke", e)
 	do("remove", f.RemoveAll(ctx, dir))
 	return err

@@ -45,7 +45,7 @@ func (g *aging) idle(t *testing.T, d time.Duration) {
 func (g *aging) lease(t *testing.T, path string) *client.Lease {
 	t.Helper()
 	var found []*client.Lease
-	for l, err := range g.b.Leases(t.Context(), client.LeaseFilter{Path: path}) {
+	for l, err := range g.b.Leases().List(t.Context(), client.LeaseFilter{Path: path}) {
 		must(t, err)
 		found = append(found, l)
 	}
@@ -186,7 +186,7 @@ func TestScenario09GrantedLease(t *testing.T) {
 			gone(t, g.b, "/f")
 
 			// The same id again is as young as any.
-			_, err := a.Grant(t.Context(), ttl, l)
+			_, err := a.Leases().Grant(t.Context(), ttl, l)
 			must(t, err)
 			g.n.Restart(t)
 			wantTTL(t, a, l, ttl, ttl)

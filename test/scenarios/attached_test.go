@@ -27,7 +27,7 @@ func TestScenario08AttachedFiles(t *testing.T) {
 			waitEnded(t, a, id)
 		},
 		"revoked": func(t *testing.T, a *client.FS, id client.LeaseID, _ func(time.Duration)) {
-			left, err := a.Revoke(t.Context(), id)
+			left, err := a.Leases().Revoke(t.Context(), id)
 			must(t, err)
 			if left != 0 {
 				t.Fatalf("%d files are left", left)
@@ -44,16 +44,16 @@ func TestScenario08AttachedFiles(t *testing.T) {
 			mine := client.WithLease(l)
 			must(t, a.WriteFile(ctx, "/d/small", []byte("x"), mine))
 			must(t, a.WriteFile(ctx, "/d/later", []byte("x")))
-			must(t, a.Attach(ctx, l, "/d/later"))
-			must(t, a.Attach(ctx, l, "/d/later")) // again: nothing to do
+			must(t, a.Leases().Attach(ctx, l, "/d/later"))
+			must(t, a.Leases().Attach(ctx, l, "/d/later")) // again: nothing to do
 			must(t, a.WriteFile(ctx, "/d/renamed", []byte("x"), mine))
 			must(t, a.Rename(ctx, "/d/renamed", "/d/renamed2", false))
 			must(t, a.WriteFile(ctx, "/d/replaced", []byte("old"), mine))
 			must(t, a.WriteFile(ctx, "/d/replaced", []byte("new"), client.WithOverwrite()))
 			must(t, a.WriteFile(ctx, "/d/detached", []byte("x"), mine))
-			must(t, a.Detach(ctx, "/d/detached"))
+			must(t, a.Leases().Detach(ctx, "/d/detached"))
 			must(t, a.WriteFile(ctx, "/d/moved", []byte("x"), mine))
-			must(t, a.Attach(ctx, other, "/d/moved"))
+			must(t, a.Leases().Attach(ctx, other, "/d/moved"))
 			must(t, a.WriteFile(ctx, "/d/.tmp", []byte("whole"), mine))
 			must(t, a.WriteFile(ctx, "/d/published", []byte("old")))
 			must(t, a.Publish(ctx, "/d/.tmp", "/d/published", true))
@@ -68,7 +68,7 @@ func TestScenario08AttachedFiles(t *testing.T) {
 			} {
 				wantAttached(t, b, "/d/"+path, want)
 			}
-			ttl, err := a.LeaseTimeToLive(ctx, l, true)
+			ttl, err := a.Leases().TimeToLive(ctx, l, true)
 			must(t, err)
 			slices.Sort(ttl.Files)
 			if want := []string{"/d/done", "/d/later", "/d/open", "/d/renamed2", "/d/small"}; !slices.Equal(ttl.Files, want) || ttl.FileCount != 5 {
@@ -101,7 +101,7 @@ func TestScenario08AttachedFiles(t *testing.T) {
 				}
 			}
 			wantSound(t, b)
-			_, err = a.Revoke(ctx, other)
+			_, err = a.Leases().Revoke(ctx, other)
 			must(t, err)
 			gone(t, b, "/d/moved")
 		})
@@ -116,7 +116,7 @@ func TestScenario08Restart(t *testing.T) {
 	ctx := t.Context()
 	a := n.Client(t, env.Named("A"))
 	must(t, a.Mkdir(ctx, "/d", 0o755))
-	g, err := a.Grant(ctx, time.Minute, 0x77)
+	g, err := a.Leases().Grant(ctx, time.Minute, 0x77)
 	must(t, err)
 	attachMany(t, a, "/d", "f", 100, g.ID)
 	n.Restart(t)
@@ -129,10 +129,10 @@ func TestScenario08Restart(t *testing.T) {
 	clk.Advance(time.Minute + time.Second)
 	waitEnded(t, a, g.ID)
 	for left := entries(t, a, "/d"); left > 0; left = entries(t, a, "/d") {
-		_, err = a.Grant(ctx, time.Minute, 0x77)
+		_, err = a.Leases().Grant(ctx, time.Minute, 0x77)
 		wantKind(t, err, fserror.Exists)
-		wantKind(t, a.Detach(ctx, "/d/f099"), fserror.NotFound) // it is being deleted
-		n.Restart(t)                                            // the rate begins again: with a tenth of a second's worth
+		wantKind(t, a.Leases().Detach(ctx, "/d/f099"), fserror.NotFound) // it is being deleted
+		n.Restart(t)                                                     // the rate begins again: with a tenth of a second's worth
 		env.Eventually(t, "files go after a restart", func() bool { return entries(t, a, "/d") < left })
 		if !ended(t, a, g.ID) {
 			t.Fatal("an ended lease lives after a restart")
@@ -142,7 +142,7 @@ func TestScenario08Restart(t *testing.T) {
 		clk.Advance(time.Second)
 	}
 	env.Eventually(t, "the id is free", func() bool {
-		_, err = a.Grant(ctx, time.Minute, 0x77)
+		_, err = a.Leases().Grant(ctx, time.Minute, 0x77)
 		if err != nil {
 			wantKind(t, err, fserror.Exists)
 		}
@@ -178,7 +178,7 @@ func TestScenario08SafeMode(t *testing.T) {
 	l, revoked := grant(t, a, time.Minute), grant(t, a, time.Minute)
 	must(t, a.WriteFile(ctx, "/f", nil, client.WithLease(l)))
 	attachMany(t, a, "/d", "f", 200, revoked)
-	left, err := a.Revoke(ctx, revoked)
+	left, err := a.Leases().Revoke(ctx, revoked)
 	must(t, err)
 	if left == 0 {
 		t.Fatal("200 files went with one record")
@@ -313,7 +313,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 				return r.a.NN.GrantLease(r.ctx, &pb.GrantLeaseRequest{Call: call, Caller: r.a.Who, Id: uint64(id), TtlMs: ttl})
 			},
 			undo: func(t *testing.T) {
-				_, err := r.b.Revoke(t.Context(), id)
+				_, err := r.b.Leases().Revoke(t.Context(), id)
 				must(t, err)
 			},
 			check: func(t *testing.T) {
@@ -334,7 +334,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 				for _, l := range leases(t, r.b, "A") {
 					id, err := client.ParseLeaseID(l.ID)
 					must(t, err)
-					_, err = r.b.Revoke(t.Context(), id)
+					_, err = r.b.Leases().Revoke(t.Context(), id)
 					must(t, err)
 				}
 			},
@@ -364,13 +364,13 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 	"AttachLease": func(t *testing.T, r *rig, dir string) change {
 		id, p := leaseIn(dir), "/"+dir+"/f"
 		r.lease(t, dir)
-		must(t, r.b.Detach(t.Context(), p))
+		must(t, r.b.Leases().Detach(t.Context(), p))
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
 				return r.a.NN.AttachLease(r.ctx, &pb.AttachLeaseRequest{Call: call, Caller: r.a.Who, Id: uint64(id), Path: r.path(dir, "f", other)})
 			},
-			undo:  func(t *testing.T) { must(t, r.b.Detach(t.Context(), p)) },
+			undo:  func(t *testing.T) { must(t, r.b.Leases().Detach(t.Context(), p)) },
 			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
 		}
 	},
@@ -382,7 +382,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
 				return r.a.NN.DetachLease(r.ctx, &pb.DetachLeaseRequest{Call: call, Caller: r.a.Who, Path: r.path(dir, "f", other)})
 			},
-			undo:  func(t *testing.T) { must(t, r.b.Attach(t.Context(), id, p)) },
+			undo:  func(t *testing.T) { must(t, r.b.Leases().Attach(t.Context(), id, p)) },
 			check: func(t *testing.T) { wantAttached(t, r.b, p, id) },
 		}
 	},
@@ -395,7 +395,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 				lease := map[bool]uint64{true: 0, false: uint64(id)}[other]
 				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, Path: p, Lease: lease, Close: true})
 			},
-			undo:  func(t *testing.T) { must(t, r.b.Detach(t.Context(), p)) },
+			undo:  func(t *testing.T) { must(t, r.b.Leases().Detach(t.Context(), p)) },
 			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
 		}
 	},
@@ -409,7 +409,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 			},
 			undo: func(t *testing.T) {
 				must(t, r.b.Rename(t.Context(), to, from, false))
-				must(t, r.b.Attach(t.Context(), id, from))
+				must(t, r.b.Leases().Attach(t.Context(), id, from))
 			},
 			check: func(t *testing.T) { wantAttached(t, r.b, from, id); gone(t, r.b, to) },
 		}
@@ -428,7 +428,7 @@ func leaseIn(dir string) client.LeaseID {
 // lease grants the lease of a directory and makes a file f that is attached.
 func (r *rig) lease(t *testing.T, dir string) {
 	t.Helper()
-	_, err := r.b.Grant(t.Context(), time.Minute, leaseIn(dir))
+	_, err := r.b.Leases().Grant(t.Context(), time.Minute, leaseIn(dir))
 	must(t, err)
 	must(t, r.b.WriteFile(t.Context(), "/"+dir+"/f", nil, client.WithLease(leaseIn(dir))))
 }
@@ -470,7 +470,7 @@ func TestOnlyOwnersAttach(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		must(t, victim.WriteFile(ctx, "/in/"+name, []byte(name)))
 	}
-	if err := stranger.Attach(ctx, l, "/in/a"); !errors.Is(err, fserror.Permission) {
+	if err := stranger.Leases().Attach(ctx, l, "/in/a"); !errors.Is(err, fserror.Permission) {
 		t.Errorf("a stranger attaches another's file: %v", err)
 	}
 	b, err := victim.Stat(ctx, "/in/b")
@@ -483,7 +483,7 @@ func TestOnlyOwnersAttach(t *testing.T) {
 	for _, i := range all {
 		must(t, victim.Rename(ctx, i.Path, "/private/"+i.Name(), false))
 	}
-	_, err = stranger.Revoke(ctx, l)
+	_, err = stranger.Leases().Revoke(ctx, l)
 	must(t, err)
 	for _, i := range all {
 		if _, err := victim.Stat(ctx, "/private/"+i.Name()); err != nil {
@@ -495,6 +495,6 @@ func TestOnlyOwnersAttach(t *testing.T) {
 	}
 	// The owner and a superuser may.
 	mine := grant(t, victim, time.Hour)
-	must(t, victim.Attach(ctx, mine, "/private/a"))
-	must(t, root.Attach(ctx, grant(t, root, time.Hour), "/private/c"))
+	must(t, victim.Leases().Attach(ctx, mine, "/private/a"))
+	must(t, root.Leases().Attach(ctx, grant(t, root, time.Hour), "/private/c"))
 }

@@ -80,7 +80,7 @@ func TestCachedStatMakesNoCalls(t *testing.T) {
 	if calls := wire.Total() - before; calls > 20 {
 		t.Fatalf("100,000 cached stats made %d calls", calls)
 	}
-	if st := b.CacheStats(); st.Hits < 100_000 {
+	if st := b.Stats().Cache; st.Hits < 100_000 {
 		t.Fatalf("%d hits", st.Hits)
 	}
 }
@@ -453,7 +453,7 @@ func TestScenario56Penalty(t *testing.T) {
 	}
 
 	wire.Release()
-	env.Eventually(t, "b has dropped all", func() bool { return b.CacheStats().Entries == 0 })
+	env.Eventually(t, "b has dropped all", func() bool { return b.Stats().Cache.Entries == 0 })
 	refused := figure("refused_total")
 	for i := range fs.FileMode(5) { // b reads all the time, and nobody waits for it
 		before := wire.Count("Stat")
@@ -472,7 +472,7 @@ func TestScenario56Penalty(t *testing.T) {
 	}
 	clk.Advance(10 * cacheTerm)
 	warm(t, b, wire, "/f")
-	if st := b.CacheStats(); st.Hits < 3 || st.Misses < 5 || st.Revocations < 3 || st.Stored < 3 {
+	if st := b.Stats().Cache; st.Hits < 3 || st.Misses < 5 || st.Revocations < 3 || st.Stored < 3 {
 		t.Fatalf("the client's figures: %+v", st)
 	}
 }

@@ -415,7 +415,7 @@ func TestScenario55HistoryIsLinearizable(t *testing.T) {
 	}
 	told := func() (hits, misses uint64, ops int) {
 		for _, fs := range caches {
-			st := fs.CacheStats()
+			st := fs.Stats().Cache
 			hits, misses = hits+st.Hits, misses+st.Misses
 		}
 		h.mu.Lock()

@@ -134,7 +134,7 @@ func TestScenario13NewSessionOfTheSameClient(t *testing.T) {
 		t.Fatal("the new session did not take the file over by its name")
 	}
 	flush(t, w2, "new")
-	if got := stat(t, again, "/other").Open; got == nil || got.Session != old.Session() {
+	if got := stat(t, again, "/other").Open; got == nil || got.Session != old.Info().Session {
 		t.Fatalf("/other is held by %+v: the new session was given more than it asked for", got)
 	}
 	if length, err := again.CloseFile(t.Context(), "/other"); err != nil || length != 5 {
@@ -311,7 +311,7 @@ func TestScenario18ManyAppendersOfOneFile(t *testing.T) {
 			for _, fs := range clients {
 				wg.Go(func() {
 					for i := range 20 {
-						piece := fmt.Sprintf("<%s %02d %s>", fs.ClientName(), i, strings.Repeat("x", 50))
+						piece := fmt.Sprintf("<%s %02d %s>", fs.Info().Client, i, strings.Repeat("x", 50))
 						err := appendPiece(t.Context(), fs, "/f", piece, wait)
 						if err != nil && (wait > 0 || !errors.Is(err, fserror.Held)) {
 							t.Errorf("piece %s: %v", piece, err)

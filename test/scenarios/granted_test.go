@@ -21,7 +21,7 @@ func asUser(name string) func(*client.Config) {
 
 func grant(t *testing.T, fs *client.FS, ttl time.Duration) client.LeaseID {
 	t.Helper()
-	g, err := fs.Grant(t.Context(), ttl, 0)
+	g, err := fs.Leases().Grant(t.Context(), ttl, 0)
 	must(t, err)
 	return g.ID
 }
@@ -29,7 +29,7 @@ func grant(t *testing.T, fs *client.FS, ttl time.Duration) client.LeaseID {
 // wantTTL checks what remains of a lease.
 func wantTTL(t *testing.T, fs *client.FS, id client.LeaseID, remaining, ttl time.Duration) {
 	t.Helper()
-	got, err := fs.LeaseTimeToLive(t.Context(), id, false)
+	got, err := fs.Leases().TimeToLive(t.Context(), id, false)
 	must(t, err)
 	if got.Remaining != remaining || got.TTL != ttl {
 		t.Fatalf("%s of %s remain, want %s of %s", got.Remaining, got.TTL, remaining, ttl)
@@ -44,7 +44,7 @@ func waitEnded(t *testing.T, fs *client.FS, id client.LeaseID) {
 
 func ended(t *testing.T, fs *client.FS, id client.LeaseID) bool {
 	t.Helper()
-	_, err := fs.LeaseTimeToLive(t.Context(), id, false)
+	_, err := fs.Leases().TimeToLive(t.Context(), id, false)
 	if err != nil {
 		wantKind(t, err, fserror.NotFound)
 	}
@@ -66,7 +66,7 @@ func TestScenario08GrantedLease(t *testing.T) {
 	n, clk := frozen(t)
 	a, raw := n.Client(t, env.Named("A")), n.Raw(t, "A")
 	const ttl = 10 * time.Second
-	g, err := a.Grant(t.Context(), ttl, 0)
+	g, err := a.Leases().Grant(t.Context(), ttl, 0)
 	must(t, err)
 	if g.ID == 0 || g.TTL != ttl {
 		t.Fatalf("granted %+v", g)
@@ -83,7 +83,7 @@ func TestScenario08GrantedLease(t *testing.T) {
 	clk.Advance(time.Second)
 	for what, f := range map[string]client.LeaseFilter{"all": {}, "id": {Lease: g.ID.String()}, "holder": {Holder: "A"}, "path": {Path: "/f"}} {
 		var all []*client.Lease
-		for l, err := range a.Leases(t.Context(), f) {
+		for l, err := range a.Leases().List(t.Context(), f) {
 			must(t, err)
 			all = append(all, l)
 		}
@@ -113,9 +113,9 @@ func TestScenario08GrantedLease(t *testing.T) {
 	}
 	must(t, a.WriteFile(t.Context(), "/g", nil))
 	for what, do := range map[string]func() error{
-		"keep-alive": func() error { _, err := a.KeepAlive(t.Context(), g.ID); return err },
-		"revoke":     func() error { _, err := a.Revoke(t.Context(), g.ID); return err },
-		"attach":     func() error { return a.Attach(t.Context(), g.ID, "/g") },
+		"keep-alive": func() error { _, err := a.Leases().KeepAlive(t.Context(), g.ID); return err },
+		"revoke":     func() error { _, err := a.Leases().Revoke(t.Context(), g.ID); return err },
+		"attach":     func() error { return a.Leases().Attach(t.Context(), g.ID, "/g") },
 		"create":     func() error { _, err := a.Create(t.Context(), "/h", client.WithLease(g.ID)); return err },
 		"whole file": func() error { return a.WriteFile(t.Context(), "/h", nil, client.WithLease(g.ID)) },
 	} {
@@ -133,20 +133,20 @@ func TestScenario08BadTimesAndIDs(t *testing.T) {
 	n, _ := frozen(t, func(c *namenode.Config) { c.MinLeaseTTL = 3 * time.Second })
 	a, raw := n.Client(t), n.Raw(t, "A")
 	for _, asked := range []time.Duration{1, time.Millisecond, 2999 * time.Millisecond, 3 * time.Second} {
-		g, err := a.Grant(t.Context(), asked, 0)
+		g, err := a.Leases().Grant(t.Context(), asked, 0)
 		must(t, err)
 		if g.TTL != 3*time.Second {
 			t.Errorf("asked for %s, got %s, want the minimum", asked, g.TTL)
 		}
 		wantTTL(t, a, g.ID, 3*time.Second, 3*time.Second)
 	}
-	g, err := a.Grant(t.Context(), 3*time.Second+time.Microsecond, 0) // whole milliseconds, no shorter
+	g, err := a.Leases().Grant(t.Context(), 3*time.Second+time.Microsecond, 0) // whole milliseconds, no shorter
 	must(t, err)
 	if g.TTL != 3001*time.Millisecond {
 		t.Errorf("granted %s", g.TTL)
 	}
 	for _, asked := range []time.Duration{0, -time.Second, 366 * 24 * time.Hour} {
-		_, err := a.Grant(t.Context(), asked, 0)
+		_, err := a.Leases().Grant(t.Context(), asked, 0)
 		if wantKind(t, err, fserror.InvalidArgument); !strings.Contains(err.Error(), "365 days") {
 			t.Errorf("%v: does not say what can be", err)
 		}
@@ -167,12 +167,12 @@ func TestScenario08BadTimesAndIDs(t *testing.T) {
 
 	must(t, a.MkdirAll(t.Context(), "/d", 0o755))
 	must(t, a.Symlink(t.Context(), "/d", "/link"))
-	wantKind(t, a.Attach(t.Context(), g.ID, "/d"), fserror.IsDirectory)
-	wantKind(t, a.Attach(t.Context(), g.ID, "/link"), fserror.InvalidArgument)
-	wantKind(t, a.Attach(t.Context(), g.ID, "/missing"), fserror.NotFound)
-	wantKind(t, a.Detach(t.Context(), "/missing"), fserror.NotFound)
+	wantKind(t, a.Leases().Attach(t.Context(), g.ID, "/d"), fserror.IsDirectory)
+	wantKind(t, a.Leases().Attach(t.Context(), g.ID, "/link"), fserror.InvalidArgument)
+	wantKind(t, a.Leases().Attach(t.Context(), g.ID, "/missing"), fserror.NotFound)
+	wantKind(t, a.Leases().Detach(t.Context(), "/missing"), fserror.NotFound)
 	must(t, a.WriteFile(t.Context(), "/f", nil))
-	must(t, a.Detach(t.Context(), "/f")) // attached to none
+	must(t, a.Leases().Detach(t.Context(), "/f")) // attached to none
 
 	// A message of too many, and one of none.
 	s, err := raw.NN.KeepAlive(t.Context())
@@ -193,18 +193,18 @@ func TestScenario08DuplicateID(t *testing.T) {
 	t.Parallel()
 	n, _ := frozen(t)
 	a := n.Client(t, env.Named("A"))
-	g, err := a.Grant(t.Context(), time.Minute, 0x2f)
+	g, err := a.Leases().Grant(t.Context(), time.Minute, 0x2f)
 	must(t, err)
 	if g.ID != 0x2f {
 		t.Fatalf("granted %s", g.ID)
 	}
-	_, err = a.Grant(t.Context(), time.Minute, 0x2f)
+	_, err = a.Leases().Grant(t.Context(), time.Minute, 0x2f)
 	if wantKind(t, err, fserror.Exists); !strings.Contains(err.Error(), "2f") {
 		t.Errorf("%v: does not name the id", err)
 	}
-	_, err = a.Revoke(t.Context(), g.ID)
+	_, err = a.Leases().Revoke(t.Context(), g.ID)
 	must(t, err)
-	_, err = a.Grant(t.Context(), time.Minute, 0x2f)
+	_, err = a.Leases().Grant(t.Context(), time.Minute, 0x2f)
 	must(t, err)
 
 	const rivals = 8
@@ -258,18 +258,18 @@ func TestScenario08OtherUsers(t *testing.T) {
 	must(t, bob.WriteFile(ctx, "/open/bob", nil))
 
 	for what, do := range map[string]func() error{
-		"revoke":     func() error { _, err := bob.Revoke(ctx, l); return err },
-		"attach":     func() error { return bob.Attach(ctx, l, "/open/bob") },
+		"revoke":     func() error { _, err := bob.Leases().Revoke(ctx, l); return err },
+		"attach":     func() error { return bob.Leases().Attach(ctx, l, "/open/bob") },
 		"create":     func() error { _, err := bob.Create(ctx, "/open/g", client.WithLease(l)); return err },
 		"whole file": func() error { return bob.WriteFile(ctx, "/open/g", nil, client.WithLease(l)) },
-		"their file": func() error { return bob.Attach(ctx, bobs, "/ann/f") },
-		"detach":     func() error { return bob.Detach(ctx, "/ann/f") },
+		"their file": func() error { return bob.Leases().Attach(ctx, bobs, "/ann/f") },
+		"detach":     func() error { return bob.Leases().Detach(ctx, "/ann/f") },
 	} {
 		if err := do(); fserror.KindOf(err) != fserror.Permission {
 			t.Errorf("%s by another user: %v, want PERMISSION", what, err)
 		}
 	}
-	_, err := bob.KeepAlive(ctx, l)
+	_, err := bob.Leases().KeepAlive(ctx, l)
 	wantKind(t, err, fserror.Permission)
 	raw := n.Raw(t, "bob")
 	raw.Who.User = "bob"
@@ -277,12 +277,12 @@ func TestScenario08OtherUsers(t *testing.T) {
 		t.Errorf("bob keeps ann's, his own and no lease alive for %v", got)
 	}
 	// The names in a closed directory are not shown.
-	ttl, err := bob.LeaseTimeToLive(ctx, l, true)
+	ttl, err := bob.Leases().TimeToLive(ctx, l, true)
 	must(t, err)
 	if ttl.FileCount != 1 || len(ttl.Files) != 0 {
 		t.Errorf("bob sees %+v of ann's lease", ttl)
 	}
-	for lease, err := range bob.Leases(ctx, client.LeaseFilter{Lease: l.String()}) {
+	for lease, err := range bob.Leases().List(ctx, client.LeaseFilter{Lease: l.String()}) {
 		must(t, err)
 		if lease.AttachedCount != 1 || len(lease.Attached) != 0 {
 			t.Errorf("bob sees %+v", lease)
@@ -290,10 +290,10 @@ func TestScenario08OtherUsers(t *testing.T) {
 	}
 	// Another process of the same user may use it, and the superuser.
 	must(t, ann2.WriteFile(ctx, "/ann/g", nil, client.WithLease(l)))
-	kept, err := ann2.KeepAlive(ctx, l)
+	kept, err := ann2.Leases().KeepAlive(ctx, l)
 	must(t, err)
 	kept.Stop()
-	_, err = root.Revoke(ctx, l)
+	_, err = root.Leases().Revoke(ctx, l)
 	must(t, err)
 	gone(t, root, "/ann/f")
 	gone(t, root, "/ann/g")

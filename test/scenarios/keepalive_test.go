@@ -54,7 +54,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 	var err error
 	for i := range ids {
 		ids[i] = grant(t, a, ttl)
-		kept[i], err = a.KeepAlive(ctx, ids[i])
+		kept[i], err = a.Leases().KeepAlive(ctx, ids[i])
 		must(t, err)
 	}
 	round := func() { // at least one whole round
@@ -87,7 +87,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 	wire.Set(nil)
 
 	// One is revoked: its context ends, and no other's.
-	_, err = b.Revoke(ctx, ids[0])
+	_, err = b.Leases().Revoke(ctx, ids[0])
 	must(t, err)
 	<-kept[0].Context().Done()
 	wantKind(t, context.Cause(kept[0].Context()), fserror.LeaseLost)
@@ -108,7 +108,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 	}
 	// A context of its own.
 	short, cancel := context.WithCancel(ctx)
-	extra, err := a.KeepAlive(short, grant(t, a, ttl))
+	extra, err := a.Leases().KeepAlive(short, grant(t, a, ttl))
 	must(t, err)
 	cancel()
 	<-extra.Context().Done()
@@ -126,7 +126,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 		wantKind(t, context.Cause(k.Context()), fserror.LeaseLost)
 	}
 	wire.Mend()
-	last, err := b.KeepAlive(ctx, grant(t, b, ttl))
+	last, err := b.Leases().KeepAlive(ctx, grant(t, b, ttl))
 	must(t, err)
 	must(t, b.Close())
 	wantKind(t, context.Cause(last.Context()), fserror.Closed)
@@ -136,7 +136,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 func keptAlive(t *testing.T, a *client.FS, count int) (kept []*client.KeptLease) {
 	t.Helper()
 	for range count {
-		k, err := a.KeepAlive(t.Context(), grant(t, a, time.Hour))
+		k, err := a.Leases().KeepAlive(t.Context(), grant(t, a, time.Hour))
 		must(t, err)
 		kept = append(kept, k)
 	}
@@ -164,23 +164,23 @@ func TestScenario08EndIsTold(t *testing.T) {
 	a, wire := n.Wired(t, env.Named("A"))
 	kept := keptAlive(t, a, 4)
 	env.Eventually(t, "the rounds are over", func() bool { return wire.Count("KeepAlive") >= 4+1 })
-	_, err := b.Revoke(ctx, kept[0].ID())
+	_, err := b.Leases().Revoke(ctx, kept[0].ID())
 	must(t, err)
 	wantEnd(t, kept[0], "lease "+kept[0].ID().String()+" has ended (revoked)")
 	// Two who keep it alive, in one process and in another.
-	twice, err := a.KeepAlive(ctx, kept[1].ID())
+	twice, err := a.Leases().KeepAlive(ctx, kept[1].ID())
 	must(t, err)
-	other, err := b.KeepAlive(ctx, kept[1].ID())
+	other, err := b.Leases().KeepAlive(ctx, kept[1].ID())
 	must(t, err)
-	_, err = a.Revoke(ctx, kept[1].ID())
+	_, err = a.Leases().Revoke(ctx, kept[1].ID())
 	must(t, err)
 	for _, k := range []*client.KeptLease{kept[1], twice, other} {
 		wantEnd(t, k, "has ended (revoked)")
 	}
 	// The same id again is another lease.
-	_, err = b.Grant(ctx, time.Hour, kept[0].ID())
+	_, err = b.Leases().Grant(ctx, time.Hour, kept[0].ID())
 	must(t, err)
-	again, err := a.KeepAlive(ctx, kept[0].ID())
+	again, err := a.Leases().KeepAlive(ctx, kept[0].ID())
 	must(t, err)
 	if kept[2].Context().Err() != nil || kept[3].Context().Err() != nil || again.Context().Err() != nil {
 		t.Fatal("leases ended that nobody has revoked")
@@ -204,12 +204,12 @@ func TestScenario08EndWithoutStream(t *testing.T) {
 	a, wire := n.Wired(t, env.Named("A"))
 	kept := keptAlive(t, a, 2)
 	wire.Cut()
-	_, err := b.Revoke(t.Context(), kept[0].ID())
+	_, err := b.Leases().Revoke(t.Context(), kept[0].ID())
 	must(t, err)
 	wire.Mend()
 	wantEnd(t, kept[0], "has ended")
 	n.Restart(t)
-	_, err = b.Revoke(t.Context(), kept[1].ID())
+	_, err = b.Leases().Revoke(t.Context(), kept[1].ID())
 	must(t, err)
 	wantEnd(t, kept[1], "has ended")
 }
@@ -233,7 +233,7 @@ func TestScenario08Remaining(t *testing.T) {
 			t.Errorf("it lives for %v, want %v; %v", left, step.left, context.Cause(k.Context()))
 		}
 	}
-	_, err := b.Revoke(t.Context(), k.ID())
+	_, err := b.Leases().Revoke(t.Context(), k.ID())
 	must(t, err)
 	wantEnd(t, k, "has ended")
 	if left := k.Remaining(); left != 0 {
@@ -259,7 +259,7 @@ func TestScenario08OneStream(t *testing.T) {
 		t.Fatalf("%d streams", got)
 	}
 	kept[0].Stop()
-	_, err := a.Revoke(t.Context(), kept[1].ID())
+	_, err := a.Leases().Revoke(t.Context(), kept[1].ID())
 	must(t, err)
 	wantEnd(t, kept[1], "has ended (revoked)")
 }

@@ -188,7 +188,7 @@ func waitLost(t *testing.T, w *client.Writer) error {
 // leases lists the leases of a client name.
 func leases(t *testing.T, fs *client.FS, holder string) (all []*client.Lease) {
 	t.Helper()
-	for l, err := range fs.Leases(t.Context(), client.LeaseFilter{Holder: holder}) {
+	for l, err := range fs.Leases().List(t.Context(), client.LeaseFilter{Holder: holder}) {
 		must(t, err)
 		all = append(all, l)
 	}

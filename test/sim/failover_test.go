@@ -18,11 +18,11 @@ func TestShortestLeasesOutliveACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(t, 2, func(c *worker) { c.ttl = time.Second })
 		fs := w.clients[0].fs
-		g, err := fs.Grant(t.Context(), time.Second, 0)
+		g, err := fs.Leases().Grant(t.Context(), time.Second, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, err := fs.KeepAlive(t.Context(), g.ID)
+		kept, err := fs.Leases().KeepAlive(t.Context(), g.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestShortestLeasesOutliveACrash(t *testing.T) {
 			if err := context.Cause(kept.Context()); err != nil {
 				t.Errorf("round %d: %v; the failover took %s", round, err, took)
 			}
-			if _, err := fs.LeaseTimeToLive(t.Context(), g.ID, false); err != nil {
+			if _, err := fs.Leases().TimeToLive(t.Context(), g.ID, false); err != nil {
 				t.Errorf("round %d: %v", round, err)
 			}
 			if t.Failed() {

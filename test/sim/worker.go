@@ -494,14 +494,14 @@ func (c *worker) present(call, ctx context.Context) {
 	c.names++
 	_, stops := c.clock.stands()
 	p := fmt.Sprintf("/present/%s-%d", c.name, c.names)
-	g, err := c.fs.Grant(call, presentTTL, 0)
+	g, err := c.fs.Leases().Grant(call, presentTTL, 0)
 	if err != nil {
 		if !expected(err) {
 			c.w.truth.broken("%s: grant: %v", c.name, err)
 		}
 		return
 	}
-	kept, err := c.fs.KeepAlive(ctx, g.ID)
+	kept, err := c.fs.Leases().KeepAlive(ctx, g.ID)
 	if err != nil {
 		c.w.log.note(c.name, "keep alive %v: %v", g.ID, err)
 		return
@@ -535,7 +535,7 @@ func (c *worker) present(call, ctx context.Context) {
 		return // it ends by itself
 	}
 	kept.Stop()
-	left, err := c.fs.Revoke(call, g.ID)
+	left, err := c.fs.Leases().Revoke(call, g.ID)
 	c.w.log.note(c.name, "revoke %v: %d left, %v", g.ID, left, err)
 	if err != nil {
 		if !expected(err) && !errors.Is(err, fserror.NotFound) {

@@ -1,0 +1,187 @@
+package client
+
+import (
+	"context"
+	"encoding/hex"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// LeaseID names a granted lease. It is not 0, and shown in hexadecimal.
+type LeaseID uint64
+
+// String is the id as the program shows and takes it.
+func (id LeaseID) String() string { return strconv.FormatUint(uint64(id), 16) }
+
+// ParseLeaseID is the inverse of LeaseID.String. InvalidArgument for anything
+// that is no id.
+func ParseLeaseID(s string) (LeaseID, error) {
+	n, err := strconv.ParseUint(s, 16, 64)
+	if err != nil || n == 0 || n >= 1<<63 {
+		return 0, fserror.New(fserror.InvalidArgument, "lease", "", "%q is no id of a granted lease: hexadecimal, from 1 to 7fffffffffffffff", s)
+	}
+	return LeaseID(n), nil
+}
+
+// Leases are the leases of a namespace: granted ones, which have a time to live of
+// their own, and in List those of sessions, too. It is safe for concurrent use.
+type Leases struct{ fs *FS }
+
+// Leases returns the calls about leases.
+func (f *FS) Leases() *Leases { return &Leases{fs: f} }
+
+// Granted is a lease as granted.
+type Granted struct {
+	ID  LeaseID
+	TTL time.Duration // at least what was asked for: the namenode has a minimum
+}
+
+// TimeToLive is how a granted lease stands.
+type TimeToLive struct {
+	ID        LeaseID
+	TTL       time.Duration
+	Remaining time.Duration // until its end, if nobody keeps it alive
+	FileCount uint64        // attached
+	Files     []string      // their paths, at most 1,000, if asked for
+}
+
+// Grant asks for a lease with a time to live of its own: it ends when nobody
+// has kept it alive (KeepAlive) for as long, or when it is revoked, and with it
+// all files that are attached to it are deleted. id 0 lets the namenode choose
+// one. Exists if there is a lease of that id. It belongs to the user: any
+// process of that user may use it.
+func (l *Leases) Grant(ctx context.Context, ttl time.Duration, id LeaseID) (Granted, error) {
+	req := &pb.GrantLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id), TtlMs: ceilMS(ttl)}
+	defer l.fs.ids.end(req.Call)
+	r := new(pb.GrantLeaseResponse)
+	if err := l.fs.call(ctx, &call{op: "lease grant", mutates: true}, pb.Namenode_GrantLease_FullMethodName, req, r); err != nil {
+		return Granted{}, err
+	}
+	return Granted{ID: LeaseID(r.GetId()), TTL: ms(r.GetTtlMs())}, nil
+}
+
+// ceilMS is a duration in milliseconds, no shorter.
+func ceilMS(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// Revoke ends a granted lease. A few of its files are deleted with it, more of
+// them soon after: remaining is how many. NotFound if there is no such lease.
+func (l *Leases) Revoke(ctx context.Context, id LeaseID) (remaining uint64, err error) {
+	req := &pb.RevokeLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id)}
+	defer l.fs.ids.end(req.Call)
+	r := new(pb.RevokeLeaseResponse)
+	err = l.fs.call(ctx, &call{op: "lease revoke", mutates: true}, pb.Namenode_RevokeLease_FullMethodName, req, r)
+	return r.GetRemainingFiles(), err
+}
+
+// TimeToLive tells how a granted lease stands, and with files what is
+// attached to it. It does not keep it alive. NotFound if there is no such lease.
+func (l *Leases) TimeToLive(ctx context.Context, id LeaseID, files bool) (TimeToLive, error) {
+	r := new(pb.LeaseTimeToLiveResponse)
+	req := &pb.LeaseTimeToLiveRequest{Caller: l.fs.caller, Id: uint64(id), Files: files}
+	if err := l.fs.call(ctx, &call{op: "lease ttl"}, pb.Namenode_LeaseTimeToLive_FullMethodName, req, r); err != nil {
+		return TimeToLive{}, err
+	}
+	return TimeToLive{ID: id, TTL: ms(r.GetTtlMs()), Remaining: ms(r.GetRemainingMs()), FileCount: r.GetFileCount(), Files: r.GetFiles()}, nil
+}
+
+// Attach attaches a file to a granted lease: it is deleted when the lease ends.
+// If it is attached to another, it is taken from that one. NotFound if there is
+// no such lease or file; it takes permission to delete the file, which must be the
+// user's own, unless he is a superuser.
+func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
+	path, err := clean("lease attach", path)
+	if err != nil {
+		return err
+	}
+	req := &pb.AttachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id), Path: path}
+	defer l.fs.ids.end(req.Call)
+	return l.fs.call(ctx, &call{op: "lease attach", path: path, mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
+}
+
+// Detach takes a file from the granted lease that it is attached to, so that it
+// stays. One that is attached to none is no error. NotFound if its lease has
+// ended: it is being deleted.
+func (l *Leases) Detach(ctx context.Context, path string) error {
+	path, err := clean("lease detach", path)
+	if err != nil {
+		return err
+	}
+	req := &pb.DetachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Path: path}
+	defer l.fs.ids.end(req.Call)
+	return l.fs.call(ctx, &call{op: "lease detach", path: path, mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
+}
+
+// List yields the leases that match, in the order of their ids, a page at a
+// time. It ends after the first error.
+func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, error] {
+	return func(yield func(*Lease, error) bool) {
+		req := &pb.ListLeasesRequest{
+			Caller: l.fs.caller, Limit: 1000, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path,
+		}
+		seen := seenLeases{}
+		for {
+			resp := new(pb.ListLeasesResponse)
+			c := call{op: "lease ls", path: filter.Path}
+			if err := l.fs.call(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
+				yield(nil, err)
+				return
+			}
+			paged := req.Cursor != "" || resp.GetNextCursor() != ""
+			for _, m := range resp.GetLeases() {
+				if paged && !seen.add(m) {
+					continue
+				}
+				if !yield(leaseOf(m), nil) {
+					return
+				}
+			}
+			if req.Cursor = resp.GetNextCursor(); req.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// seenLeases are those that a listing has yielded: a namenode that took over
+// gives leases new numbers, and lists them from the first on. A lease that holds
+// files is known by them, which no two leases have.
+type seenLeases map[string]struct{}
+
+func (s seenLeases) add(l *pb.Lease) (isNew bool) {
+	names := make([]string, 0, len(l.GetFiles())+1)
+	for _, f := range l.GetFiles() {
+		names = append(names, strconv.FormatUint(f.GetInode(), 36)+"/"+strconv.FormatUint(f.GetEpoch(), 36))
+	}
+	if l.GetGranted() {
+		names = append(names, l.GetId())
+	}
+	for _, n := range names {
+		if _, ok := s[n]; ok {
+			return false
+		}
+	}
+	for _, n := range names {
+		s[n] = struct{}{}
+	}
+	return true
+}
+
+func leaseOf(l *pb.Lease) *Lease {
+	out := &Lease{
+		ID: l.GetId(), Holder: holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
+		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
+		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
+		Granted: l.GetGranted(), TTL: ms(l.GetTtlMs()), Remaining: ms(l.GetRemainingMs()), AttachedCount: l.GetAttachedCount(),
+		Waiting: l.GetWaiting(), Overdue: ms(l.GetOverdueMs()), Ending: l.GetEnding(),
+	}
+	for _, e := range l.GetFiles() {
+		out.Files = append(out.Files, LeaseFile{Path: e.GetPath(), Inode: e.GetInode(), Epoch: e.GetEpoch()})
+	}
+	return out
+}
