@@ -5,14 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/namenode"
@@ -269,46 +266,5 @@ func TestAppendUnit(t *testing.T) {
 	}
 	if info, err := fsys.Stat(t.Context(), "/lines"); err != nil || info.Open != nil {
 		t.Errorf("after SIGTERM: %+v, %v", info, err)
-	}
-}
-
-var inCode = regexp.MustCompile("`(?:sudo )?(leasefs [^`]+)`")
-
-// TestOperationsPage: each command that an operator is told to give is one, with
-// flags that it has.
-func TestOperationsPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/OPERATIONS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := os.ReadFile(deploy + "prometheus-alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := inCode.FindAllStringSubmatch(string(page)+string(rules), -1)
-	if len(found) < 10 {
-		t.Errorf("%d commands", len(found))
-	}
-	for _, m := range found {
-		words := strings.Fields(m[1])[1:]
-		app := testApp(t)
-		list, flags := app.Commands, app.Flags
-		for _, word := range words {
-			if name, ok := strings.CutPrefix(word, "--"); ok {
-				name, _, _ = strings.Cut(name, "=")
-				if !slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
-					t.Errorf("%s: there is no --%s", m[1], name)
-				}
-				continue
-			}
-			at := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
-			if at >= 0 {
-				flags = append(slices.Clone(flags), list[at].Flags...)
-				list = list[at].Subcommands
-			} else if len(list) > 0 {
-				t.Errorf("%s: there is no command %s", m[1], word)
-				break
-			}
-		}
 	}
 }
