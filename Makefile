@@ -12,6 +12,8 @@ RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./na
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
+# The packages whose sweeps take a sample daily (test/env/size).
+FULL_PKGS ?= ./test/crash ./leasemanager ./namenode/namespace ./internal/journal/local ./internal/journal/zk
 BENCH     ?= .
 # Of soak: how long, of how many worlds at most, and the first seed. Of torture: how long, and the seed.
 HOURS     ?= 1
@@ -40,10 +42,11 @@ test: ## run all tests (go vet is part of lint)
 	@scripts/setup test
 	go test -vet=off -timeout 12m $(PKGS)
 
-test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; crashes at every point; and half a minute of torture
+test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; and half a minute of torture
 	@scripts/setup test-full
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
-	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m ./test/crash
+	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m $(FULL_PKGS)
+	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '^Test(ZooKeeperStaysBounded|HandOverUnderLoad)$$' ./namenode
 	go test -vet=off -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one

@@ -25,6 +25,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // How long sessions last. ZooKeeper grants from 1 s to 10 s with a tickTime of
@@ -203,7 +204,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	busy := func(c *namenode.Config) {
-		c.AgesEvery, c.SealAfter, c.CollectEvery = time.Millisecond, time.Millisecond, 5*time.Millisecond
+		c.AgesEvery, c.SealAfter, c.CollectEvery = size.Of(5*time.Millisecond, time.Millisecond), time.Millisecond, 5*time.Millisecond
 	}
 	var cfgs [2]namenode.Config
 	var all [2]*namenode.Server
@@ -226,7 +227,7 @@ func TestHandOverUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for round := range 12 {
+	for round := range size.Of(6, 12) {
 		var at int
 		p.eventually("one is active and the other a standby", func() bool {
 			for i, s := range all {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // evening is the disk of a machine that was switched off after a whole day, and
@@ -151,7 +151,7 @@ func stride(n int64) int64 {
 	if testing.Short() {
 		return 7*n + 1
 	}
-	return env.Sized(3*n+1, n)
+	return size.Of(3*n+1, n)
 }
 
 // TestDamagedImage: the older image and the journal give the same state.

@@ -16,7 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // fault is a way in which a disk goes bad, from one point on.
@@ -269,7 +269,7 @@ func (r *run) probes(may []*model) []*model {
 // TestScenario47DiskFails lets the disk go bad at points of all days.
 func TestScenario47DiskFails(t *testing.T) {
 	t.Parallel()
-	stride := env.Sized(23, 7)
+	stride := size.Of(23, 7)
 	if testing.Short() {
 		stride = 61
 	}

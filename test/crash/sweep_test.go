@@ -14,7 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // bootPoints is about how many points a boot has.
@@ -74,7 +74,7 @@ func TestDaysGoWell(t *testing.T) {
 // size it takes every point, else every fifth.
 func TestScenario46CrashAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := env.Sized(5, 1), env.Sized(400, 2000)
+	stride, atLeast := size.Of(5, 1), size.Of(400, 2000)
 	if testing.Short() {
 		stride, atLeast = 11, 150
 	}
@@ -95,7 +95,7 @@ var journals = []struct {
 // TestScenario46RoomAhead is the sweep for other ways of the journal.
 func TestScenario46RoomAhead(t *testing.T) {
 	t.Parallel()
-	stride, atLeast := env.Sized(61, 31), env.Sized(30, 60)
+	stride, atLeast := size.Of(61, 31), size.Of(30, 60)
 	if testing.Short() {
 		stride, atLeast = 97, 15
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // startLabFleet is startFleet on machines of their own, three for ZooKeeper, three
@@ -41,7 +42,7 @@ func (e *fleet) keepWriting(ctx context.Context, path string) (w *process, stop 
 				return
 			case <-w.done:
 				return
-			case <-time.After(env.Sized(20*time.Millisecond, 5*time.Millisecond)): // as fast as a person would hardly be
+			case <-time.After(size.Of(20*time.Millisecond, 5*time.Millisecond)): // as fast as a person would hardly be
 			}
 			line := fmt.Sprintf("%s line %d\n", path, i)
 			fed.WriteString(line)

@@ -17,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // harms are the ways in which the active namenode loses its reign. Each returns
@@ -129,7 +130,7 @@ func TestScenario39WriterGoesOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			content := make([]byte, env.Sized(4<<20, 12<<20)+12345)
+			content := make([]byte, size.Of(4<<20, 12<<20)+12345)
 			rnd := rand.NewChaCha8([32]byte{1})
 			_, _ = rnd.Read(content)
 			var wg sync.WaitGroup
@@ -585,7 +586,7 @@ func TestScenario59OverFailovers(t *testing.T) {
 				return
 			default:
 			}
-			rest(ctx, env.Sized(10*time.Millisecond, 0))
+			rest(ctx, size.Of(10*time.Millisecond, 0))
 			if err := fsys.WriteFile(ctx, fmt.Sprintf("/w/%d", i), []byte("x")); err != nil {
 				failed <- err
 				made <- i

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // register is a file whose mode is a number that only grows, written at whoever
@@ -46,7 +47,7 @@ func (g *register) read(ctx context.Context, r *env.Raw) error {
 // readOn reads until ctx ends: as often as it can in a full run, else so often that
 // the readers of a test do not take a processor for themselves.
 func (g *register) readOn(ctx context.Context, r *env.Raw) {
-	pause := env.Sized(5*time.Millisecond, 0)
+	pause := size.Of(5*time.Millisecond, 0)
 	for ctx.Err() == nil {
 		if err := g.read(ctx, r); err != nil {
 			rest(ctx, max(pause, time.Millisecond))
@@ -111,7 +112,7 @@ func TestScenario42PausedPastItsSession(t *testing.T) {
 		reg.written.Store(n)
 	}
 	number(1)
-	for round := range env.Sized(2, 6) {
+	for round := range size.Of(2, 6) {
 		before := e.raw(t, fmt.Sprint("reader", round))
 		w := before.Create(fmt.Sprintf("/w%d", round))
 		if err := before.Flush(w, 0, "before"); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // scribe appends numbered lines to one file.
@@ -56,7 +56,7 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 			return fmt.Errorf("flush line %d: %w", n, err)
 		}
 		s.acked.Store(n + 1)
-		rest(ctx, env.Sized(10*time.Millisecond, 0))
+		rest(ctx, size.Of(10*time.Millisecond, 0))
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *scribe) write(ctx context.Context, fsys *client.FS, rnd *rand.Rand, sto
 func TestHAStress(t *testing.T) {
 	besideOthers(t)
 	const writers, clients = 32, 8
-	rounds := env.Sized(5, 25)
+	rounds := size.Of(5, 25)
 	ctx := deadline(t, time.Duration(rounds+4)*40*time.Second)
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)

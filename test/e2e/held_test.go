@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // heldLine is the shape of the line that a second writer gets, from the command
@@ -119,7 +119,7 @@ func TestKilledWriterIsReplaced(t *testing.T) {
 	const soft = 6 * time.Second // a writer that a busy machine holds up for less is not dead
 	n := startNamenode(ctx, t, "--soft-limit", soft.String())
 	var all []time.Duration
-	for i := range env.Sized(3, 10) {
+	for i := range size.Of(3, 10) {
 		path := fmt.Sprintf("/log%d", i)
 		a := n.begin(ctx, nil, "--client", "first", "create", "--flush", "line", "--ack", path)
 		fed, done := feedUntilGone(a)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // A mountpoint is a process that mounts, and where.
@@ -359,7 +359,7 @@ func TestMountNeverStale(t *testing.T) {
 			}
 		}
 	})
-	for i := range env.Sized(200, 2000) {
+	for i := range size.Of(200, 2000) {
 		if err := a.add("f", line("a", i)); err != nil {
 			t.Error(err)
 			break

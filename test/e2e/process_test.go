@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 	"github.com/leasefs/leasefs/test/env/spawn"
 )
 
@@ -306,7 +307,7 @@ func (p *process) rss() (now, peak int64) {
 // logs then are of this test alone.
 func besideOthers(t *testing.T) {
 	t.Helper()
-	if !env.Full {
+	if !size.Full {
 		t.Parallel()
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // TestSoak has honest, silent, half-open and greedy clients come and go in rounds.
@@ -30,7 +31,7 @@ import (
 // begun, such as 10m.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	length := env.Sized(0, 2*time.Minute)
+	length := size.Of(0, 2*time.Minute)
 	if s := os.Getenv("LEASEFS_SOAK"); s != "" {
 		var err error
 		if length, err = time.ParseDuration(s); err != nil {
@@ -405,7 +406,7 @@ func (s *soak) halfOpen(ctx context.Context, t *testing.T) {
 func (s *soak) greedy(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var refused error
-	for watches := 0; refused == nil && watches < env.Sized(500, 10_000); {
+	for watches := 0; refused == nil && watches < size.Of(500, 10_000); {
 		r := s.raw(t, "greedy", "127.0.0.3")
 		for range 500 { // a connection
 			if refused = r.watch(); refused != nil {
@@ -414,16 +415,16 @@ func (s *soak) greedy(ctx context.Context, t *testing.T) {
 			watches++
 		}
 	}
-	if env.Full && !errors.Is(refused, fserror.Retry) {
+	if size.Full && !errors.Is(refused, fserror.Retry) {
 		t.Errorf("a user took 10,000 watches, or: %v", refused)
 	}
 	r := s.raw(t, "greedy", "127.0.0.3")
-	for range env.Sized(500, 5000) {
+	for range size.Of(500, 5000) {
 		if _, err := r.NN.GrantLease(ctx, &pb.GrantLeaseRequest{Call: r.CallInTurn(), Caller: r.Who, TtlMs: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for range env.Sized(50, 500) {
+	for range size.Of(50, 500) {
 		other := s.raw(t, "greedy", "127.0.0.3")
 		if err := other.cache(); err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // goSource is Go's own source tree, or a part of it.
@@ -29,7 +29,7 @@ func goSource(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "src", env.Sized("internal", ""))
+	return filepath.Join(strings.TrimSpace(string(out)), "src", size.Of("internal", ""))
 }
 
 // oddTree makes a folder of what trees of source code do not have.
@@ -294,7 +294,7 @@ func sumOf(t *testing.T, path string) [sha256.Size]byte {
 func TestLargeFile(t *testing.T) {
 	besideOthers(t)
 	ctx := deadline(t, 10*time.Minute)
-	size := env.Sized[int64](256<<20, 2<<30)
+	size := size.Of[int64](256<<20, 2<<30)
 	dir := t.TempDir()
 	local, copied := filepath.Join(dir, "large"), filepath.Join(dir, "copy")
 	sum := noise(t, local, size)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 func TestKeepOpenAndClose(t *testing.T) {
@@ -232,7 +232,7 @@ func TestTailFollows(t *testing.T) {
 // whoever is killed.
 func TestReadersSeeFlushedBytesOnly(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t, env.Sized(2*time.Minute, 10*time.Minute))
+	ctx := deadline(t, size.Of(2*time.Minute, 10*time.Minute))
 	n := startNamenode(ctx, t, "--soft-limit", "500ms")
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, tc := range []struct {
@@ -276,7 +276,7 @@ func TestReadersSeeFlushedBytesOnly(t *testing.T) {
 			}
 			seen = append(seen, r.out)
 		}
-		for range env.Sized(10, 100) {
+		for range size.Of(10, 100) {
 			look()
 		}
 		n.crash(ctx)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // Options of one opening. An implementation takes them as nearly as it can.
@@ -213,7 +214,7 @@ func testReplayFrom(t *testing.T, open opener) {
 		add(t, j, n, n+9)
 	}
 	end(t, j)
-	for from := uint64(1); from <= last+2; from += 7 {
+	for from := uint64(1); from <= last+2; from += size.Of[uint64](23, 7) {
 		j := open(t, Options{SegmentBytes: 2000})
 		Check(t, j, from, last)
 		if err := j.BeginTerm(t.Context(), from+1); err != nil {

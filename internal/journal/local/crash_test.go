@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 const dir = "/nn/journal"
@@ -217,7 +218,7 @@ func crashEverywhere(t *testing.T, ahead int64, medium func(*crashfs.FS) vfs.FS)
 	points := whole.Ops()
 	acked := r.acked
 	inspect(t, whole, &r)
-	seeds := uint64(12)
+	seeds := size.Of[uint64](5, 12)
 	if testing.Short() {
 		seeds = 3
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 var (
@@ -62,7 +63,7 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	t.Run("default", suite())
-	t.Run("small nodes, one under way", suite(func(c *zk.Config) { c.MaxNode, c.InFlight = 16<<10, 1 }))
+	t.Run("small nodes, one under way", suite(func(c *zk.Config) { c.MaxNode, c.InFlight = size.Of(64<<10, 16<<10), 1 }))
 }
 
 // begin replays all and begins a term.
