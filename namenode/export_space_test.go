@@ -20,7 +20,7 @@ func (s *Server) CollectGarbage(ctx context.Context) (deleted, waiting int, err 
 func (s *Server) SweepPass(ctx context.Context) error { return s.blocks.SweepPass(ctx) }
 
 // Reclaim frees deleted directories.
-func (s *Server) Reclaim(ctx context.Context) error { return s.reclaim(ctx) }
+func (s *Server) Reclaim(ctx context.Context) error { return s.blocks.Reclaim(ctx) }
 
 // SealAll is one round of sealing under pressure: all tails that nobody writes.
 func (s *Server) SealAll(ctx context.Context) error { return s.blocks.SealCold(ctx, true, 1<<40) }

@@ -73,7 +73,7 @@ func (s *Server) HoldWalks(ctx context.Context) (release func(), err error) {
 func (s *Server) Granted() int64 { return s.engine.Granted() }
 
 // CompareClocks has the clocks compared now.
-func (s *Server) CompareClocks() { s.wake(&s.clocksWake) }
+func (s *Server) CompareClocks() { s.clocks.Due <- struct{}{} }
 
 // LockWait is how long a caller waits for the namespace's lock now: what others
 // hold it for.

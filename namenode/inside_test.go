@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -19,27 +17,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
-
-var sink []byte
-
-// Dead objects, which the next collection frees, are no shortage of memory.
-func TestDeadObjectsTakeNoMemory(t *testing.T) {
-	const dead = 64 << 20
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	runtime.GC()
-	before := heapBytes()
-	sink = make([]byte, dead)
-	sink = nil
-	if grown := heapBytes() - before; grown > dead/2 {
-		t.Errorf("%d MiB grown by nothing that lives", grown>>20)
-	}
-	sink = make([]byte, dead)
-	runtime.GC()
-	if grown := heapBytes() - before; grown < dead/2 {
-		t.Errorf("%d bytes grown by %d that live", grown, dead)
-	}
-	sink = nil
-}
 
 // startAt is a namenode by a clock that the test moves.
 func startAt(t *testing.T, clk clock.Clock) *Server {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -196,6 +197,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set(descConnsEnded, float64(cn.Ended))
 	set(descConnsOver, float64(cn.Overloaded))
 	set(descUnfinished, float64(cn.Unfinished))
+	if role.Role == "starting" {
+		return // there may be no more of it yet
+	}
 	if st, ok := s.store.(*s3.Store); ok {
 		collectS3(ch, st.Stats())
 	}
@@ -204,10 +208,12 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		set(descKept, float64(role.Kept))
 		set(descKeptNodes, float64(role.KeptNodes))
 	}
-	if skew := s.clocks.zookeeper.skew.Load(); skew != nil {
-		set(descSkew, skew.Ahead.Seconds())
-		set(descSkewBound, skew.Bound.Seconds())
-	}
+	s.clocks.All(func(than string, skew clock.Skew) {
+		if than == "zookeeper" {
+			set(descSkew, skew.Ahead.Seconds())
+			set(descSkewBound, skew.Bound.Seconds())
+		}
+	})
 	if !s.role.Ready() {
 		if role.Several && s.engine.Opened() { // how far behind it is
 			last := s.engine.Facts().Last

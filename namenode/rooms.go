@@ -3,6 +3,9 @@ package namenode
 import (
 	"context"
 
+	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/images"
@@ -26,7 +29,7 @@ type rooms struct{ s *Server }
 
 func (r rooms) Admit(grows bool) error {
 	if grows {
-		if err := r.s.pressure.refuse(); err != nil {
+		if err := r.s.space.Refuse(); err != nil {
 			return err
 		}
 	}
@@ -67,11 +70,26 @@ func (s *Server) newImages() *images.Keeper {
 		Records: s.cfg.CheckpointRecords, Bytes: s.cfg.CheckpointBytes, Every: s.cfg.CheckpointEvery,
 		Open: s.role.OpenJournal, Applied: s.keepEvents,
 		Begin: func(from uint64) {
-			s.events = watch.New(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
+			s.events = watch.NewFeed(watch.Config{MaxEvents: s.cfg.WatchEvents, MaxBytes: s.cfg.WatchBytes}, from)
 		},
 	}
 	if cfg.Shared = s.role.Images(s.owner); cfg.Shared != nil {
 		cfg.Store = &images.Objects{Objects: s.objects, Local: folder}
 	}
 	return images.New(cfg)
+}
+
+// newClocks are compared with those of whoever this namenode works with.
+func (s *Server) newClocks() *clocks.Clocks {
+	return clocks.New(s.log,
+		&clocks.Other{Name: "zookeeper", Machine: "ZooKeeper's leader", Compare: func(ctx context.Context) (clock.Skew, bool) {
+			skew, err := s.role.CompareClock(ctx)
+			return skew, err == nil
+		}},
+		&clocks.Other{Name: "store", Machine: "the block store", Compare: func(context.Context) (skew clock.Skew, known bool) {
+			if st, ok := s.store.(*s3.Store); ok {
+				skew, known = st.Skew()
+			}
+			return skew, known
+		}})
 }

@@ -5,14 +5,16 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
-	rtmetrics "runtime/metrics"
+	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/reign"
+	"github.com/leasefs/leasefs/namenode/space"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -49,8 +51,11 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 	resp.DiskFree, resp.DiskTotal, _ = s.store.Usage(ctx)
 	_, resp.JournalBytes = s.journal.Size()
 	resp.ZookeeperBytes, resp.ZookeeperNodes = role.Kept, role.KeptNodes
-	resp.HeapBytes = heapBytes()
-	resp.Clocks = s.clocks.proto()
+	resp.HeapBytes = space.HeapBytes()
+	s.clocks.All(func(than string, skew clock.Skew) {
+		const ms = time.Millisecond
+		resp.Clocks = append(resp.Clocks, &pb.ClockSkew{Than: than, AheadMs: skew.Ahead.Round(ms).Milliseconds(), BoundMs: (skew.Bound + ms).Milliseconds()})
+	})
 	resp.StoreConflict = s.owner.Conflict()
 	return resp, nil
 }
@@ -58,18 +63,12 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 // shortOf says why this namenode refuses what needs room, or would if it were active, or
 // of one of several why it could not write an image; empty: it has room.
 func (s *Server) shortOf(role reign.Status) string {
-	if why := s.pressure.why.Load(); why != nil && s.role.Ready() {
-		return *why
+	if s.role.Ready() {
+		if why := s.space.Short(); why != "" {
+			return why
+		}
 	}
 	return role.Short
-}
-
-// heapBytes is what the objects take that the last garbage collection found in
-// use; those made since, and dead ones, do not count.
-func heapBytes() int64 {
-	sample := []rtmetrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	rtmetrics.Read(sample)
-	return int64(sample[0].Value.Uint64()) //nolint:gosec // fits
 }
 
 // Checkpoint writes an image now.

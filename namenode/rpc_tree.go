@@ -98,7 +98,10 @@ func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateRe
 	}
 	resp, err := s.remove(ctx, call, r, checked)
 	if err == nil {
-		s.wake(&s.reclaimWake)
+		select {
+		case s.blocks.Deleted <- struct{}{}:
+		default:
+		}
 	}
 	return resp, err
 }

@@ -43,64 +43,7 @@ func watchEvents(e namespace.Entry, events []namespace.Event) []watch.Event {
 // keepEvents notes what a record did, for watches. The namespace is locked, or the caller is
 // alone.
 func (s *Server) keepEvents(e namespace.Entry, events []namespace.Event) {
-	s.events.Add(watchEvents(e, events), e.TxID)
-	s.applied.Store(e.TxID)
-	s.wake(&s.publishWake)
-}
-
-// publishLoop shows watchers what is durable, and nothing else.
-func (s *Server) publishLoop(ctx context.Context) error {
-	published := uint64(0)
-	for {
-		select {
-		case <-ctx.Done():
-			s.events.Close()
-			return nil
-		case <-s.publishWake:
-		}
-		for last := s.applied.Load(); published < last; last = s.applied.Load() {
-			if s.journal.Durable() <= published {
-				if s.journal.WaitDurable(ctx, published+1) != nil {
-					break // the namenode ends, and says why
-				}
-			}
-			published = min(s.journal.Durable(), last)
-			if s.events.Publish(published) {
-				s.wake(&s.watchersDue)
-			}
-		}
-	}
-}
-
-// Watchers that have something to read are woken wakesAtOnce at a time, or a
-// wakeShare of all, if these are more, with a wakePause after them. So however many
-// there are, calls of others do not queue behind them, and each is told of a change
-// within about half a second.
-const (
-	wakesAtOnce = 10
-	wakeShare   = 500
-	wakePause   = time.Millisecond
-)
-
-// wakeLoop wakes the watchers that publishLoop found something for.
-func (s *Server) wakeLoop(ctx context.Context) error {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.watchersDue:
-		}
-		for s.events.Wake(wakesAtOnce, wakeShare) >= wakesAtOnce {
-			pause.Reset(wakePause)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-pause.C:
-			}
-		}
-	}
+	s.events.Keep(watchEvents(e, events), e.TxID)
 }
 
 // Watch tells what happens to a path or below it.

@@ -406,7 +406,7 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 			return nil, fserror.New(fserror.InvalidArgument, "", "", "a block cannot have %d stored bytes (at most %d of data)", b.GetStoredLength(), blockstore.MaxBlockSize)
 		}
 	}
-	if err := s.pressure.refuse(); err != nil {
+	if err := s.space.Refuse(); err != nil {
 		return nil, err
 	}
 	c := &namespace.Call{}

@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/namenode/blocks"
+	"github.com/leasefs/leasefs/namenode/clocks"
 	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
@@ -31,6 +32,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/space"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
 )
@@ -57,15 +59,14 @@ type Server struct {
 	sessions sessions.Table
 	removals removals
 	drafts   *drafts.Table // files that sessions make without asking
-	events   *watch.Hub
+	events   *watch.Feed
 	watchers *share.Limit
-	applied  atomic.Uint64 // last txid of which the events are known
-	served   *share.Limit  // unary calls under way, by address
-	parked   *share.Limit  // calls that wait for others, see park
+	served   *share.Limit // unary calls under way, by address
+	parked   *share.Limit // calls that wait for others, see park
 	started  time.Duration
-	pressure pressure      // of disk and memory
+	space    *space.Space
 	older    chan struct{} // bounds the blocks read before a commit
-	clocks   clocks
+	clocks   *clocks.Clocks
 
 	conns            *conns.Table
 	grpcLis, httpLis net.Listener
@@ -76,11 +77,6 @@ type Server struct {
 
 	walkers  *share.Turns  // of walks of the whole tree
 	patience time.Duration // for a client to take a part of a long answer; see send
-
-	reclaimWake chan struct{}
-	publishWake chan struct{}
-	watchersDue chan struct{}
-	clocksWake  chan struct{}
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -91,14 +87,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, walkers: share.NewTurns(2), patience: time.Minute, reclaimWake: make(chan struct{}, 1),
-		publishWake: make(chan struct{}, 1), watchersDue: make(chan struct{}, 1), clocksWake: make(chan struct{}, 1),
+	s := &Server{cfg: cfg, log: cfg.Logger, walkers: share.NewTurns(2), patience: time.Minute,
 		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
 		served:   share.New(int64(cfg.MaxInFlight)),
 		watchers: share.New(maxWatchers), parked: share.New(maxParked),
 	}
 	s.loops = loops.New(s.log, func(why error) { s.role.Fail(why) })
-	limitMemory(cfg.MemoryLimit)
+	space.LimitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
 	if err := s.open(ctx); err != nil {
 		_ = s.end()
@@ -119,7 +114,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 	if err := s.role.Begin(ctx, reign.Rooms{Engine: s.engine, Owner: s.owner, Blocks: s.blocks, Images: s.images, Leases: s.leases}); err != nil {
 		return err
 	}
-	s.watchClocks()
+	s.loops.Every("clocks", clocks.Every, s.clocks.Due, s.clocks.Compare)
 	return nil
 }
 
@@ -159,6 +154,8 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.owner.Meet(ctx); err != nil {
 		return err
 	}
+	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit})
+	s.clocks = s.newClocks()
 	s.images = s.newImages()
 	s.older = make(chan struct{}, 4)
 	return nil

@@ -2,10 +2,7 @@ package namenode
 
 import (
 	"cmp"
-	"context"
-	"time"
 
-	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/owner"
 )
@@ -34,32 +31,4 @@ func (s *Server) newOwner() *owner.Owner {
 	}
 	s.role.Own(&cfg)
 	return owner.New(cfg)
-}
-
-// storePause is between two questions to a block store that does not answer.
-const storePause = time.Second
-
-// askWithin is how long the store has to take a reign's object; one that refuses most
-// requests needs many.
-const askWithin = 30 * time.Second
-
-// tellStore tells the store of this reign as soon as it answers.
-func (s *Server) tellStore(ctx context.Context) error {
-	for warned := false; ; warned = true {
-		short, cancel := context.WithTimeout(ctx, askWithin)
-		err := s.owner.Check(short)
-		cancel()
-		switch {
-		case err == nil || ctx.Err() != nil:
-			if warned {
-				s.log.Info("the block store answers again", "store", s.storeName())
-			}
-			return nil
-		case !warned:
-			s.log.Warn("the block store does not take this reign's object; until it does, nothing is written there, and nothing deleted", "store", s.storeName(), "cause", err)
-		}
-		if clock.Pause(ctx, storePause) != nil {
-			return nil
-		}
-	}
 }

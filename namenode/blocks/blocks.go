@@ -47,6 +47,9 @@ type Blocks struct {
 	// Due has an element when garbage should be looked for at once: room is short,
 	// or garbage takes too much.
 	Due chan struct{}
+	// Deleted has an element when a directory was deleted, whose memory is to be given
+	// back.
+	Deleted chan struct{}
 
 	turn      share.Turn // who has it may delete, or change safe mode
 	term      uint64     // of the reign
@@ -62,7 +65,7 @@ type Blocks struct {
 
 // New returns the blocks of a store.
 func New(cfg Config) *Blocks {
-	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), turn: share.NewTurn(), allocs: newAllocTable(), holds: map[int]int64{}}
+	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), Deleted: make(chan struct{}, 1), turn: share.NewTurn(), allocs: newAllocTable(), holds: map[int]int64{}}
 }
 
 // Begin is called when a reign begins.

@@ -486,3 +486,34 @@ func (o *Owner) Resolve(ctx context.Context) (bool, error) {
 func (o *Owner) floorNow(ctx context.Context) (uint64, error) {
 	return o.topTerm(ctx, o.Engine.Facts().Term)
 }
+
+// storePause is between two questions to a block store that does not answer.
+const storePause = time.Second
+
+// askWithin is how long the store has to take a reign's object; one that refuses most
+// requests needs many.
+const askWithin = 30 * time.Second
+
+// Tell tells the store of this reign as soon as it answers.
+func (o *Owner) Tell(ctx context.Context) error {
+	if o.Private {
+		return nil
+	}
+	for warned := false; ; warned = true {
+		short, cancel := context.WithTimeout(ctx, askWithin)
+		err := o.Check(short)
+		cancel()
+		switch {
+		case err == nil || ctx.Err() != nil:
+			if warned {
+				o.Log.Info("the block store answers again", "store", o.Name)
+			}
+			return nil
+		case !warned:
+			o.Log.Warn("the block store does not take this reign's object; until it does, nothing is written there, and nothing deleted", "store", o.Name, "cause", err)
+		}
+		if clock.Pause(ctx, storePause) != nil {
+			return nil
+		}
+	}
+}
