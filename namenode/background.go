@@ -15,9 +15,7 @@ type (
 )
 
 func (s *Server) startBackground() {
-	if s.grpcSrv == nil { // one alone answers nothing before
-		s.serve()
-	}
+	s.serve() // one alone has answered nothing before
 	s.events.Begin(s.journal)
 	s.loops.Run("word to the block store", s.owner.Tell)
 	s.loops.Run("lease monitor", s.leases.Watch)

@@ -22,8 +22,10 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/groups"
+	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/offline"
+	"github.com/leasefs/leasefs/namenode/serve"
 )
 
 // Defaults of a namenode. The lease limits are HDFS's.
@@ -43,8 +45,6 @@ const (
 	DefaultWatchEvents = 100_000
 	DefaultWatchBytes  = 64 << 20
 
-	// MaxMessage is the largest request in bytes that the namenode reads.
-	MaxMessage = 4 << 20
 	// SmallFile is how many bytes a create may carry.
 	SmallFile = 1 << 20
 )
@@ -230,6 +230,14 @@ func (c Config) Offline() (offline.Config, error) {
 	return o, nil
 }
 
+// front is how the namenode listens.
+func (c *Config) front(group *loops.Group) serve.Config {
+	return serve.Config{
+		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
+		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
+	}
+}
+
 // parseBlocks reads Blocks.
 func (c *Config) parseBlocks() error {
 	switch dir, isFile := strings.CutPrefix(c.Blocks, "file://"); {
@@ -293,7 +301,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
 	case c.BlockSize < blockstore.ChunkSize || c.BlockSize > blockstore.MaxBlockSize:
 		return fmt.Errorf("block size %d is not within %d and %d bytes", c.BlockSize, blockstore.ChunkSize, blockstore.MaxBlockSize)
-	case c.MaxTail < 4096 || int64(c.MaxTail) > c.BlockSize || c.MaxTail > MaxMessage/2:
+	case c.MaxTail < 4096 || int64(c.MaxTail) > c.BlockSize || c.MaxTail > serve.MaxMessage/2:
 		return fmt.Errorf("tail limit %d is not within 4096 and the block size", c.MaxTail)
 	case c.ReapRate < 1:
 		return fmt.Errorf("a rate of %d leases and files a second ends none; at least 1", c.ReapRate)

@@ -59,7 +59,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 		go func() { ended <- open(ctx, name, 2*long) }()
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for s.parked.Used() == 0 {
+		for s.front.Parked.Used() == 0 {
 			select {
 			case <-tick.C:
 			case err := <-ended:
@@ -100,7 +100,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 	if err := <-ended; err == nil || errors.Is(err, fserror.Held) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the namenode has ended: %v", err)
 	}
-	if n := s.parked.Used(); n != 0 {
+	if n := s.front.Parked.Used(); n != 0 {
 		t.Errorf("%d calls wait still", n)
 	}
 }

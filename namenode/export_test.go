@@ -44,15 +44,15 @@ func (s *Server) SetPatience(d time.Duration) { s.patience = d }
 // ShareLittle leaves that many watches, waiting calls, granted leases, caching
 // sessions and sessions of which results are kept to all callers together.
 func (s *Server) ShareLittle(most int64) {
-	s.watchers, s.parked = share.New(most), share.New(most)
+	s.watchers, s.front.Parked = share.New(most), share.New(most)
 	s.engine.Share(s.role.Term(), engine.Limits{Granted: most, Results: most, Caching: int(most)})
 }
 
 // Served is how many unary calls are under way and wait for nobody.
-func (s *Server) Served() int64 { return s.served.Used() }
+func (s *Server) Served() int64 { return s.front.Served.Used() }
 
 // Parked is how many calls wait for others.
-func (s *Server) Parked() int64 { return s.parked.Used() }
+func (s *Server) Parked() int64 { return s.front.Parked.Used() }
 
 // HoldWalks has walks of the tree wait until the function that it returns is called.
 func (s *Server) HoldWalks(ctx context.Context) (release func(), err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/serve"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -231,7 +232,7 @@ func TestBadRequests(t *testing.T) {
 			return err
 		}, codes.InvalidArgument},
 		{"message over the limit", func(ctx context.Context) error {
-			_, err := r.nn.AppendTail(ctx, &pb.AppendTailRequest{Writer: w, Data: make([]byte, namenode.MaxMessage+1)})
+			_, err := r.nn.AppendTail(ctx, &pb.AppendTailRequest{Writer: w, Data: make([]byte, serve.MaxMessage+1)})
 			return err
 		}, codes.ResourceExhausted},
 		{"block of nothing", func(ctx context.Context) error {

@@ -1,10 +1,7 @@
 package namenode
 
 import (
-	"path"
 	"runtime"
-	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -19,25 +16,12 @@ import (
 // the lease table when they are asked for, so the hot path pays for calls only.
 type metrics struct {
 	registry  *prometheus.Registry
-	latency   *prometheus.HistogramVec
-	errors    *prometheus.CounterVec
-	shed      prometheus.Counter
-	panics    prometheus.Counter
 	cacheWait prometheus.Histogram
 	passLock  prometheus.Histogram
 }
 
 func newMetrics(s *Server) *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "leasefs_call_seconds", Help: "Time of a call in the namenode, waiting for the disk included.",
-			Buckets: prometheus.ExponentialBuckets(50e-6, 2, 16),
-		}, []string{"method"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leasefs_call_errors_total", Help: "Calls answered with an error, by its kind."}, []string{"method", "kind"}),
-		shed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_calls_shed_total", Help: "Calls told to retry because too many were under way."}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_panics_total", Help: "Calls that ended in a fault of the program; always worth a report."}),
-	}
+	m := &metrics{registry: prometheus.NewRegistry()}
 	m.cacheWait = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "leasefs_cache_wait_seconds", Help: "Time that a change waited for readers to give up what they had cached.",
 		Buckets: prometheus.ExponentialBuckets(100e-6, 4, 10),
@@ -50,51 +34,10 @@ func newMetrics(s *Server) *metrics {
 		Name: "leasefs_build_info", Help: "1, with the version of the namenode.", ConstLabels: prometheus.Labels{"version": s.cfg.Version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	m.registry.MustRegister(build, m.passLock, m.cacheWait, m.latency, m.errors, m.shed, m.panics,
+	m.registry.MustRegister(s.front.Metrics()...)
+	m.registry.MustRegister(build, m.passLock, m.cacheWait,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stateCollector{s})
 	return m
-}
-
-func (m *metrics) observe(method string, took time.Duration, err error) {
-	m.latency.WithLabelValues(opName(method)).Observe(took.Seconds())
-	m.failed(method, err)
-}
-
-// failed counts a call or stream that ended with an error; nil is none.
-func (m *metrics) failed(method string, err error) {
-	if err != nil {
-		m.errors.WithLabelValues(opName(method), fserror.KindOf(err).String()).Inc()
-	}
-}
-
-// opName is a method's name as the command line calls the operation.
-func opName(method string) string {
-	name := path.Base(method)
-	switch name {
-	case "Delete":
-		return "rm"
-	case "Rename":
-		return "mv"
-	case "GetFile":
-		return "open"
-	case "List":
-		return "ls"
-	case "Summary":
-		return "du"
-	case "AppendTail":
-		return "flush"
-	case "AllocateBlock", "Commit":
-		return "write"
-	case "CloseAbandoned":
-		return "close"
-	case "RenewLease":
-		return "renew"
-	case "Collect":
-		return "gc"
-	case "ResolveStore":
-		return "resolve"
-	}
-	return strings.ToLower(name)
 }
 
 // stateCollector reads the gauges off the state.
@@ -191,7 +134,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	role := s.role.Status()
 	set(descReady, flag(s.role.Ready()))
 	set(descPressure, flag(s.shortOf(role) != ""))
-	cn := s.conns.Stats()
+	cn := s.front.Conns()
 	set(descConns, float64(cn.Open))
 	set(descConnsNo, float64(cn.Refused))
 	set(descConnsEnded, float64(cn.Ended))

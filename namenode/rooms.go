@@ -36,7 +36,9 @@ func (r rooms) Admit(grows bool) error {
 	return r.s.images.Refuse()
 }
 
-func (r rooms) Park(ctx context.Context) (back func(), err error) { return r.s.park(ctx, nil) }
+func (r rooms) Park(ctx context.Context) (back func(), err error) {
+	return r.s.front.Park(ctx, taker(ctx, nil))
+}
 
 func (r rooms) Taker(ctx context.Context, c *namespace.Call) share.Taker { return taker(ctx, c) }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/leases"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -167,7 +168,7 @@ func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
 	return &pb.Welcome{
 		NamespaceId: hex.EncodeToString(s.dir.ID[:]), Term: s.role.Term(),
 		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), RenewEveryMs: every.Milliseconds(),
-		BlockSize: s.cfg.BlockSize, MaxTail: int64(s.cfg.MaxTail), MaxMessage: MaxMessage, SmallFile: SmallFile,
+		BlockSize: s.cfg.BlockSize, MaxTail: int64(s.cfg.MaxTail), MaxMessage: serve.MaxMessage, SmallFile: SmallFile,
 	}
 }
 

@@ -175,7 +175,7 @@ func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileR
 
 // waitBeyond watches first and looks then, so that no change is missed.
 func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest, v fileView) (fileView, error) {
-	back, err := s.park(ctx, c)
+	back, err := s.front.Park(ctx, taker(ctx, c))
 	if err != nil {
 		return v, err
 	}
@@ -300,7 +300,7 @@ type walk struct {
 }
 
 func (w *walk) begin() error {
-	back, err := w.s.park(w.ctx, w.c)
+	back, err := w.s.front.Park(w.ctx, taker(w.ctx, w.c))
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func statOf(tx *engine.Tx, c *namespace.Call, at namespace.Target) (namespace.At
 
 // waitFor tries in the file's queue until the wait is over, see waiting.Table.Wait.
 func (s *Server) waitFor(ctx context.Context, c *namespace.Call, at namespace.Target, wait time.Duration, q waiting.Call) error {
-	back, err := s.park(ctx, c)
+	back, err := s.front.Park(ctx, taker(ctx, c))
 	if err != nil {
 		return err
 	}

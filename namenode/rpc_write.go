@@ -540,7 +540,7 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 	}); err != nil || known {
 		return err
 	}
-	back, err := s.park(ctx, nil)
+	back, err := s.front.Park(ctx, taker(ctx, nil))
 	if err != nil {
 		return err
 	}

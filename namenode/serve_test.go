@@ -20,6 +20,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/serve"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -220,12 +221,12 @@ func TestMessageSize(t *testing.T) {
 	n := env.Start(t)
 	r := n.Raw(t, "a")
 	w := r.Create("/f")
-	_, err := r.NN.AppendTail(t.Context(), &pb.AppendTailRequest{Writer: w, Data: make([]byte, namenode.MaxMessage+1)})
+	_, err := r.NN.AppendTail(t.Context(), &pb.AppendTailRequest{Writer: w, Data: make([]byte, serve.MaxMessage+1)})
 	var e *fserror.Error
-	if !errors.As(err, &e) || e.Kind == fserror.NoSpace || !strings.Contains(e.Error(), fmt.Sprint(namenode.MaxMessage)) {
+	if !errors.As(err, &e) || e.Kind == fserror.NoSpace || !strings.Contains(e.Error(), fmt.Sprint(serve.MaxMessage)) {
 		t.Errorf("over the limit: %v", err)
 	}
-	if err := r.Flush(w, 0, strings.Repeat("x", namenode.MaxMessage-1000)); !errors.Is(err, fserror.TooLarge) {
+	if err := r.Flush(w, 0, strings.Repeat("x", serve.MaxMessage-1000)); !errors.Is(err, fserror.TooLarge) {
 		t.Errorf("below the limit of a message, above that of a tail: %v", err)
 	}
 	if err := r.Flush(w, 0, "goes on"); err != nil {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,7 +19,6 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
-	"github.com/leasefs/leasefs/namenode/conns"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/drafts"
 	"github.com/leasefs/leasefs/namenode/engine"
@@ -30,11 +28,13 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
 	"github.com/leasefs/leasefs/namenode/reign"
+	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
 	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/space"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // Server is one running namenode.
@@ -42,6 +42,7 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	loops   *loops.Group
+	front   *serve.Front
 	role    *reign.Role
 	dir     *datadir.Dir
 	journal journal.Journal
@@ -61,19 +62,10 @@ type Server struct {
 	drafts   *drafts.Table // files that sessions make without asking
 	events   *watch.Feed
 	watchers *share.Limit
-	served   *share.Limit // unary calls under way, by address
-	parked   *share.Limit // calls that wait for others, see park
 	started  time.Duration
 	space    *space.Space
 	older    chan struct{} // bounds the blocks read before a commit
 	clocks   *clocks.Clocks
-
-	conns            *conns.Table
-	grpcLis, httpLis net.Listener
-	grpcSrv          *grpc.Server
-	httpSrv          *http.Server
-	unused           unusedConns
-	blockPages       atomic.Pointer[http.Handler] // of the block store; nil until it is open
 
 	walkers  *share.Turns  // of walks of the whole tree
 	patience time.Duration // for a client to take a part of a long answer; see send
@@ -88,9 +80,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, walkers: share.NewTurns(2), patience: time.Minute,
-		conns:    conns.New(cfg.MaxConnections, cfg.MaxUnfinished),
-		served:   share.New(int64(cfg.MaxInFlight)),
-		watchers: share.New(maxWatchers), parked: share.New(maxParked),
+		watchers: share.New(maxWatchers),
 	}
 	s.loops = loops.New(s.log, func(why error) { s.role.Fail(why) })
 	space.LimitMemory(cfg.MemoryLimit)
@@ -122,10 +112,7 @@ func (s *Server) bringUp(ctx context.Context) error {
 // touched, then the folder and the block store.
 func (s *Server) open(ctx context.Context) error {
 	var err error
-	if s.grpcLis, err = s.listen(s.cfg.Listen, "--listen"); err != nil {
-		return err
-	}
-	if s.httpLis, err = s.listen(s.cfg.HTTP, "--http"); err != nil {
+	if s.front, err = serve.Listen(s.cfg.front(s.loops)); err != nil {
 		return err
 	}
 	s.logStart()
@@ -161,14 +148,6 @@ func (s *Server) open(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) listen(addr, flag string) (net.Listener, error) {
-	l, err := s.cfg.OpenPort("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with %s", addr, err, flag)
-	}
-	return l, nil
-}
-
 // openStore opens the block store that the configuration names.
 func (s *Server) openStore(ctx context.Context) error {
 	if s.cfg.s3 != nil {
@@ -185,14 +164,14 @@ func (s *Server) openStore(ctx context.Context) error {
 	}
 	st, err := local.Open(local.Config{
 		FS: s.cfg.FS, Dir: dir, NamespaceID: s.dir.ID, Secret: s.dir.Secret,
-		BaseURL: s.baseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log,
+		BaseURL: s.front.BaseURL, Clock: s.cfg.Clock, Reserve: s.cfg.Reserve, Logger: s.log,
 		MaxObject: blockstore.StoredLength(blockstore.MaxBlockSize), Exclusive: s.cfg.HA == nil, Shared: s.cfg.HA != nil,
 	})
 	if err != nil {
 		return err
 	}
 	s.store, s.objects = st, st
-	s.serveBlocks(st.Handler())
+	s.front.Blocks(st.Handler())
 	return s.probe(ctx, st.Probe, dir)
 }
 
@@ -203,7 +182,7 @@ func (s *Server) openS3(ctx context.Context) error {
 		return err
 	}
 	s.store, s.objects = st, st
-	s.serveBlocks(http.NotFoundHandler())
+	s.front.Blocks(http.NotFoundHandler())
 	if err := s.probe(ctx, st.Probe, s.cfg.Blocks); err != nil || s.dir.Fresh && s.cfg.HA == nil {
 		return err
 	}
@@ -251,23 +230,8 @@ func (s *Server) Close() error {
 // end is Close without a word to the others.
 func (s *Server) end() error {
 	s.loops.Stop(errStopping)
-	if s.grpcSrv != nil {
-		done := make(chan struct{})
-		go func() { s.grpcSrv.GracefulStop(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(3 * time.Second):
-			s.grpcSrv.Stop()
-			<-done
-		}
-	}
-	if s.httpSrv != nil {
-		s.unused.close()
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		if s.httpSrv.Shutdown(ctx) != nil {
-			_ = s.httpSrv.Close()
-		}
-		cancel()
+	if s.front != nil {
+		s.front.Close()
 	}
 	s.loops.Wait()
 	return s.release()
@@ -284,11 +248,6 @@ func (s *Server) release() error {
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
-	}
-	for _, l := range []net.Listener{s.grpcLis, s.httpLis} {
-		if l != nil {
-			_ = l.Close() // closed already by its server
-		}
 	}
 	if s.dir != nil {
 		errs = append(errs, s.dir.Close())
@@ -318,10 +277,10 @@ func (s *Server) Tree() *namespace.Tree {
 }
 
 // Addr is the address of the gRPC service.
-func (s *Server) Addr() string { return s.grpcLis.Addr().String() }
+func (s *Server) Addr() string { return s.front.Addr() }
 
 // HTTPAddr is the address of blocks and pages.
-func (s *Server) HTTPAddr() string { return s.httpLis.Addr().String() }
+func (s *Server) HTTPAddr() string { return s.front.HTTPAddr() }
 
 // Reigned reports whether the namenode is active, or was.
 func (s *Server) Reigned() bool { return s.role.Reigned() }
@@ -379,4 +338,20 @@ func (s *Server) advertised() string {
 		return s.Addr()
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// service is the Server as gRPC sees it.
+type service struct {
+	pb.UnimplementedNamenodeServer
+	pb.UnimplementedAdminServer
+	*Server
+}
+
+// serve begins to answer, once.
+func (s *Server) serve() {
+	s.front.Serve(s.role, s.metrics.registry, func(to grpc.ServiceRegistrar) {
+		svc := &service{Server: s}
+		pb.RegisterNamenodeServer(to, svc)
+		pb.RegisterAdminServer(to, svc)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/namenode"
+	"github.com/leasefs/leasefs/namenode/serve"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/frames"
@@ -26,7 +27,7 @@ func TestUnfinishedMessages(t *testing.T) {
 		for id := uint32(1); err == nil && sent < 16*budget; id += 2 {
 			err = evil.Call(id, pb.Namenode_Stat_FullMethodName)
 			if err == nil {
-				err = evil.Send(frames.Data, 0, id, frames.Prefix(namenode.MaxMessage))
+				err = evil.Send(frames.Data, 0, id, frames.Prefix(serve.MaxMessage))
 			}
 			for i := 0; err == nil && i < 60; i++ {
 				err = evil.Send(frames.Data, 0, id, chunk)

@@ -1,10 +1,14 @@
-package namenode
+// Package serve is a namenode's two addresses: gRPC for calls, HTTP for blocks and for the
+// pages of an operator. It bounds the connections and the calls under way, is a barrier
+// to panics, and makes errors ready for the wire; what calls do is its caller's.
+package serve
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -13,8 +17,10 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -27,10 +33,12 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/conns"
-	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/loops"
+	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/share"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -42,45 +50,142 @@ const maxCall = 15 * time.Minute
 // maxHeaders is how many bytes the headers of a request may have.
 const maxHeaders = 16 << 10
 
-// service is the Server as gRPC sees it.
-type service struct {
-	pb.UnimplementedNamenodeServer
-	pb.UnimplementedAdminServer
-	*Server
+// MaxMessage is the largest request in bytes that is read.
+const MaxMessage = 4 << 20
+
+// Config says where a Front listens, and how much it takes.
+type Config struct {
+	Clock clock.Clock
+	Log   *slog.Logger
+	Loops *loops.Group
+
+	Listen, HTTP  string
+	OpenPort      func(network, address string) (net.Listener, error)
+	AdvertiseHTTP string      // HOST:PORT by which clients reach HTTP; empty: where it listens
+	TLS           *tls.Config // of both; nil: none
+	Pprof         bool        // serve /debug/pprof
+
+	MaxConnections int
+	MaxUnfinished  int64 // bytes of messages that are not complete
+	MaxInFlight    int   // calls served at once; more are told to retry
+	MaxStreams     int   // of one connection
 }
 
-func (s *Server) serve() {
-	s.grpcSrv = grpc.NewServer(s.grpcOptions()...)
-	svc := &service{Server: s}
-	pb.RegisterNamenodeServer(s.grpcSrv, svc)
-	pb.RegisterAdminServer(s.grpcSrv, svc)
+// Front is the two addresses of one namenode. Its methods are safe for concurrent use
+// after Serve.
+type Front struct {
+	cfg    Config
+	role   *reign.Role
+	calls  calls
+	conns  *conns.Table
+	Served *share.Limit // unary calls under way, by address
+	Parked *share.Limit // calls that wait for others, see Park
+
+	grpcLis, httpLis net.Listener
+	grpcSrv          *grpc.Server
+	httpSrv          *http.Server
+	unused           unusedConns
+	blocks           atomic.Pointer[http.Handler] // of the block store; nil until it is open
+}
+
+// Listen opens the ports. Nothing is answered before Serve.
+func Listen(cfg Config) (f *Front, err error) {
+	f = &Front{cfg: cfg, calls: newCalls(), conns: conns.New(cfg.MaxConnections, cfg.MaxUnfinished), Served: share.New(int64(cfg.MaxInFlight)), Parked: share.New(maxParked)}
+	if f.grpcLis, err = f.listen(cfg.Listen, "--listen"); err != nil {
+		return nil, err
+	}
+	if f.httpLis, err = f.listen(cfg.HTTP, "--http"); err != nil {
+		_ = f.grpcLis.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Front) listen(addr, flag string) (net.Listener, error) {
+	l, err := f.cfg.OpenPort("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with %s", addr, err, flag)
+	}
+	return l, nil
+}
+
+// Addr is the address of the gRPC service.
+func (f *Front) Addr() string { return f.grpcLis.Addr().String() }
+
+// HTTPAddr is the address of blocks and pages.
+func (f *Front) HTTPAddr() string { return f.httpLis.Addr().String() }
+
+// Conns tells how many connections there are.
+func (f *Front) Conns() conns.Stats { return f.conns.Stats() }
+
+// Metrics are those of calls.
+func (f *Front) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{f.calls.latency, f.calls.errors, f.calls.shed, f.calls.panics}
+}
+
+// Blocks has h serve the block store.
+func (f *Front) Blocks(h http.Handler) { f.blocks.Store(&h) }
+
+// Serve begins to answer: calls by what register registers, as far as the role lets
+// them, and the pages. Only the first call counts.
+func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register func(grpc.ServiceRegistrar)) {
+	if f.grpcSrv != nil {
+		return
+	}
+	f.role = role
+	f.grpcSrv = grpc.NewServer(f.grpcOptions()...)
+	register(f.grpcSrv)
 	hs := health.NewServer()
-	healthpb.RegisterHealthServer(s.grpcSrv, hs)
-	reflection.Register(s.grpcSrv)
-	s.httpSrv = &http.Server{
-		Handler:           underWay(s.httpHandler()),
+	healthpb.RegisterHealthServer(f.grpcSrv, hs)
+	reflection.Register(f.grpcSrv)
+	f.httpSrv = &http.Server{
+		Handler:           underWay(f.pages(metrics)),
 		ConnContext:       withConn,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeaders,
-		ConnState:         s.unused.note,
+		ConnState:         f.unused.note,
 	}
-	s.loops.Run("health", func(ctx context.Context) error {
+	f.cfg.Loops.Run("health", func(ctx context.Context) error {
 		<-ctx.Done()
 		hs.Shutdown()
 		return nil
 	})
-	s.loops.Run("grpc", func(context.Context) error { return s.grpcSrv.Serve(s.conns.Listener(s.grpcLis)) })
-	s.loops.Run("http", func(ctx context.Context) error {
-		lis := s.conns.Listener(s.httpLis)
-		if s.cfg.TLS != nil {
-			lis = tls.NewListener(lis, s.cfg.TLS)
+	f.cfg.Loops.Run("grpc", func(context.Context) error { return f.grpcSrv.Serve(f.conns.Listener(f.grpcLis)) })
+	f.cfg.Loops.Run("http", func(ctx context.Context) error {
+		lis := f.conns.Listener(f.httpLis)
+		if f.cfg.TLS != nil {
+			lis = tls.NewListener(lis, f.cfg.TLS)
 		}
-		if err := s.httpSrv.Serve(lis); ctx.Err() == nil {
+		if err := f.httpSrv.Serve(lis); ctx.Err() == nil {
 			return err
 		}
 		return nil
 	})
+}
+
+// Close takes no new calls, cuts those off that are under way after a few seconds, and
+// frees the ports. The loops have to be ending.
+func (f *Front) Close() {
+	if f.grpcSrv != nil {
+		done := make(chan struct{})
+		go func() { f.grpcSrv.GracefulStop(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(3 * time.Second):
+			f.grpcSrv.Stop()
+			<-done
+		}
+	}
+	if f.httpSrv != nil {
+		f.unused.close()
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		if f.httpSrv.Shutdown(ctx) != nil {
+			_ = f.httpSrv.Close()
+		}
+		cancel()
+	}
+	_, _ = f.grpcLis.Close(), f.httpLis.Close() // closed already by their servers
 }
 
 // unusedConns knows the HTTP connections on which nothing was asked yet. Clients
@@ -138,16 +243,16 @@ func underWay(h http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) grpcOptions() []grpc.ServerOption {
+func (f *Front) grpcOptions() []grpc.ServerOption {
 	creds := insecure.NewCredentials()
-	if s.cfg.TLS != nil {
-		creds = credentials.NewTLS(s.cfg.TLS)
+	if f.cfg.TLS != nil {
+		creds = credentials.NewTLS(f.cfg.TLS)
 	}
 	return []grpc.ServerOption{
-		grpc.Creds(s.conns.Creds(creds)),
+		grpc.Creds(f.conns.Creds(creds)),
 		grpc.MaxRecvMsgSize(MaxMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.MaxConcurrentStreams(uint32(s.cfg.MaxStreams)), //nolint:gosec // configured
+		grpc.MaxConcurrentStreams(uint32(f.cfg.MaxStreams)), //nolint:gosec // configured
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 2 * time.Second, PermitWithoutStream: true}),
@@ -157,8 +262,8 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		grpc.StaticStreamWindowSize(1 << 20),
 		grpc.StaticConnWindowSize(4 << 20),
 		grpc.StatsHandler(roomyStack{}),
-		grpc.UnaryInterceptor(s.unary),
-		grpc.StreamInterceptor(s.stream),
+		grpc.UnaryInterceptor(f.unary),
+		grpc.StreamInterceptor(f.stream),
 	}
 }
 
@@ -194,22 +299,21 @@ func growStack() {
 // maxParked is how many calls may wait for something else than the disk at once.
 const maxParked = 100_000
 
-// park is called by a call that is going to wait for others: it takes no place
+// Park is called by a call of who that is going to wait for others: it takes no place
 // among those served meanwhile. The func that it returns ends that.
-func (s *Server) park(ctx context.Context, c *namespace.Call) (back func(), err error) {
-	who := taker(ctx, c)
-	if !s.parked.Take(1, who) {
+func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err error) {
+	if !f.Parked.Take(1, who) {
 		return nil, &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls wait at once", RetryAfter: time.Second}
 	}
 	served, counts := ctx.Value(servedKey{}).(share.Taker) // a stream, and the namenode's own work, do not
 	if counts {
-		s.served.Give(1, served)
+		f.Served.Give(1, served)
 	}
 	return func() {
 		if counts {
-			s.served.Hold(1, served)
+			f.Served.Hold(1, served)
 		}
-		s.parked.Give(1, who)
+		f.Parked.Give(1, who)
 	}, nil
 }
 
@@ -233,19 +337,19 @@ func servedFor(ctx context.Context, method string) share.Taker {
 const adminPrefix = "/leasefs.v1.Admin/"
 
 // unary is around every unary call: limit, panic barrier, metrics, errors.
-func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
+func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
 	who := servedFor(ctx, info.FullMethod)
-	if !s.served.Take(1, who) {
-		s.metrics.shed.Inc()
+	if !f.Served.Take(1, who) {
+		f.calls.shed.Inc()
 		return nil, wire.ToStatus(&fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond})
 	}
-	began := s.cfg.Clock.Mono()
+	began := f.cfg.Clock.Mono()
 	defer func() {
 		if p := recover(); p != nil {
-			err = s.panicked(info.FullMethod, p)
+			err = f.panicked(info.FullMethod, p)
 		}
-		s.served.Give(1, who)
-		s.metrics.observe(info.FullMethod, s.cfg.Clock.Mono()-began, err)
+		f.Served.Give(1, who)
+		f.calls.observe(info.FullMethod, f.cfg.Clock.Mono()-began, err)
 		err = wire.ToStatus(withRequest(err, info.FullMethod, req))
 	}()
 	ctx = context.WithValue(ctx, servedKey{}, who)
@@ -254,7 +358,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		ctx, cancel = context.WithTimeout(ctx, maxCall)
 		defer cancel()
 	}
-	if err := s.gate(info.FullMethod); err != nil {
+	if err := f.gate(info.FullMethod); err != nil {
 		return nil, err
 	}
 	return h(ctx, req)
@@ -263,31 +367,31 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 // gate refuses, before anything of a call is looked at, what only the active
 // namenode answers: all but the question how it is. What there is of the state
 // may not be there yet, or be changed by the journal just now.
-func (s *Server) gate(method string) error {
+func (f *Front) gate(method string) error {
 	if method == pb.Admin_Status_FullMethodName || !strings.HasPrefix(method, "/leasefs.v1.") {
 		return nil
 	}
-	return s.role.Active()
+	return f.role.Active()
 }
 
-func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
+func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = s.panicked(info.FullMethod, p)
+			err = f.panicked(info.FullMethod, p)
 		} else if err != nil && ss.Context().Err() != nil {
 			err = fserror.Wrap(fserror.Canceled, "", "", err) // its client has left
 		}
-		s.metrics.failed(info.FullMethod, err)
+		f.calls.failed(info.FullMethod, err)
 		err = wire.ToStatus(err)
 	}()
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(s.loops.Context(), func() { cancel(errStopping) })()
-	if err := s.gate(info.FullMethod); err != nil {
+	defer context.AfterFunc(f.cfg.Loops.Context(), func() { cancel(f.cfg.Loops.Err()) })()
+	if err := f.gate(info.FullMethod); err != nil {
 		return err
 	}
 	err = h(srv, &boundStream{ss, ctx})
-	if why := s.loops.Err(); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, errStopping)) {
+	if why := f.cfg.Loops.Err(); why != nil && ss.Context().Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, why)) {
 		// It was not the client who broke it off: he continues with the next namenode.
 		return &fserror.Error{Kind: fserror.NotActive, Message: why.Error(), RetryAfter: 100 * time.Millisecond}
 	}
@@ -302,9 +406,9 @@ type boundStream struct {
 
 func (b *boundStream) Context() context.Context { return b.ctx }
 
-func (s *Server) panicked(method string, p any) error {
-	s.metrics.panics.Inc()
-	s.log.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+func (f *Front) panicked(method string, p any) error {
+	f.calls.panics.Inc()
+	f.cfg.Log.Error("a call panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
 	return fserror.New(fserror.Internal, "", "", "the namenode failed in this call; its log tells more")
 }
 
@@ -337,21 +441,21 @@ func withRequest(err error, method string, req any) error {
 	return fserror.With(err, opName(method), path)
 }
 
-// httpHandler serves blocks and the pages of an operator.
-func (s *Server) httpHandler() http.Handler {
+// pages serves blocks and the pages of an operator.
+func (f *Front) pages(metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		if h := s.blockPages.Load(); h != nil {
+		if h := f.blocks.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
 			return
 		}
 		answer(w, false)
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.loops.Err() == nil) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.role.Serves()) })
-	mux.HandleFunc("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.role.String() == "active") })
-	if s.cfg.Pprof {
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.cfg.Loops.Err() == nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.Serves()) })
+	mux.HandleFunc("GET /activez", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.role.String() == "active") })
+	if f.cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
@@ -360,8 +464,6 @@ func (s *Server) httpHandler() http.Handler {
 	}
 	return mux
 }
-
-func (s *Server) serveBlocks(h http.Handler) { s.blockPages.Store(&h) }
 
 func answer(w http.ResponseWriter, ok bool) {
 	if !ok {
@@ -372,18 +474,18 @@ func answer(w http.ResponseWriter, ok bool) {
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// baseURL is where clients reach the blocks.
-func (s *Server) baseURL() string {
+// BaseURL is where clients reach the blocks.
+func (f *Front) BaseURL() string {
 	scheme := "http://"
-	if s.cfg.TLS != nil {
+	if f.cfg.TLS != nil {
 		scheme = "https://"
 	}
-	if s.cfg.AdvertiseHTTP != "" {
-		return scheme + s.cfg.AdvertiseHTTP
+	if f.cfg.AdvertiseHTTP != "" {
+		return scheme + f.cfg.AdvertiseHTTP
 	}
-	addr, ok := s.httpLis.Addr().(*net.TCPAddr)
+	addr, ok := f.httpLis.Addr().(*net.TCPAddr)
 	if !ok || !addr.IP.IsUnspecified() {
-		return scheme + s.httpLis.Addr().String()
+		return scheme + f.httpLis.Addr().String()
 	}
 	host, err := os.Hostname()
 	if err != nil {

@@ -1,0 +1,73 @@
+package serve
+
+import (
+	"path"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// calls is what is counted of calls.
+type calls struct {
+	latency *prometheus.HistogramVec
+	errors  *prometheus.CounterVec
+	shed    prometheus.Counter
+	panics  prometheus.Counter
+}
+
+func newCalls() calls {
+	return calls{
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "leasefs_call_seconds", Help: "Time of a call in the namenode, waiting for the disk included.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 2, 16),
+		}, []string{"method"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "leasefs_call_errors_total", Help: "Calls answered with an error, by its kind."}, []string{"method", "kind"}),
+		shed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_calls_shed_total", Help: "Calls told to retry because too many were under way."}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "leasefs_panics_total", Help: "Calls that ended in a fault of the program; always worth a report."}),
+	}
+}
+
+func (c *calls) observe(method string, took time.Duration, err error) {
+	c.latency.WithLabelValues(opName(method)).Observe(took.Seconds())
+	c.failed(method, err)
+}
+
+// failed counts a call or stream that ended with an error; nil is none.
+func (c *calls) failed(method string, err error) {
+	if err != nil {
+		c.errors.WithLabelValues(opName(method), fserror.KindOf(err).String()).Inc()
+	}
+}
+
+// opName is a method's name as the command line calls the operation.
+func opName(method string) string {
+	name := path.Base(method)
+	switch name {
+	case "Delete":
+		return "rm"
+	case "Rename":
+		return "mv"
+	case "GetFile":
+		return "open"
+	case "List":
+		return "ls"
+	case "Summary":
+		return "du"
+	case "AppendTail":
+		return "flush"
+	case "AllocateBlock", "Commit":
+		return "write"
+	case "CloseAbandoned":
+		return "close"
+	case "RenewLease":
+		return "renew"
+	case "Collect":
+		return "gc"
+	case "ResolveStore":
+		return "resolve"
+	}
+	return strings.ToLower(name)
+}
