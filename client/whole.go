@@ -199,17 +199,35 @@ func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
 		return nil, err
 	}
 	if s.kept != nil && s.kept.ctx.Err() == nil {
-		return s.kept, nil
+		if s.kept.Remaining() > 0 {
+			return s.kept, nil
+		}
+		// This machine may have stood still for longer than the lease lives.
+		if err := s.keep(ctx, s.kept.id); !errors.Is(err, fserror.NotFound) {
+			return s.kept, err
+		}
 	}
 	g, err := s.f.Leases().Grant(ctx, scratchTTL, 0)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.keep(ctx, g.ID)
 	}
+	return s.kept, err
+}
+
+// keep makes a lease that lives the one that is kept.
+func (s *scratch) keep(ctx context.Context, id LeaseID) error {
 	deadline := time.Now().Add(s.f.cfg.Timeout)
 	for n := 0; ; n++ {
-		s.kept, err = s.f.Leases().KeepAlive(context.WithoutCancel(ctx), g.ID)
-		if err == nil || !transient(err) || time.Now().After(deadline) || !sleep(ctx, s.f.ctx, backoffFor(n)) {
-			return s.kept, err
+		kept, err := s.f.Leases().KeepAlive(context.WithoutCancel(ctx), id)
+		if err == nil {
+			if s.kept != nil {
+				s.kept.Stop()
+			}
+			s.kept = kept
+			return nil
+		}
+		if !transient(err) || time.Now().After(deadline) || !sleep(ctx, s.f.ctx, backoffFor(n)) {
+			return err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,6 +250,26 @@ func TestWhoStoodStillIsFenced(t *testing.T) {
 			_ = f.Close() // it is lost
 			if err := theirs.Close(); err != nil {
 				t.Errorf("round %d: %v", round, err)
+			}
+		}
+		w.end()
+	})
+}
+
+// Who was suspended for longer than a lease of temporary files lives makes files as
+// before, at once.
+func TestFilesAreMadeAfterASuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 1, func(c *worker) { c.plain = true })
+		c := w.clients[0]
+		for _, slept := range []time.Duration{0, time.Second, time.Minute, 5 * time.Minute, time.Hour} {
+			c.clock.stop(true)
+			w.net.Host(c.name).Pause()
+			<-time.After(slept)
+			c.clock.resume()
+			w.net.Host(c.name).Resume()
+			if _, err := c.fs.WriteFrom(t.Context(), fmt.Sprintf("/after %v", slept), strings.NewReader("text")); err != nil {
+				t.Errorf("after %v: %v", slept, err)
 			}
 		}
 		w.end()
