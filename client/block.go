@@ -3,19 +3,12 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"time"
 
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
-
-// maxPuts is how often a PUT is tried that the store refuses (not one that
-// fails on the way: that is tried until the FS's Timeout).
-const maxPuts = 4
 
 // pendingBlock is a block under way into the file.
 type pendingBlock struct {
@@ -152,50 +145,29 @@ func (w *Writer) runBlock(b *pendingBlock, before *blockRun) error {
 	return err
 }
 
-// store puts the object where the namenode says. After each failure it goes
-// under a fresh key: what became of the earlier PUT does not matter then.
+// store puts the object where the namenode says, after each failure under a fresh
+// key.
 func (w *Writer) store(b *pendingBlock) error {
-	deadline, waits := time.Now().Add(w.fs.cfg.Timeout), w.fs.waits("write", w.path)
 	req := &pb.AllocateBlockRequest{Writer: w.id, Blocks: []*pb.BlockIntent{{StoredLength: int64(len(b.object)), Crc32C: b.crc}}}
-	for n, refused := 0, 0; ; n++ {
+	at, shared, err := w.fs.blobs.Store(w.work, b.object, tries(w.fs, "write", w.path), func() (*pb.BlockTarget, error) {
 		if err := w.check(); err != nil {
-			return err
+			return nil, err
 		}
 		resp := new(pb.AllocateBlockResponse)
 		c := call{op: "write", path: w.path}
 		if err := w.fs.call(w.work, &c, pb.Namenode_AllocateBlock_FullMethodName, req, resp); err != nil {
-			return err
+			return nil, err
 		}
 		if len(resp.GetTargets()) != 1 {
-			return fserror.New(fserror.Internal, "write", w.path, "the namenode allocated %d blocks for 1", len(resp.GetTargets()))
+			return nil, fserror.New(fserror.Internal, "", "", "the namenode allocated %d blocks for 1", len(resp.GetTargets()))
 		}
-		t := resp.GetTargets()[0]
-		err := w.fs.blobs.Upload(w.work, max(time.Until(deadline), minPatience), t.GetUrl(), t.GetHeaders(), b.object)
-		if err == nil {
-			b.target = t
-			return nil
-		}
-		b.shared = true
-		if w.work.Err() != nil {
-			return contextError(w.work, "write", w.path, false)
-		}
-		if blockio.Full(err) {
-			return fserror.Wrap(fserror.NoSpace, "write", w.path, err)
-		}
-		// 412: something is there under this key, an earlier copy of this block most
-		// likely, the answer to which was lost. Another key is as good.
-		if s := blockio.Status(err); s/100 == 4 && s != http.StatusTooManyRequests && s != http.StatusRequestTimeout && s != http.StatusPreconditionFailed {
-			if refused++; refused >= maxPuts {
-				return fserror.Wrap(fserror.Unavailable, "write", w.path, fmt.Errorf("block %s could not be stored: %w", keyOf(t.GetTerm(), t.GetSeq()), err))
-			}
-		}
-		w.fs.cfg.Logger.Debug("leasefs: a block could not be stored, will be tried under another key", "path", w.path, "err", err)
-		delay := backoffFor(n)
-		if time.Now().Add(delay).After(deadline) {
-			return fserror.Wrap(fserror.Unavailable, "write", w.path, fmt.Errorf("the block store took no block within %s: %w", w.fs.cfg.Timeout, err))
-		}
-		waits.sleep(w.work, w.work, delay, storeCause(err), true)
+		return resp.GetTargets()[0], nil
+	})
+	b.target, b.shared = at, b.shared || shared
+	if err != nil && w.work.Err() != nil {
+		return contextError(w.work, "write", w.path, false)
 	}
+	return fserror.With(err, "write", w.path)
 }
 
 // commit makes the stored block part of the file.
@@ -274,5 +246,3 @@ func (w *Writer) splitTail(ctx context.Context) error {
 	w.cur.B = append(w.cur.B, tail...)
 	return nil
 }
-
-func keyOf(term, seq uint64) blockstore.Key { return blockstore.Key{Term: term, Seq: seq} }

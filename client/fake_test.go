@@ -634,3 +634,5 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return answer(http.StatusOK, object)
 }
+
+func keyOf(term, seq uint64) blockstore.Key { return blockstore.Key{Term: term, Seq: seq} }

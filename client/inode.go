@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -48,8 +47,7 @@ func (f *FS) PathOf(ctx context.Context, inode uint64) (string, error) {
 // OpenInode is Open for a file by number; path is for its errors. kept tells
 // whether its view of the file is: as long as it is, Refresh would not change it.
 func (f *FS) OpenInode(ctx context.Context, inode uint64, path string) (r *Reader, kept bool, err error) {
-	r = &Reader{fs: f, path: path, inode: inode, tables: make(map[blockstore.Key]blockstore.Table)}
-	r.ctx, r.cancel = context.WithCancel(f.ctx)
+	r = newReader(f, path, inode)
 	if kept, err = r.RefreshKept(ctx); err != nil {
 		r.cancel()
 		return nil, false, err

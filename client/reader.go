@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -29,7 +29,7 @@ type Reader struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // fetches
+	blocks *blockio.Fetcher
 
 	posMu sync.Mutex // held over Read, Seek and WriteTo
 	pos   int64
@@ -38,9 +38,7 @@ type Reader struct {
 	info    *FileInfo
 	length  int64
 	cut     uint64 // of the file when the view was taken: what of another is not mixed with it
-	pages   []*page
-	blocks  []*cached // whole blocks, the one used last at the end
-	tables  map[blockstore.Key]blockstore.Table
+	pages   []*blockio.List
 	lastEnd int64 // where the last ReadAt ended
 	inRow   int   // how many began where the one before ended
 	closed  bool
@@ -57,8 +55,7 @@ func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{fs: f, path: path, inode: resp.GetAttr().GetInode(), tables: make(map[blockstore.Key]blockstore.Table)}
-	r.ctx, r.cancel = context.WithCancel(f.ctx)
+	r := newReader(f, path, resp.GetAttr().GetInode())
 	if err := r.take(resp, at, 0); err != nil {
 		r.cancel()
 		return nil, err
@@ -71,6 +68,29 @@ func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
 	}
 	f.readers[r] = struct{}{}
 	return r, nil
+}
+
+func newReader(f *FS, path string, inode uint64) *Reader {
+	r := &Reader{fs: f, path: path, inode: inode}
+	r.ctx, r.cancel = context.WithCancel(f.ctx)
+	r.blocks = blockio.NewFetcher(r.ctx, f.blobs, blockio.File{
+		Path: path, Ahead: f.cfg.ReadAhead, Again: r.again, Tries: func() blockio.Tries { return tries(f, "read", path) },
+	})
+	return r
+}
+
+// tries are those of one transfer of a block for op.
+func tries(f *FS, op, path string) blockio.Tries {
+	w := f.waits(op, path)
+	return blockio.Tries{Limit: f.cfg.Timeout, Pause: func(ctx context.Context, n int, deadline time.Time, err error) bool {
+		delay := backoffFor(n)
+		if time.Now().Add(delay).After(deadline) {
+			return false
+		}
+		f.cfg.Logger.Debug("leasefs: a block could not be moved, will be tried again", "op", op, "path", path, "err", err)
+		w.sleep(ctx, ctx, delay, storeCause(err), true)
+		return true
+	}}
 }
 
 // ReadFile returns the whole content of a file, of one moment. One call if it
@@ -119,7 +139,7 @@ func (f *FS) getFile(ctx context.Context, op, path string, req *pb.GetFileReques
 // take makes an answer the Reader's view of the file: its length counts from
 // now on, and its blocks replace those known.
 func (r *Reader) take(resp *pb.GetFileResponse, at time.Time, asked int64) error {
-	pg, err := r.newPage(resp, at, asked)
+	pg, err := blockio.NewList(resp, r.path, at, asked)
 	if err != nil {
 		return err
 	}
@@ -312,12 +332,9 @@ func (r *Reader) Close() error {
 	r.closed = true
 	r.mu.Unlock()
 	r.cancel()
-	r.wg.Wait()
+	r.blocks.Close()
 	r.mu.Lock()
-	for _, c := range r.blocks {
-		r.drop(c)
-	}
-	r.blocks, r.pages = nil, nil
+	r.pages = nil
 	r.mu.Unlock()
 	r.fs.mu.Lock()
 	delete(r.fs.readers, r)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,27 +16,28 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// readerOf is a Reader of a client whose store is do, and a block to be read.
-func readerOf(timeout time.Duration, do trip) (*Reader, *span) {
-	cfg := Config{Timeout: timeout, HTTPClient: &http.Client{Transport: do}}
-	f := &FS{cfg: cfg, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout)}
-	r := &Reader{fs: f, path: "/a", tables: map[blockstore.Key]blockstore.Table{}}
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+// readBlock reads a block through a Reader of a client whose store is do.
+func readBlock(ctx context.Context, timeout time.Duration, do trip) error {
+	cfg := Config{Timeout: timeout, HTTPClient: &http.Client{Transport: do}, Logger: slog.New(slog.DiscardHandler)}
+	f := &FS{cfg: cfg, ctx: ctx, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout)}
+	r := newReader(f, "/a", 7)
+	defer r.blocks.Close()
 	object, crc := blockstore.Seal(noise(100_000))
-	return r, &span{key: keyOf(1, 1), used: 100_000, data: 100_000, stored: int64(len(object)), crc: crc, url: "http://store:9870/b?sig=secret"}
+	l := &blockio.List{To: 100_000, Blocks: []blockio.Block{{
+		Key: keyOf(1, 1), Used: 100_000, Data: 100_000, Stored: int64(len(object)), CRC: crc, URL: "http://store:9870/b?sig=secret",
+	}}}
+	return r.blocks.Whole(ctx, l, &l.Blocks[0], l.To, func([]byte) {})
 }
 
 // A read from a store that is stuck ends within the time of a call.
 func TestReadFromAStuckStoreEndsInTime(t *testing.T) {
 	for _, timeout := range []time.Duration{5 * time.Second, time.Minute, 2 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			r, s := readerOf(timeout, func(r *http.Request) (*http.Response, error) {
+			began := time.Now()
+			err := readBlock(t.Context(), timeout, func(r *http.Request) (*http.Response, error) {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			})
-			defer r.cancel()
-			began := time.Now()
-			err := r.get(t.Context(), s, 0, make([]byte, s.stored))
 			wantKind(t, err, fserror.Unavailable)
 			if took := time.Since(began); took > timeout+time.Second {
 				t.Errorf("%s instead of %s: %v", took, timeout, err)
@@ -70,11 +72,9 @@ func TestWriteToAStuckStoreEndsInTime(t *testing.T) {
 func TestObjectOfAnotherLength(t *testing.T) {
 	object, _ := blockstore.Seal(noise(100_000))
 	for what, body := range map[string][]byte{"truncated": object[:len(object)-1], "longer": append(bytes.Clone(object), 0)} {
-		r, s := readerOf(time.Minute, func(*http.Request) (*http.Response, error) {
+		err := readBlock(t.Context(), time.Minute, func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body))}, nil
 		})
-		err := r.get(t.Context(), s, 0, make([]byte, s.stored))
-		r.cancel()
 		wantKind(t, err, fserror.Damaged)
 		if !strings.Contains(err.Error(), what) {
 			t.Errorf("%v; want that it is %s", err, what)

@@ -152,16 +152,16 @@ func Status(err error) int {
 	return 0
 }
 
-// Full reports whether the store has no room.
-func Full(err error) bool {
+// full reports whether the store has no room.
+func full(err error) bool {
 	var e *storeError
 	return errors.As(err, &e) && (e.status == http.StatusInsufficientStorage || e.kind == fserror.NoSpace.String())
 }
 
 // An object shorter or longer than it has to be.
 var (
-	ErrShort = errors.New("the block store has fewer bytes than the file's block list says")
-	ErrLong  = errors.New("the block store has more bytes than the file's block list says")
+	errShort = errors.New("the block store has fewer bytes than the file's block list says")
+	errLong  = errors.New("the block store has more bytes than the file's block list says")
 )
 
 // Upload PUTs a whole object. patience is how long the store may take nothing
@@ -210,15 +210,15 @@ func (t *Transport) Download(ctx context.Context, patience time.Duration, target
 	defer drainBody(resp.Body)
 	switch {
 	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
-		return ErrShort
+		return errShort
 	case ranged && resp.StatusCode == http.StatusOK:
 		return &storeError{status: resp.StatusCode, message: "it ignores ranges"}
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent:
 		return storeErrorOf(resp)
 	case !ranged && resp.ContentLength >= 0 && resp.ContentLength < int64(len(dst)):
-		return ErrShort
+		return errShort
 	case !ranged && resp.ContentLength > int64(len(dst)):
-		return ErrLong
+		return errLong
 	}
 	for n := 0; n < len(dst); {
 		k, err := resp.Body.Read(dst[n:])
@@ -226,7 +226,7 @@ func (t *Transport) Download(ctx context.Context, patience time.Duration, target
 		w.moved(k)
 		if n < len(dst) && err != nil {
 			if errors.Is(err, io.EOF) {
-				return ErrShort
+				return errShort
 			}
 			return w.explain(err)
 		}

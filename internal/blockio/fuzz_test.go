@@ -1,4 +1,4 @@
-package client
+package blockio
 
 import (
 	"math"
@@ -11,9 +11,9 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// FuzzNewPage: whatever a namenode says of a file's bytes, it is an error or a
-// page in which each byte is found where it is.
-func FuzzNewPage(f *testing.F) {
+// FuzzNewList: whatever a namenode says of a file's bytes, it is an error or a
+// List in which each byte is found where it is.
+func FuzzNewList(f *testing.F) {
 	seed := func(m *pb.GetFileResponse, asked int64) {
 		raw, err := proto.Marshal(m)
 		if err != nil {
@@ -37,30 +37,30 @@ func FuzzNewPage(f *testing.F) {
 		if asked < 0 || proto.Unmarshal(raw, m) != nil {
 			return
 		}
-		p, err := (&Reader{path: "/f"}).newPage(m, time.Now(), asked)
+		p, err := NewList(m, "/f", time.Now(), asked)
 		if err != nil {
 			return
 		}
-		at := p.from
-		for _, s := range p.spans {
-			if s.off != at || s.off < 0 || s.used <= 0 || s.used > s.data || s.off+s.used <= s.off {
-				t.Fatalf("span %+v at %d", s, at)
+		at := p.From
+		for _, s := range p.Blocks {
+			if s.Off != at || s.Off < 0 || s.Used <= 0 || s.Used > s.Data || s.Off+s.Used <= s.Off {
+				t.Fatalf("block %+v at %d", s, at)
 			}
-			for _, off := range []int64{s.off, s.off + s.used - 1} {
-				if got := p.find(off); got == nil || got.off != s.off {
+			for _, off := range []int64{s.Off, s.Off + s.Used - 1} {
+				if got := p.Find(off); got == nil || got.Off != s.Off {
 					t.Fatalf("byte %d is in %+v, found %+v", off, s, got)
 				}
 			}
-			at += s.used
+			at += s.Used
 		}
-		if len(p.tail) > 0 {
-			if len(p.spans) > 0 && at != p.tailOff || p.tailOff < 0 {
-				t.Fatalf("the blocks end at %d, the tail begins at %d", at, p.tailOff)
+		if len(p.Tail) > 0 {
+			if len(p.Blocks) > 0 && at != p.TailOff || p.TailOff < 0 {
+				t.Fatalf("the blocks end at %d, the tail begins at %d", at, p.TailOff)
 			}
-			at = p.tailOff + int64(len(p.tail))
+			at = p.TailOff + int64(len(p.Tail))
 		}
-		if (len(p.spans) > 0 || len(p.tail) > 0) && p.to != at || p.to < p.from {
-			t.Fatalf("from %d to %d, the bytes end at %d", p.from, p.to, at)
+		if (len(p.Blocks) > 0 || len(p.Tail) > 0) && p.To != at || p.To < p.From {
+			t.Fatalf("from %d to %d, the bytes end at %d", p.From, p.To, at)
 		}
 	})
 }

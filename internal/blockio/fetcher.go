@@ -1,0 +1,368 @@
+package blockio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// maxTables bounds how many blocks' checksum tables a Fetcher remembers (512
+// bytes each at the default block size).
+const maxTables = 128
+
+// ErrMoved: the file does not have the block (any more) where it was: a new List
+// tells where its bytes are now.
+var ErrMoved = errors.New("the block list is out of date")
+
+// File is the file whose blocks a Fetcher reads.
+type File struct {
+	Path  string
+	Ahead int // how many blocks are fetched ahead of one that is read whole
+	// Tries begins the tries of one transfer.
+	Tries func() Tries
+	// Again lists a block again, with a URL that was signed after that time. What is
+	// at its place now may be another one, or nil; or the error is ErrMoved.
+	Again func(ctx context.Context, b *Block, signedAfter time.Time) (*Block, error)
+}
+
+// Fetcher reads blocks of one file and verifies them. It keeps the last few whole
+// ones, and fetches others ahead. It is safe for concurrent use.
+type Fetcher struct {
+	transport *Transport
+	file      File
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // fetches
+
+	mu     sync.Mutex
+	blocks []*held // the one used last at the end
+	tables map[blockstore.Key]blockstore.Table
+	closed bool
+}
+
+// NewFetcher returns a Fetcher that lives as long as the context, until Close.
+func NewFetcher(ctx context.Context, t *Transport, file File) *Fetcher {
+	f := &Fetcher{transport: t, file: file, tables: make(map[blockstore.Key]blockstore.Table)}
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	return f
+}
+
+// Close breaks off what is being fetched, and lets go of all that is kept.
+func (f *Fetcher) Close() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.cancel()
+	f.wg.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.blocks {
+		f.drop(c)
+	}
+}
+
+// held is a whole block in memory, or on its way there.
+type held struct {
+	key    blockstore.Key
+	buf    *Buffer // its object, verified, once done is closed and err is nil
+	err    error
+	done   chan struct{}
+	cancel context.CancelFunc
+	refs   int  // users and the fetch itself; under Fetcher.mu
+	gone   bool // not in Fetcher.blocks any more
+}
+
+// Whole has a block of a List read whole, and those after it begun, as far as
+// they begin before length. use gets the block's bytes; they are its own only
+// until it returns. ErrMoved: see File.Again.
+func (f *Fetcher) Whole(ctx context.Context, l *List, b *Block, length int64, use func([]byte)) error {
+	h := f.hold(l, b, length)
+	defer f.release(h)
+	select {
+	case <-h.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if h.err == nil {
+		use(h.buf.B[:b.Used])
+	}
+	return h.err
+}
+
+// hold returns the whole block, begun to be fetched if it was not, and begins
+// those after it. release has to follow.
+func (f *Fetcher) hold(l *List, b *Block, length int64) *held {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.fetchAhead(b)
+	c.refs++
+	i := l.index(b.Off)
+	keep := []blockstore.Key{b.Key}
+	for j := i + 1; j <= i+f.file.Ahead && j < len(l.Blocks) && l.Blocks[j].Off < length; j++ {
+		f.fetchAhead(&l.Blocks[j])
+		keep = append(keep, l.Blocks[j].Key)
+	}
+	f.evict(keep)
+	return c
+}
+
+// inMemory copies bytes of a block that is in memory already.
+func (f *Fetcher) inMemory(b *Block, p []byte, off int64) (n int) {
+	f.mu.Lock()
+	var h *held
+	for _, c := range f.blocks {
+		if c.key == b.Key {
+			h = c
+			h.refs++
+		}
+	}
+	f.mu.Unlock()
+	if h == nil {
+		return 0
+	}
+	defer f.release(h)
+	select {
+	case <-h.done:
+		if h.err == nil {
+			n = copy(p, h.buf.B[off:b.Used])
+		}
+	default: // still on its way: a range is quicker
+	}
+	return n
+}
+
+// fetchAhead begins to fetch a block unless it is there. The caller holds mu.
+func (f *Fetcher) fetchAhead(b *Block) *held {
+	for _, c := range f.blocks {
+		if c.key == b.Key {
+			return c
+		}
+	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	c := &held{key: b.Key, done: make(chan struct{}), cancel: cancel, refs: 1}
+	f.blocks = append(f.blocks, c)
+	if f.closed {
+		c.err = context.Canceled
+		close(c.done)
+		return c
+	}
+	f.wg.Go(func() {
+		c.buf, c.err = f.fetchBlock(ctx, b)
+		close(c.done)
+		cancel()
+		if c.err != nil {
+			f.mu.Lock()
+			f.drop(c) // who waits gets the error; who comes later tries again
+			f.mu.Unlock()
+		}
+		f.release(c)
+	})
+	return c
+}
+
+// evict lets go of blocks that are not to be kept, the oldest first, until no
+// more than those to be kept are held. The caller holds mu.
+func (f *Fetcher) evict(keep []blockstore.Key) {
+	for i := 0; i < len(f.blocks) && len(f.blocks) > f.file.Ahead+1; {
+		c := f.blocks[i]
+		wanted := false
+		for _, k := range keep {
+			wanted = wanted || k == c.key
+		}
+		if wanted {
+			i++
+			continue
+		}
+		f.drop(c)
+	}
+}
+
+// drop takes a block out of the list. The caller holds mu.
+func (f *Fetcher) drop(c *held) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	for i := range f.blocks {
+		if f.blocks[i] == c {
+			f.blocks = append(f.blocks[:i:i], f.blocks[i+1:]...)
+			break
+		}
+	}
+	f.recycle(c)
+}
+
+func (f *Fetcher) release(c *held) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.refs--
+	f.recycle(c)
+}
+
+// recycle breaks off the fetch of a dropped block that nobody waits for any
+// more, and takes its memory back once nobody uses it. The caller holds mu.
+func (f *Fetcher) recycle(c *held) {
+	if c.gone && c.refs <= 1 {
+		c.cancel()
+	}
+	if c.gone && c.refs == 0 && c.buf != nil {
+		c.buf.Free()
+		c.buf = nil
+	}
+}
+
+// fetchBlock reads and verifies a whole object. What does not match is read
+// once more: the fault may be on the way.
+func (f *Fetcher) fetchBlock(ctx context.Context, b *Block) (*Buffer, error) {
+	buf := NewBuffer(b.Stored)
+	buf.B = buf.B[:b.Stored]
+	var err error
+	for range 2 {
+		if err = f.get(ctx, b, 0, buf.B); err != nil {
+			break
+		}
+		if err = blockstore.Verify(b.Key, buf.B, b.CRC); err == nil {
+			return buf, nil
+		}
+		err = f.wrong(b, err)
+	}
+	buf.Free()
+	return nil, err
+}
+
+// wrong turns an error of a verification into one that names the file too.
+func (f *Fetcher) wrong(b *Block, err error) error {
+	var d *blockstore.Damage
+	if errors.As(err, &d) {
+		return f.damaged(b, d.Offset, d.Detail)
+	}
+	return fserror.With(err, "read", f.file.Path)
+}
+
+// Range reads bytes of a block, from off on, into p: from memory if the block is
+// there, else with the chunks that they are in. ErrMoved: see File.Again.
+func (f *Fetcher) Range(ctx context.Context, b *Block, p []byte, off int64) (int, error) {
+	p = p[:min(int64(len(p)), b.Used-off)]
+	if n := f.inMemory(b, p, off); n > 0 {
+		return n, nil
+	}
+	start, length := blockstore.AlignRange(b.Data, off, int64(len(p)))
+	chunks := p
+	if start != off || length != int64(len(p)) {
+		buf := NewBuffer(length)
+		defer buf.Free()
+		chunks = buf.B[:length]
+	}
+	var err error
+	for range 2 {
+		var table blockstore.Table
+		if table, err = f.table(ctx, b); err != nil {
+			return 0, err
+		}
+		if err = f.get(ctx, b, start, chunks); err != nil {
+			return 0, err
+		}
+		if err = blockstore.VerifyRange(b.Key, table, b.Data, start, chunks); err == nil {
+			return copy(p, chunks[off-start:]), nil
+		}
+		err = f.wrong(b, err)
+	}
+	clear(p) // nothing unverified gets out
+	return 0, err
+}
+
+// table returns a block's checksum table, itself verified against the file's
+// block list.
+func (f *Fetcher) table(ctx context.Context, b *Block) (blockstore.Table, error) {
+	f.mu.Lock()
+	t, ok := f.tables[b.Key]
+	f.mu.Unlock()
+	if ok {
+		return t, nil
+	}
+	raw := make([]byte, b.Stored-b.Data)
+	var err error
+	for range 2 {
+		if err = f.get(ctx, b, b.Data, raw); err != nil {
+			return nil, err
+		}
+		if t, err = blockstore.ParseTable(b.Key, raw, b.Data, b.CRC); err == nil {
+			break
+		}
+		err = f.wrong(b, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for k := range f.tables { // any one: they are cheap to get again
+		if len(f.tables) < maxTables {
+			break
+		}
+		delete(f.tables, k)
+	}
+	f.tables[b.Key] = t
+	return t, nil
+}
+
+// get downloads part of a block's object.
+func (f *Fetcher) get(ctx context.Context, b *Block, off int64, dst []byte) error {
+	tries := f.file.Tries()
+	deadline := time.Now().Add(tries.Limit)
+	url, headers := b.URL, b.Headers
+	for n, short, refused := 0, 0, 0; ; n++ {
+		began := time.Now()
+		err := f.transport.Download(ctx, max(time.Until(deadline), minPatience), url, headers, off, b.Stored, dst)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch status := Status(err); {
+		case errors.Is(err, errShort):
+			// Once may be a broken connection's fault.
+			if short++; short > 1 {
+				return f.damaged(b, b.Data, "the stored object is truncated")
+			}
+		case errors.Is(err, errLong):
+			return f.damaged(b, b.Data, "the stored object is longer than the block")
+		case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusForbidden || status == http.StatusUnauthorized:
+			now, aerr := f.file.Again(ctx, b, began)
+			if aerr != nil {
+				return aerr
+			}
+			if now == nil || now.Key != b.Key || now.Off != b.Off {
+				return ErrMoved
+			}
+			if status == http.StatusNotFound || status == http.StatusGone {
+				// Asked again with a fresh URL, it is still not there.
+				if refused++; refused > 1 {
+					return f.damaged(b, 0, "the block is missing from the block store")
+				}
+			} else if refused++; refused > maxRefused {
+				return fserror.Wrap(fserror.Unavailable, "read", f.file.Path, err)
+			}
+			url, headers = now.URL, now.Headers
+			continue
+		case status/100 == 4 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout:
+			return fserror.Wrap(fserror.Internal, "read", f.file.Path, err)
+		}
+		if !tries.Pause(ctx, n, deadline, err) {
+			return fserror.Wrap(fserror.Unavailable, "read", f.file.Path, fmt.Errorf("block %s could not be read within %s: %w", b.Key, tries.Limit, err))
+		}
+	}
+}
+
+// damaged names the file, the block and the offset in the file of what is wrong.
+func (f *Fetcher) damaged(b *Block, inBlock int64, what string) error {
+	return fserror.New(fserror.Damaged, "read", f.file.Path, "block %s is damaged at offset %d of the file (%d of the block): %s", b.Key, b.Off+inBlock, inBlock, what)
+}
