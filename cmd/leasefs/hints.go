@@ -51,7 +51,11 @@ var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|
 func errorText(err error) string {
 	text := err.Error()
 	var e *fserror.Error
-	if errors.As(err, &e) && (e.Kind == fserror.Held && e.Holder != nil || e.RetryAfter > 0) || nextStep.MatchString(text) {
+	held := errors.As(err, &e) && e.Kind == fserror.Held && e.Holder != nil
+	if held && e.Message == "" { // else it is no file that could be recovered
+		return text + " (leasefs lease recover --force " + e.Path + " takes it now)"
+	}
+	if held || e != nil && e.RetryAfter > 0 || nextStep.MatchString(text) {
 		return text
 	}
 	if strings.Contains(text, syscall.EMFILE.Error()) { // gRPC leaves only the words of it

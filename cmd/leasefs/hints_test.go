@@ -35,6 +35,14 @@ func TestErrorText(t *testing.T) {
 		{fserror.New(fserror.Exists, "put", "/e", "exists already; --overwrite replaces it"), "put /e: exists already; --overwrite replaces it"},
 		{argv.Usagef("ls", "unknown flag -z"), "ls: unknown flag -z (see leasefs ls --help)"},
 		{fserror.New(fserror.Held, "mv", "/a", "the file is open for write"), "mv /a: the file is open for write (" + hints[fserror.Held] + ")"},
+		{
+			&fserror.Error{Op: "append", Path: "/a", Kind: fserror.Held, Holder: &fserror.Holder{Client: "c", Host: "b", PID: 8, Since: time.Second, Idle: time.Second}},
+			"append /a: held by c (host b, pid 8) for 1s, idle 1s; can be taken now (leasefs lease recover --force /a takes it now)",
+		},
+		{
+			&fserror.Error{Op: "create", Path: "/a", Kind: fserror.Held, Message: "it is being made", Holder: &fserror.Holder{Client: "c", Host: "b", PID: 8, Since: time.Second, Idle: time.Second}},
+			"create /a: held by c (host b, pid 8) for 1s, idle 1s; it is being made",
+		},
 		{fserror.Held, "HELD (" + hints[fserror.Held] + ")"},
 		{fserror.Wrap(fserror.Internal, "get", "f", syscall.EMFILE), "get f: too many open files (" + noDescriptors + ")"},
 		{fserror.New(fserror.Unavailable, "create", "/a", "dial tcp: socket: too many open files"), "create /a: dial tcp: socket: too many open files (" + noDescriptors + ")"},

@@ -115,11 +115,10 @@ func (e *Error) writeHeld(b *strings.Builder) {
 		return
 	}
 	if e.TakeableIn > 0 {
-		fmt.Fprintf(b, "can be taken in %s ", Round(e.TakeableIn))
+		fmt.Fprintf(b, "can be taken in %s", Round(e.TakeableIn))
 	} else {
-		b.WriteString("can be taken now ")
+		b.WriteString("can be taken now")
 	}
-	fmt.Fprintf(b, "(leasefs lease recover --force %s takes it now)", e.Path)
 }
 
 // Unwrap returns the cause.

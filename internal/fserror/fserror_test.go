@@ -64,7 +64,7 @@ func TestErrorLine(t *testing.T) {
 				Op: "append", Path: "/logs/a", Kind: Held, TakeableIn: 48 * time.Second,
 				Holder: &Holder{Client: "ingest-3", Host: "b", PID: 812, Since: 250 * time.Second, Idle: 12 * time.Second},
 			},
-			"append /logs/a: held by ingest-3 (host b, pid 812) for 4m10s, idle 12s; can be taken in 48s (leasefs lease recover --force /logs/a takes it now)",
+			"append /logs/a: held by ingest-3 (host b, pid 812) for 4m10s, idle 12s; can be taken in 48s",
 		},
 		{
 			&Error{Op: "create", Path: "/a", Kind: Held, Message: "it is being made", Holder: &Holder{Client: "c", Host: "b", PID: 8, Since: time.Second, Idle: time.Second}},
