@@ -80,7 +80,7 @@ func (p *program) adminCommand() *cli.Command {
 				Usage:       "copy the namespace into a folder",
 				UsageText:   "leasefs admin backup [--tree-only] DIR\n\nExample:\n  leasefs admin backup /mnt/backup/leasefs-$(date +%F)",
 				Description: "Copies the namespace as of one moment into DIR, a new or empty folder on this machine: tree and\nblocks, also those that are in a bucket. From it leasefs namenode --data can be started, and\nleasefs admin restore makes a new ensemble. When it fails, the same command continues with the\nblocks that it has copied.",
-				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "no blocks: for who has another copy of the block store"}},
+				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "leave the blocks out: for those who have another copy of the block store"}},
 				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, makeBackup),
 			},
 			p.formatCommand(),

@@ -20,8 +20,8 @@ import (
 func globalFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "namenode", Usage: "`HOST:PORT` of the namenode; several with commas between", Value: client.DefaultNamenode, EnvVars: []string{"LEASEFS_NAMENODE"}},
-		&cli.StringFlag{Name: "user", Usage: "`NAME` of who asks", DefaultText: "the login name", EnvVars: []string{"LEASEFS_USER"}},
-		&cli.StringFlag{Name: "client", Usage: "a stable client `NAME`: who comes back under it gets its files at once", DefaultText: "host, pid and a random part", EnvVars: []string{"LEASEFS_CLIENT"}},
+		&cli.StringFlag{Name: "user", Usage: "act as the user `NAME`", DefaultText: "the login name", EnvVars: []string{"LEASEFS_USER"}},
+		&cli.StringFlag{Name: "client", Usage: "a stable client `NAME`: a process that comes back under it gets its files at once", DefaultText: "host, pid and a random part", EnvVars: []string{"LEASEFS_CLIENT"}},
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object a line, errors too", EnvVars: []string{"LEASEFS_JSON"}},
 		&cli.DurationFlag{Name: "timeout", Usage: "how `LONG` a call is tried again while no namenode answers", DefaultText: "1m, put and get 2m; at most 2m", EnvVars: []string{"LEASEFS_TIMEOUT"}},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress bar, no summary, no notes of what is waited for", EnvVars: []string{"LEASEFS_QUIET"}},

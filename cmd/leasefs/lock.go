@@ -196,7 +196,7 @@ func (e *invocation) runLocked(l *client.Lock, path, command string) error {
 	for {
 		select {
 		case err := <-ended:
-			kill(syscall.SIGKILL) // what it left running must not go on without the lock
+			kill(syscall.SIGKILL) // what it left running must not continue without the lock
 			if why != nil {
 				return why
 			}
