@@ -24,7 +24,7 @@ func (s *Server) startBackground() {
 	// Oftener than the ages are journalled, or one just below the step is late by
 	// nearly a whole one more.
 	s.loops.Every("lease ages", min(s.cfg.AgesEvery, time.Second), nil, s.leases.CheckpointAges)
-	s.loops.Every("cache sessions", time.Second, nil, s.endCaching)
+	s.loops.Every("cache sessions", time.Second, nil, s.calls.endCaching)
 	s.loops.Every("lease repair", 10*time.Second, nil, s.leases.RepairPass())
 	s.loops.Every("checkpoint", 5*time.Second, s.images.Wanted(), s.images.CheckpointIfDue)
 	s.loops.Every("reclaim", 5*time.Second, s.blocks.Deleted, s.blocks.Reclaim)

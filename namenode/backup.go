@@ -27,7 +27,7 @@ const backupURLLife = 12 * time.Hour
 // is none of this machine, where the bytes are to be had. Blocks are immutable,
 // so they can be copied while writes go on; the collector leaves those of files
 // deleted meanwhile until it is done.
-func (s *Server) backup(ctx context.Context, treeOnly bool, send func(*backupMessage) error) error {
+func (s *operators) backup(ctx context.Context, treeOnly bool, send func(*backupMessage) error) error {
 	defer s.blocks.Hold()()
 	t, err := s.engine.Snapshot(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func sendFile(name string, content []byte, send func(*backupMessage) error) erro
 
 // backupBlocks sends the blocks so that they make a folder as the local store
 // has it. elsewhere: it told only where their bytes are.
-func (s *Server) backupBlocks(ctx context.Context, t *namespace.Tree, send func(*backupMessage) error) (elsewhere bool, err error) {
+func (s *operators) backupBlocks(ctx context.Context, t *namespace.Tree, send func(*backupMessage) error) (elsewhere bool, err error) {
 	_, here := s.store.(*local.Store)
 	name, content := local.Marker(s.dir.ID)
 	if err := sendFile(filepath.Join(datadir.BlocksDir, name), content, send); err != nil {
@@ -104,7 +104,7 @@ func (s *Server) backupBlocks(ctx context.Context, t *namespace.Tree, send func(
 	return !here, errors.Join(err, ctx.Err())
 }
 
-func (s *Server) backupURL(name string, b namespace.Block, send func(*backupMessage) error) error {
+func (s *operators) backupURL(name string, b namespace.Block, send func(*backupMessage) error) error {
 	signed, err := s.store.SignGet(b.Key, s.cfg.Clock.Wall().Add(backupURLLife))
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *Server) backupURL(name string, b namespace.Block, send func(*backupMess
 	return send(&backupMessage{Name: name, Url: signed.URL, Headers: flatten(signed.Header), Length: int64(b.Stored), Crc32C: b.CRC})
 }
 
-func (s *Server) backupBlock(ctx context.Context, name string, b namespace.Block, send func(*backupMessage) error) error {
+func (s *operators) backupBlock(ctx context.Context, name string, b namespace.Block, send func(*backupMessage) error) error {
 	rc, err := s.store.Get(ctx, b.Key, 0, -1)
 	if err != nil {
 		return err

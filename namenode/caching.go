@@ -60,7 +60,7 @@ func wireKeys(looks []namespace.Change) []*pb.CacheKey {
 // beginCaching makes a session that says Hello one that caches: that is
 // journalled, so that a namenode that takes over knows whom to wait for. It
 // returns nil if there are too many, or the Hello comes late.
-func (s *Server) beginCaching(ctx context.Context, h namespace.Holder, number uint64, revoke func(readlease.Revocation)) (*readlease.Stream, error) {
+func (s *streams) beginCaching(ctx context.Context, h namespace.Holder, number uint64, revoke func(readlease.Revocation)) (*readlease.Stream, error) {
 	id := h.Session
 	var stream *readlease.Stream
 	_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
@@ -95,7 +95,7 @@ func ownerOf(ctx context.Context, user string) string {
 
 // endCaching takes the journalled mark off sessions that have gone and whose
 // terms are over.
-func (s *Server) endCaching(ctx context.Context) error {
+func (s *streams) endCaching(ctx context.Context) error {
 	for _, id := range s.engine.Caches().Gone(1000) {
 		_, err := s.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 			if !s.engine.Caches().Forget(id) || tx.Tree.Caching(namespace.SessionID(id)) == 0 {
@@ -112,7 +112,7 @@ func (s *Server) endCaching(ctx context.Context) error {
 
 // cacheMessage answers what a session says about its cache on its stream; cached
 // is nil if it has none.
-func (s *Server) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *readlease.Stream) (*pb.SessionResponse, error) {
+func (s *streams) cacheMessage(m *pb.SessionRequest, h namespace.Holder, cached *readlease.Stream) (*pb.SessionResponse, error) {
 	if ack := m.GetCacheAck(); ack != nil {
 		if n := len(ack.GetDrafts()); n > 0 { // before a change that waits continues
 			list := make([]drafts.Draft, n)

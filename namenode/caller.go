@@ -26,7 +26,7 @@ const maxPlaces = 4
 const minSessionTTL = 100 * time.Millisecond
 
 // caller checks who asks and returns what the tree needs to know of them.
-func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error) {
+func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error) {
 	user := c.GetUser()
 	if user == "" {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "the request names no user")
@@ -57,7 +57,7 @@ func (s *Server) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, err
 const notSuper = "no superuser"
 
 // callerFor is caller for a call whose request says whose is what it makes.
-func (s *Server) callerFor(ctx context.Context, who *pb.Caller, o *pb.Owner) (*namespace.Call, error) {
+func (s *desk) callerFor(ctx context.Context, who *pb.Caller, o *pb.Owner) (*namespace.Call, error) {
 	c, err := s.caller(ctx, who)
 	if err != nil || o.GetUser() == "" && o.GetGroup() == "" {
 		return c, err
@@ -84,7 +84,7 @@ func checkNames(names ...string) error {
 }
 
 // checkCertificate holds the claimed user against the client's certificate.
-func (s *Server) checkCertificate(ctx context.Context, user string) error {
+func (s *desk) checkCertificate(ctx context.Context, user string) error {
 	if !s.cfg.RequireCert {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (s *Server) checkCertificate(ctx context.Context, user string) error {
 
 // holder is the caller as one who may hold files. A soft limit of its own is raised to
 // what outlives a failover.
-func (s *Server) holder(c *pb.Caller) (namespace.Holder, error) {
+func (s *desk) holder(c *pb.Caller) (namespace.Holder, error) {
 	h := namespace.Holder{User: c.GetUser(), Client: c.GetClient(), Host: c.GetHost(), PID: c.GetPid(), TTL: c.GetTtlMs()}
 	if h.TTL != 0 {
 		h.TTL = s.role.SessionTTL(time.Duration(h.TTL) * time.Millisecond).Milliseconds()
@@ -118,7 +118,7 @@ func (s *Server) holder(c *pb.Caller) (namespace.Holder, error) {
 }
 
 // admin refuses all but the superuser.
-func (s *Server) admin(ctx context.Context, c *pb.Caller) error {
+func (s *desk) admin(ctx context.Context, c *pb.Caller) error {
 	call, err := s.caller(ctx, c)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *Server) admin(ctx context.Context, c *pb.Caller) error {
 }
 
 // checkTTL refuses a soft limit of its own that a session cannot have.
-func (s *Server) checkTTL(c *pb.Caller) error {
+func (s *desk) checkTTL(c *pb.Caller) error {
 	if ttl := c.GetTtlMs(); ttl != 0 && (ttl < minSessionTTL.Milliseconds() || ttl > s.cfg.HardLimit.Milliseconds()) {
 		return fserror.New(fserror.InvalidArgument, "", "", "a session's lease can have a time to live from %s to the hard limit, %s; not %d ms", minSessionTTL, s.cfg.HardLimit, ttl)
 	}

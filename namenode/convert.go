@@ -20,7 +20,7 @@ func holderInfo(h leasemanager.Holder, since, idle time.Duration) *pb.HolderInfo
 
 // attr makes the wire form of an inode's attributes. The state of the lease is
 // asked of the lease table; who holds the file is what the inode says.
-func (s *Server) attr(a namespace.Attr) *pb.Attr {
+func (s *desk) attr(a namespace.Attr) *pb.Attr {
 	out := &pb.Attr{
 		Inode: uint64(a.ID), Type: pb.FileType(a.Type), Mode: uint32(a.Mode), User: a.User, Group: a.Group,
 		MtimeUnixMs: a.MTime, Length: a.Length, LinkTarget: a.LinkTarget,
@@ -32,7 +32,7 @@ func (s *Server) attr(a namespace.Attr) *pb.Attr {
 	return out
 }
 
-func (s *Server) openState(f namespace.OpenFile) *pb.OpenState {
+func (s *desk) openState(f namespace.OpenFile) *pb.OpenState {
 	st, _ := s.leases.State(uint64(f.Inode))
 	return &pb.OpenState{
 		Holder:      holderInfo(leases.HolderOf(f.Holder), s.since(f), st.Idle),
@@ -42,12 +42,12 @@ func (s *Server) openState(f namespace.OpenFile) *pb.OpenState {
 }
 
 // since is how long a file has been open under its epoch, by the journal's time.
-func (s *Server) since(f namespace.OpenFile) time.Duration {
+func (s *desk) since(f namespace.OpenFile) time.Duration {
 	return max(0, time.Duration(s.engine.Now()-f.Since)*time.Millisecond)
 }
 
 // held is the answer to one who wants a file that another has.
-func (s *Server) held(path string, f namespace.OpenFile, st leasemanager.State) error {
+func (s *desk) held(path string, f namespace.OpenFile, st leasemanager.State) error {
 	h := f.Holder
 	return &fserror.Error{
 		Kind: fserror.Held, Path: path, TakeableIn: st.TakeableIn,

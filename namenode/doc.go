@@ -2,6 +2,9 @@
 // tree (namenode/namespace), the leases (leasemanager), the journal and the
 // block store.
 //
+// Server is the wiring, from the start to the end. Calls are answered by service, whose
+// parts have the rooms that they need, and no way to Server.
+//
 // # How a change happens
 //
 //	request → plan (validate) → record → apply → journal → durable → reply

@@ -25,7 +25,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 	draftAt := func(name string) {
 		t.Helper()
 		streams++
-		cached, err := s.beginCaching(t.Context(), h, streams, func(readlease.Revocation) {})
+		cached, err := s.calls.beginCaching(t.Context(), h, streams, func(readlease.Revocation) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(ctx, long)
 		defer cancel()
-		_, err := (&service{Server: s}).Append(ctx, r)
+		_, err := s.calls.Append(ctx, r)
 		return err
 	}
 	// waiting begins one, and returns when it waits.

@@ -39,12 +39,12 @@ func (s *Server) JournalledAge(session []byte) (age time.Duration) {
 }
 
 // SetPatience sets how long a client may take nothing of a long answer.
-func (s *Server) SetPatience(d time.Duration) { s.patience = d }
+func (s *Server) SetPatience(d time.Duration) { s.calls.tree.patience = d }
 
 // ShareLittle leaves that many watches, waiting calls, granted leases, caching
 // sessions and sessions of which results are kept to all callers together.
 func (s *Server) ShareLittle(most int64) {
-	s.watchers, s.front.Parked = share.New(most), share.New(most)
+	s.calls.watchers, s.front.Parked = share.New(most), share.New(most)
 	s.engine.Share(s.role.Term(), engine.Limits{Granted: most, Results: most, Caching: int(most)})
 }
 
@@ -58,13 +58,13 @@ func (s *Server) Parked() int64 { return s.front.Parked.Used() }
 func (s *Server) HoldWalks(ctx context.Context) (release func(), err error) {
 	const all = 2
 	for range all {
-		if err := s.walkers.Begin(ctx, ""); err != nil {
+		if err := s.calls.walkers.Begin(ctx, ""); err != nil {
 			return nil, err
 		}
 	}
 	return func() {
 		for range all {
-			s.walkers.End("")
+			s.calls.walkers.End("")
 		}
 	}, nil
 }

@@ -39,7 +39,7 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 	s := startAt(t, clk)
 	session := make([]byte, 16)
 	session[0] = 1
-	out, err := (&service{Server: s}).Create(t.Context(), &pb.CreateRequest{
+	out, err := s.calls.Create(t.Context(), &pb.CreateRequest{
 		Call: &pb.CallId{Session: session, Seq: 1}, Path: "/f",
 		Caller: &pb.Caller{User: "root", Client: "c", Session: session, Host: "h", Pid: 1},
 	})
@@ -56,7 +56,7 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 		if st, known := s.leases.State(uint64(w.Inode)); !known || !st.Ending {
 			return fmt.Errorf("%+v, %v", st, known)
 		}
-		if err := s.writer(tx, &namespace.Call{}, w); err != nil {
+		if err := s.calls.writers.writer(tx, &namespace.Call{}, w); err != nil {
 			return err
 		}
 		if _, err := tx.Apply(namespace.CallID{}, &namespace.OpAppendTail{Inode: w.Inode, Data: []byte("x")}, new(engine.Recall)); !errors.Is(err, fserror.Retry) {
@@ -135,7 +135,7 @@ func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
 // Between the check of what is below a directory and its deletion, its name may
 // become another's: what was not checked is not deleted.
 func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
-	s := &service{Server: startAt(t, new(clock.Fake))}
+	s := startAt(t, new(clock.Fake)).calls
 	seq := uint64(0)
 	who := func(user string) (*pb.CallId, *pb.Caller) {
 		session := make([]byte, 16)

@@ -133,7 +133,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	role := s.role.Status()
 	set(descReady, flag(s.role.Ready()))
-	set(descPressure, flag(s.shortOf(role) != ""))
+	set(descPressure, flag(s.calls.shortOf(role) != ""))
 	cn := s.front.Conns()
 	set(descConns, float64(cn.Open))
 	set(descConnsNo, float64(cn.Refused))

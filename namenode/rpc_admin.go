@@ -21,8 +21,8 @@ import (
 // Status tells how the namenode is; everybody may ask, also while it starts. It
 // waits for nothing: what it counts is of this moment, and a crash may still
 // take the changes after DurableTxid back.
-func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	resp := &pb.StatusResponse{Address: s.Addr(), Role: "starting", Version: s.cfg.Version}
+func (s *operators) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	resp := &pb.StatusResponse{Address: s.front.Addr(), Role: "starting", Version: s.cfg.Version}
 	role := s.role.Status()
 	if role.Role == "starting" {
 		return resp, nil
@@ -62,7 +62,7 @@ func (s *service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 
 // shortOf says why this namenode refuses what needs room, or would if it were active, or
 // of one of several why it could not write an image; empty: it has room.
-func (s *Server) shortOf(role reign.Status) string {
+func (s *operators) shortOf(role reign.Status) string {
 	if s.role.Ready() {
 		if why := s.space.Short(); why != "" {
 			return why
@@ -72,7 +72,7 @@ func (s *Server) shortOf(role reign.Status) string {
 }
 
 // Checkpoint writes an image now.
-func (s *service) Checkpoint(ctx context.Context, r *pb.CheckpointRequest) (*pb.CheckpointResponse, error) {
+func (s *operators) Checkpoint(ctx context.Context, r *pb.CheckpointRequest) (*pb.CheckpointResponse, error) {
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *service) Checkpoint(ctx context.Context, r *pb.CheckpointRequest) (*pb.
 
 // SafeMode enters, leaves or tells of safe mode. It is journalled: a restart
 // does not end it.
-func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.SafeModeResponse, error) {
+func (s *operators) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.SafeModeResponse, error) {
 	if r.GetAction() != pb.SafeModeRequest_ACTION_GET {
 		if err := s.admin(ctx, r.GetCaller()); err != nil {
 			return nil, err
@@ -118,7 +118,7 @@ func (s *service) SafeMode(ctx context.Context, r *pb.SafeModeRequest) (*pb.Safe
 }
 
 // setSafeMode returns when no block is being deleted any more.
-func (s *Server) setSafeMode(ctx context.Context, on bool) error {
+func (s *operators) setSafeMode(ctx context.Context, on bool) error {
 	unlock, err := s.blocks.Stop(ctx)
 	if err != nil {
 		return err
@@ -139,13 +139,13 @@ func (s *Server) setSafeMode(ctx context.Context, on bool) error {
 }
 
 // Fsck checks the tree against itself, the lease table and the block store.
-func (s *service) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb.FsckResponse]) error {
+func (s *operators) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb.FsckResponse]) error {
 	ctx := stream.Context()
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return err
 	}
 	send := func(m *pb.FsckResponse) error { return s.send(func() error { return stream.Send(m) }) }
-	f := &fsck{Server: s.Server, ctx: ctx, send: send, sum: &pb.FsckSummary{}, read: r.GetBlocks()}
+	f := &fsck{operators: s, ctx: ctx, send: send, sum: &pb.FsckSummary{}, read: r.GetBlocks()}
 	if err := f.whole(); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *service) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb.F
 	if path == "" {
 		path = "/"
 	}
-	if err := s.walk(ctx, r.GetCaller(), path, func(w *walk, path []byte, a namespace.Attr) error {
+	if err := s.tree.walk(ctx, r.GetCaller(), path, func(w *walk, path []byte, a namespace.Attr) error {
 		f.sum.Inodes++
 		if a.Open == nil && a.Blocks == 0 {
 			return nil
@@ -166,7 +166,7 @@ func (s *service) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb.F
 }
 
 type fsck struct {
-	*Server
+	*operators
 	ctx  context.Context //nolint:containedctx // one run's
 	send func(*pb.FsckResponse) error
 	sum  *pb.FsckSummary
@@ -267,7 +267,7 @@ func (f *fsck) block(b namespace.Block) error {
 }
 
 // collect is admin gc: search, then delete what may be deleted.
-func (s *Server) collect(ctx context.Context) (*pb.CollectResponse, error) {
+func (s *operators) collect(ctx context.Context) (*pb.CollectResponse, error) {
 	c := &namespace.Call{}
 	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error { return tx.RefuseInSafeMode(c) }); err != nil {
 		return nil, err
@@ -291,7 +291,7 @@ func (s *Server) collect(ctx context.Context) (*pb.CollectResponse, error) {
 }
 
 // Collect runs the block collector now.
-func (s *service) Collect(ctx context.Context, r *pb.CollectRequest) (*pb.CollectResponse, error) {
+func (s *operators) Collect(ctx context.Context, r *pb.CollectRequest) (*pb.CollectResponse, error) {
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func (s *service) Collect(ctx context.Context, r *pb.CollectRequest) (*pb.Collec
 }
 
 // Backup streams a folder from which a namenode can be started.
-func (s *service) Backup(r *pb.BackupRequest, stream grpc.ServerStreamingServer[pb.BackupResponse]) error {
+func (s *operators) Backup(r *pb.BackupRequest, stream grpc.ServerStreamingServer[pb.BackupResponse]) error {
 	if err := s.admin(stream.Context(), r.GetCaller()); err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (w *backupWriter) end() error {
 // Failover hands the reign over to the next namenode in the election that is fit. This
 // one becomes a standby. It waits a moment for one that has followed, and is refused
 // with RETRY if there is none. Of a term that is over already, it does nothing.
-func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.FailoverResponse, error) {
+func (s *operators) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.FailoverResponse, error) {
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
 	}
@@ -353,7 +353,7 @@ func (s *service) Failover(ctx context.Context, r *pb.FailoverRequest) (*pb.Fail
 
 // ResolveStore ends a conflict about the block store in favour of this namenode's
 // history. Its reply may be lost: sent again it finds no conflict.
-func (s *service) ResolveStore(ctx context.Context, r *pb.ResolveStoreRequest) (*pb.ResolveStoreResponse, error) {
+func (s *operators) ResolveStore(ctx context.Context, r *pb.ResolveStoreRequest) (*pb.ResolveStoreResponse, error) {
 	if err := s.admin(ctx, r.GetCaller()); err != nil {
 		return nil, err
 	}

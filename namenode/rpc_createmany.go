@@ -21,7 +21,7 @@ const (
 // CreateMany makes many whole files in one call. Each is journalled on its own;
 // all wait for the disk together. As one after the other is made, the call counts
 // as one of those under way.
-func (s *service) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
+func (s *writers) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
 	if len(r.GetFiles()) > maxCreateMany {
 		return nil, fserror.New(fserror.TooLarge, "", "", "a call makes at most %d files, not %d", maxCreateMany, len(r.GetFiles()))
 	}
@@ -48,7 +48,7 @@ func (s *service) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.
 // lookAtMany adds to an answer what those files that were made and their
 // directories look like now, for sessions that cache. All is seen under one lock,
 // and what may not be kept is left out: then nothing is to be waited for.
-func (s *Server) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp *pb.CreateManyResponse) {
+func (s *writers) lookAtMany(ctx context.Context, files []*pb.CreateRequest, resp *pb.CreateManyResponse) {
 	// Whose groups are looked up before the lock is taken: that may take long.
 	callers := make([]*namespace.Call, len(files))
 	asked := false

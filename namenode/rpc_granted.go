@@ -13,7 +13,7 @@ import (
 // GrantLease grants a lease with a time to live of its own. Whether its id is
 // free is decided where the record is applied: of two calls with the same id
 // one gets EXISTS.
-func (s *service) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.GrantLeaseResponse, error) {
+func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.GrantLeaseResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *service) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 // RevokeLease ends a granted lease. The first of its files go with the same
 // record, the rest at the rate of Config.ReapRate; the answer does not wait for
 // them.
-func (s *service) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*pb.RevokeLeaseResponse, error) {
+func (s *granted) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*pb.RevokeLeaseResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *service) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*p
 
 // LeaseTimeToLive answers how long a lease lives without a keep-alive. Anybody
 // may ask.
-func (s *service) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
 	const op = "lease ttl"
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
@@ -115,14 +115,14 @@ func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit in
 }
 
 // AttachLease attaches a file to a granted lease: it is deleted at its end.
-func (s *service) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
+func (s *granted) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(tx.Tree.PlanAttach(c, namespace.LeaseID(r.GetId()), r.GetPath()))
 	})
 }
 
 // DetachLease takes a file from its lease: it stays when the lease ends.
-func (s *service) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
+func (s *granted) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(tx.Tree.PlanDetach(c, r.GetPath()))
 	})

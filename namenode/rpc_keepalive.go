@@ -35,7 +35,7 @@ type keeper struct {
 
 // KeepAlive keeps leases alive for as long as messages come, and tells who wants
 // to know it when one ends.
-func (s *service) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse]) error {
+func (s *granted) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse]) error {
 	k := &keeper{Keeper: s.sessions.Keeper(), out: stream.Send}
 	// The handler must end with the namenode, also while nothing is received; its
 	// end makes Recv return, so the goroutine ends too. What that one still names
@@ -62,7 +62,7 @@ func (s *service) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest,
 
 // tellEnded tells of the ends of leases, when they are durable, and then the
 // answer, if there is one.
-func (s *Server) tellEnded(ctx context.Context, k *keeper, answer *pb.KeepAliveResponse) error {
+func (s *granted) tellEnded(ctx context.Context, k *keeper, answer *pb.KeepAliveResponse) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for {
@@ -87,7 +87,7 @@ func (s *Server) tellEnded(ctx context.Context, k *keeper, answer *pb.KeepAliveR
 	return k.out(answer)
 }
 
-func (s *Server) serveKeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse], k *keeper) error {
+func (s *granted) serveKeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse], k *keeper) error {
 	const op = "lease keep-alive"
 	ctx := stream.Context()
 	var c *namespace.Call
@@ -124,7 +124,7 @@ func (s *Server) serveKeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequ
 // keepAlive renews leases of the caller's, of whose ends k is told from now on
 // if it is not nil. That one is gone is answered only when the record of its end
 // is durable.
-func (s *Server) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64, k *keeper) (*pb.KeepAliveResponse, error) {
+func (s *granted) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64, k *keeper) (*pb.KeepAliveResponse, error) {
 	resp := &pb.KeepAliveResponse{Leases: make([]*pb.LeaseAlive, 0, len(ids))}
 	for len(ids) > 0 {
 		n := min(len(ids), keepAliveSlice)
@@ -143,7 +143,7 @@ func (s *Server) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64,
 }
 
 // keepOneAlive renews a lease. The namespace is locked.
-func (s *Server) keepOneAlive(tx *engine.Tx, c *namespace.Call, id uint64, k *keeper) *pb.LeaseAlive {
+func (s *granted) keepOneAlive(tx *engine.Tx, c *namespace.Call, id uint64, k *keeper) *pb.LeaseAlive {
 	alive := &pb.LeaseAlive{Id: id}
 	if err := tx.Tree.CheckLease(c, "", namespace.LeaseID(id)); err != nil {
 		if errors.Is(err, fserror.Permission) {

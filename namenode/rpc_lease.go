@@ -28,7 +28,7 @@ import (
 const maxRenewSet = 200_000
 
 // Session serves one client process: Hello, then renewals, until it ends.
-func (s *service) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
+func (s *streams) Session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
 	ctx := stream.Context()
 	first, err := stream.Recv()
 	if err != nil {
@@ -126,7 +126,7 @@ func lossOf(l sessions.Loss) *pb.LostFile {
 	return f
 }
 
-func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], send func(*pb.SessionResponse) error, h namespace.Holder, cached *readlease.Stream) error {
+func (s *streams) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse], send func(*pb.SessionResponse) error, h namespace.Holder, cached *readlease.Stream) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -159,7 +159,7 @@ func (s *Server) serveSession(stream grpc.BidiStreamingServer[pb.SessionRequest,
 	}
 }
 
-func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
+func (s *streams) welcome(h leasemanager.Holder) *pb.Welcome {
 	soft, hard, every := s.leases.Limits()
 	if h.TTL > 0 {
 		soft, every = h.TTL, min(h.TTL, hard)/2
@@ -173,7 +173,7 @@ func (s *Server) welcome(h leasemanager.Holder) *pb.Welcome {
 }
 
 // RenewLease renews all open files of a session in one call.
-func (s *service) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
+func (s *streams) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
 	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (s *service) RenewLease(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.
 	return s.renew(ctx, r)
 }
 
-func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
+func (s *streams) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
 	if err := s.role.Active(); err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func (s *Server) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.RenewL
 }
 
 // ListLeases lists leases in the order of their ids.
-func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
+func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
@@ -269,7 +269,7 @@ func (s *service) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 // leaseCursor is where a listing of leases continues. Each reign gives sessions'
 // leases ids of its own, so a listing that meets another one begins again; its
 // reader passes over what it has.
-func (s *Server) leaseCursor(id uint64) string {
+func (s *granted) leaseCursor(id uint64) string {
 	return strconv.FormatUint(id, 10) + "@" + strconv.FormatUint(s.role.Term(), 10)
 }
 
@@ -280,7 +280,7 @@ const (
 	maxListedFiles = 10_000
 )
 
-func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
+func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
 	f := leasemanager.Filter{Limit: clampLimit(r.GetLimit(), 100, 1000), SoftExpired: r.GetExpired(), MaxFiles: maxLeaseFiles}
 	if r.GetCursor() != "" {
 		id, term, _ := strings.Cut(r.GetCursor(), "@")
@@ -321,7 +321,7 @@ func (s *Server) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListL
 
 // leaseOfFile is the lease that has a file open or, if nobody has, the granted
 // one that it is attached to.
-func (s *Server) leaseOfFile(ctx context.Context, c *namespace.Call, id namespace.InodeID, path string) (lease uint64, err error) {
+func (s *granted) leaseOfFile(ctx context.Context, c *namespace.Call, id namespace.InodeID, path string) (lease uint64, err error) {
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		if st, ok := s.leases.State(uint64(id)); ok {
 			lease = st.LeaseID
@@ -339,7 +339,7 @@ func (s *Server) leaseOfFile(ctx context.Context, c *namespace.Call, id namespac
 
 // lease is the wire form of a lease, with as many of its files as left allows,
 // from which they are taken. The namespace is locked.
-func (s *Server) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, left *int) *pb.Lease {
+func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, left *int) *pb.Lease {
 	out := &pb.Lease{
 		Id: leases.Name(in.ID), Holder: holderInfo(in.Holder, in.Since, in.Idle),
 		SoftExpired: in.SoftExpired, HardExpired: in.HardExpired, Connected: in.Connected, FileCount: uint64(max(in.Files, 0)),

@@ -28,7 +28,7 @@ const (
 )
 
 // Stat answers a path's attributes.
-func (s *service) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, error) {
+func (s *tree) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *service) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse
 }
 
 // List answers a page of a directory.
-func (s *service) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
+func (s *tree) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func clampLimit(n int32, def, most int) int {
 // GetFile answers all that a reader needs, as of one moment. With wait_beyond
 // it waits until the file is longer or closed. A current writer of the file
 // gets its tail whether or not it may read, for the block that is to cover it.
-func (s *service) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFileResponse, error) {
+func (s *tree) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFileResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ type fileView struct {
 	keys []*pb.CacheKey // what it depends on, if the caller may keep it
 }
 
-func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest) (v fileView, err error) {
+func (s *tree) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest) (v fileView, err error) {
 	c.Looks = nil
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
 		if r.GetWriter() != nil {
@@ -174,7 +174,7 @@ func (s *Server) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileR
 }
 
 // waitBeyond watches first and looks then, so that no change is missed.
-func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest, v fileView) (fileView, error) {
+func (s *tree) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest, v fileView) (fileView, error) {
 	back, err := s.front.Park(ctx, taker(ctx, c))
 	if err != nil {
 		return v, err
@@ -217,7 +217,7 @@ func (s *Server) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFil
 }
 
 // fileResponse picks the part that was asked for and signs its URLs.
-func (s *Server) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileResponse, error) {
+func (s *tree) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileResponse, error) {
 	resp := &pb.GetFileResponse{Attr: s.attr(v.Attr), Path: v.path, Keys: v.keys, UrlsExpireMs: s.cfg.URLLife.Milliseconds(), Cut: v.Cut}
 	limit := clampLimit(r.GetMaxBlocks(), defaultBlocks, maxBlocks)
 	now := s.cfg.Clock.Wall()
@@ -265,7 +265,7 @@ func (s *Server) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileResp
 }
 
 // Summary counts what is below a path, of one moment.
-func (s *service) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryResponse, error) {
+func (s *tree) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryResponse, error) {
 	resp := &pb.SummaryResponse{}
 	err := s.walk(ctx, r.GetCaller(), r.GetPath(), func(_ *walk, _ []byte, a namespace.Attr) error {
 		switch a.Type {
@@ -292,7 +292,7 @@ func (s *service) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.Summar
 // walk is one of the few walks of the whole tree that are on the way at once;
 // others wait.
 type walk struct {
-	s    *Server
+	s    *tree
 	ctx  context.Context //nolint:containedctx // one call's
 	c    *namespace.Call
 	on   bool
@@ -328,7 +328,7 @@ func (w *walk) aside(fn func() error) error {
 
 // send gives a client a part of a long answer, for which a clone of the tree is
 // held: so it ends the stream of one that takes nothing for a minute.
-func (s *Server) send(stream func() error) error { return sendWithin(s.patience, stream) }
+func (s *desk) send(stream func() error) error { return sendWithin(s.patience, stream) }
 
 func sendWithin(patience time.Duration, stream func() error) error {
 	sent := make(chan error, 1)
@@ -345,7 +345,7 @@ func sendWithin(patience time.Duration, stream func() error) error {
 
 // walk runs fn over everything below a path on a snapshot, without a lock. The
 // path that fn gets is good until it returns.
-func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(w *walk, path []byte, a namespace.Attr) error) error {
+func (s *tree) walk(ctx context.Context, who *pb.Caller, path string, fn func(w *walk, path []byte, a namespace.Attr) error) error {
 	c, err := s.caller(ctx, who)
 	if err != nil {
 		return err
@@ -377,7 +377,7 @@ func (s *Server) walk(ctx context.Context, who *pb.Caller, path string, fn func(
 }
 
 // Find streams everything below a path.
-func (s *service) Find(r *pb.FindRequest, stream grpc.ServerStreamingServer[pb.FindResponse]) error {
+func (s *tree) Find(r *pb.FindRequest, stream grpc.ServerStreamingServer[pb.FindResponse]) error {
 	var page []*pb.FoundEntry
 	size, txid := 0, uint64(0)
 	send := func() error {

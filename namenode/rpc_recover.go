@@ -17,7 +17,7 @@ type mayRecover func(f namespace.OpenFile, by namespace.Holder) (reason string, 
 
 // recoverFile closes the file at path by the one record of recovery, if decide
 // lets it. A file that is closed already is no error.
-func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Caller, path string, req proto.Message, clearCall func(), decide mayRecover) (out engine.Outcome, length int64, err error) {
+func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Caller, path string, req proto.Message, clearCall func(), decide mayRecover) (out engine.Outcome, length int64, err error) {
 	c, err := s.caller(ctx, who)
 	if err != nil {
 		return out, 0, err
@@ -53,7 +53,7 @@ func (s *Server) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Calle
 
 // CloseAbandoned closes a file that an earlier process of the same user and
 // client name left open. Closed already is no error.
-func (s *service) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
+func (s *writers) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
 	_, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetPath(), r, func() { r.Call = nil },
 		func(f namespace.OpenFile, by namespace.Holder) (string, error) {
 			v, st := s.leases.Take(f, by)
@@ -70,7 +70,7 @@ func (s *service) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedReques
 }
 
 // Recover closes an abandoned file at its flushed length under a new epoch.
-func (s *service) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.RecoverResponse, error) {
+func (s *writers) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.RecoverResponse, error) {
 	out, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetPath(), r, func() { r.Call = nil },
 		func(f namespace.OpenFile, by namespace.Holder) (string, error) {
 			if r.GetEpoch() != 0 && r.GetEpoch() != f.Epoch {

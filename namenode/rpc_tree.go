@@ -18,7 +18,7 @@ import (
 const maxConcat = 1000
 
 // mutate is the shape of all changes of the tree that open no file.
-func (s *Server) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, req proto.Message, clearCall func(), grows bool,
+func (s *desk) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, req proto.Message, clearCall func(), grows bool,
 	plan func(*engine.Tx, *namespace.Call) (namespace.Op, error),
 ) (*pb.MutateResponse, error) {
 	var owner *pb.Owner
@@ -45,7 +45,7 @@ func (s *Server) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, re
 }
 
 // Mkdir makes a directory, with parents if asked.
-func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResponse, error) {
+func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResponse, error) {
 	m := uint16(defaultDirMode)
 	if r.GetHasMode() {
 		var err error
@@ -60,7 +60,7 @@ func (s *service) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResp
 
 // Rename moves a file or directory. A file open for write continues under its
 // new name; one that is replaced loses its writer, as in POSIX.
-func (s *service) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
+func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		to, err := renameTo(tx, c, r)
 		if err != nil {
@@ -87,7 +87,7 @@ func renameTo(tx *engine.Tx, c *namespace.Call, r *pb.RenameRequest) (string, er
 
 // Delete takes a file or, if recursive, a directory with all below it out of
 // the tree at once; memory and blocks are given back behind.
-func (s *service) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
+func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
 	call := r.GetCall()
 	checked := &removal{}
 	if r.GetRecursive() {
@@ -161,7 +161,7 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op, inode namespace.Inod
 // remove is Delete once the caller may remove all that is below the directory
 // checked. If the path is another one's by now, or a directory has come into it, the
 // caller has to try again.
-func (s *Server) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
+func (s *tree) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		op, err := tx.Tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
 		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
@@ -198,7 +198,7 @@ func target(path string, inode uint64) namespace.Target {
 }
 
 // SetAttr is chmod, chown and utimes.
-func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateResponse, error) {
+func (s *tree) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateResponse, error) {
 	op := namespace.OpSetAttr{SetMode: r.GetSetMode(), User: r.GetUser(), Group: r.GetGroup(), SetMTime: r.GetSetMtime(), MTime: r.GetMtimeUnixMs()}
 	if err := checkNames(op.User, op.Group); err != nil {
 		return nil, err
@@ -215,21 +215,21 @@ func (s *service) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.Mutate
 }
 
 // Symlink makes a symbolic link.
-func (s *service) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
+func (s *tree) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(tx.Tree.PlanSymlink(c, r.GetPath(), r.GetTarget(), r.GetParents()))
 	})
 }
 
 // Truncate shrinks a closed file.
-func (s *service) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
+func (s *tree) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		op, err := tx.Tree.PlanTruncate(c, target(r.GetPath(), r.GetInode()), r.GetLength())
 		return s.orHeld(tx, op, err)
 	})
 }
 
-func (s *Server) orHeld(tx *engine.Tx, op *namespace.OpTruncate, err error) (namespace.Op, error) {
+func (s *tree) orHeld(tx *engine.Tx, op *namespace.OpTruncate, err error) (namespace.Op, error) {
 	if err != nil {
 		return nil, s.withLease(tx, err)
 	}
@@ -238,7 +238,7 @@ func (s *Server) orHeld(tx *engine.Tx, op *namespace.OpTruncate, err error) (nam
 
 // Concat moves the blocks of the sources to the end of the target. Tails that
 // would come to stand in the middle are sealed into blocks first.
-func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateResponse, error) {
+func (s *tree) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateResponse, error) {
 	if n := len(r.GetSources()); n < 1 || n > maxConcat {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "concat takes 1 to %d sources, not %d", maxConcat, n)
 	}
@@ -268,7 +268,7 @@ func (s *service) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRe
 }
 
 // withLease adds to a HELD error what the lease table knows of the holder.
-func (s *Server) withLease(tx *engine.Tx, err error) error {
+func (s *desk) withLease(tx *engine.Tx, err error) error {
 	held, ok := asHeld(err)
 	if !ok || held.Path == "" {
 		return err
@@ -290,7 +290,7 @@ const removeSlice = 2000
 // notes the directory that it checks: what the path names when it begins; none if
 // that is no directory. A call that happened before is not checked: it gets its
 // first answer.
-func (s *Server) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) error {
+func (s *tree) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) error {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil || c.Super {
 		return err

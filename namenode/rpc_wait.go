@@ -16,7 +16,7 @@ import (
 // mustQueue reports whether others wait for the file already, so that whoever is
 // willing to wait has to go behind them, also if it is free just now. A call that
 // has been answered before is not held up.
-func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, at namespace.Target, by namespace.Holder) bool {
+func (s *writers) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, at namespace.Target, by namespace.Holder) bool {
 	if !s.waits.Any() {
 		return false
 	}
@@ -36,7 +36,7 @@ func (s *Server) mustQueue(ctx context.Context, c *namespace.Call, id namespace.
 // comesBack reports whether the file is one that an earlier process of the same
 // client left open, and has not lost yet: the new one has it at once, whoever
 // waits.
-func (s *Server) comesBack(ctx context.Context, c *namespace.Call, at namespace.Target, by namespace.Holder) (is bool) {
+func (s *writers) comesBack(ctx context.Context, c *namespace.Call, at namespace.Target, by namespace.Holder) (is bool) {
 	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		a, err := statOf(tx, c, at)
 		if err != nil || a.Open == nil || !waiting.SameClient(a.Open.Holder, by) {
@@ -58,7 +58,7 @@ func statOf(tx *engine.Tx, c *namespace.Call, at namespace.Target) (namespace.At
 }
 
 // waitFor tries in the file's queue until the wait is over, see waiting.Table.Wait.
-func (s *Server) waitFor(ctx context.Context, c *namespace.Call, at namespace.Target, wait time.Duration, q waiting.Call) error {
+func (s *writers) waitFor(ctx context.Context, c *namespace.Call, at namespace.Target, wait time.Duration, q waiting.Call) error {
 	back, err := s.front.Park(ctx, taker(ctx, c))
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (s *Server) waitFor(ctx context.Context, c *namespace.Call, at namespace.Ta
 const draftLook = 50 * time.Millisecond
 
 // stillHeld is the answer to one who has waited in vain and never tried.
-func (s *Server) stillHeld(ctx context.Context, c *namespace.Call, at namespace.Target, by namespace.Holder) error {
+func (s *writers) stillHeld(ctx context.Context, c *namespace.Call, at namespace.Target, by namespace.Holder) error {
 	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		a, err := statOf(tx, c, at)
 		if err != nil || a.Open == nil {

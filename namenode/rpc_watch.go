@@ -47,7 +47,7 @@ func (s *Server) keepEvents(e namespace.Entry, events []namespace.Event) {
 }
 
 // Watch tells what happens to a path or below it.
-func (s *service) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.WatchResponse]) error {
+func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb.WatchResponse]) error {
 	ctx := stream.Context()
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *service) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 }
 
 // nextEvents waits for events; none after watchProgress.
-func (s *Server) nextEvents(ctx context.Context, w *watch.Watcher) ([]*watch.Kept, uint64, error) {
+func (s *watches) nextEvents(ctx context.Context, w *watch.Watcher) ([]*watch.Kept, uint64, error) {
 	short, cancel := context.WithTimeout(ctx, watchProgress)
 	defer cancel()
 	events, upTo, err := w.Next(short)
@@ -109,7 +109,7 @@ func (s *Server) nextEvents(ctx context.Context, w *watch.Watcher) ([]*watch.Kep
 // watchPath is the path to watch, links on the way followed. What is watched
 // need not exist, but its directory has to, and to be one that the caller may
 // search.
-func (s *Server) watchPath(ctx context.Context, c *namespace.Call, path string) (string, error) {
+func (s *watches) watchPath(ctx context.Context, c *namespace.Call, path string) (string, error) {
 	if err := fspath.Check(path); err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func (s *Server) watchPath(ctx context.Context, c *namespace.Call, path string) 
 // visible is what a caller may see of events, which it changes: of each, its
 // directory, as it is now, must be one that the caller could look into. Who watches
 // from the outside must not learn names in closed directories.
-func (s *Server) visible(c *namespace.Call, events []*watch.Kept) []*watch.Kept {
+func (s *watches) visible(c *namespace.Call, events []*watch.Kept) []*watch.Kept {
 	if c.Super || len(events) == 0 {
 		return events
 	}

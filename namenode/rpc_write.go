@@ -31,7 +31,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Create makes a new file, see the wire contract.
-func (s *service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResponse, error) {
+func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResponse, error) {
 	given := r.GetGivenUp()
 	r.GivenUp = nil // a repeated call is known without it
 	cache := r.GetCache()
@@ -56,7 +56,7 @@ func (s *service) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 
 // lookAt adds to an answer what the file and its directory look like now, for a
 // session that caches. That nothing is added is no error: the caller asks.
-func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenResponse) {
+func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenResponse) {
 	look := func(path string) (*pb.Attr, []*pb.CacheKey) {
 		c, err := s.caller(ctx, r.GetCaller())
 		if err != nil {
@@ -85,7 +85,7 @@ func (s *Server) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenR
 
 // create does all of a create, by a request that says how, but waiting for the disk; the
 // caller waits until the txid it returns is durable, also when there is an error.
-func (s *Server) create(ctx context.Context, r *pb.CreateRequest, do engine.Request) (out engine.Outcome, req namespace.CreateRequest, wait uint64, err error) {
+func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Request) (out engine.Outcome, req namespace.CreateRequest, wait uint64, err error) {
 	c, err := s.callerFor(ctx, r.GetCaller(), r.GetOwner())
 	if err != nil {
 		return out, req, 0, err
@@ -124,7 +124,7 @@ func (s *Server) create(ctx context.Context, r *pb.CreateRequest, do engine.Requ
 }
 
 // planDraft is for a file that the session has begun to make without asking.
-func (s *Server) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
+func (s *writers) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
 	op, err := tx.Tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), namespace.InodeID(r.GetDir()), req)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *Server) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Call
 // orBeingWritten makes HELD of EXISTS while another writes the file: that name
 // may be free, or the file whole, in a moment, and the caller is told whom to
 // ask (HDFS: AlreadyBeingCreatedException before FileAlreadyExistsException).
-func (s *Server) orBeingWritten(tx *engine.Tx, c *namespace.Call, path string, by namespace.Holder, exists error) error {
+func (s *writers) orBeingWritten(tx *engine.Tx, c *namespace.Call, path string, by namespace.Holder, exists error) error {
 	a, err := tx.Tree.Stat(c, path, false)
 	if err != nil || a.Open == nil {
 		return exists
@@ -147,7 +147,7 @@ func (s *Server) orBeingWritten(tx *engine.Tx, c *namespace.Call, path string, b
 }
 
 // createRequest checks what the tree does not.
-func (s *Server) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
+func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	req := namespace.CreateRequest{
 		Path: r.GetPath(), KeepMode: !r.GetHasMode(),
 		Overwrite: r.GetOverwrite() || r.GetSteal(), Parents: r.GetParents(), Close: r.GetClose(),
@@ -201,7 +201,7 @@ func mode(m uint32) (uint16, error) {
 
 // mayReplace decides whether a create with overwrite may replace a file that is
 // open: only with steal, or when its holder may be dispossessed anyway.
-func (s *Server) mayReplace(tx *engine.Tx, r *pb.CreateRequest, inode namespace.InodeID, by namespace.Holder) error {
+func (s *writers) mayReplace(tx *engine.Tx, r *pb.CreateRequest, inode namespace.InodeID, by namespace.Holder) error {
 	f, open := tx.Tree.OpenFile(inode)
 	if !open || r.GetSteal() {
 		return nil
@@ -224,7 +224,7 @@ func opened(out engine.Outcome, h namespace.Holder, closed bool) *pb.OpenRespons
 }
 
 // Append opens an existing file for write at its end.
-func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResponse, error) {
+func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (s *service) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 	return opened(out, h, false), nil
 }
 
-func (s *Server) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
+func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
 	a, err := tx.Tree.PlanOpen(c, target(r.GetPath(), r.GetInode()))
 	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
@@ -296,7 +296,7 @@ func (s *Server) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReques
 
 // mayOpen returns an error if somebody has the file, and not the caller by the
 // writer that it shows.
-func (s *Server) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, a namespace.Attr, h namespace.Holder) error {
+func (s *writers) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, a namespace.Attr, h namespace.Holder) error {
 	if r.GetWriter() != nil {
 		w, err := writerID(r.GetWriter())
 		switch {
@@ -324,7 +324,7 @@ func notAtEnd(path string, length, expected int64) error {
 	return &fserror.Error{Kind: fserror.NotAtEnd, Path: path, Length: length, Message: fmt.Sprintf("the length is %d, not %d as expected", length, expected)}
 }
 
-func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Target) (namespace.InodeID, error) {
+func (s *desk) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Target) (namespace.InodeID, error) {
 	if at.Inode != 0 {
 		return at.Inode, nil
 	}
@@ -338,13 +338,13 @@ func (s *Server) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ta
 
 // writer checks a writer's identity under the lock. It renews nothing: the
 // writer's record does, if there is one.
-func (s *Server) writer(tx *engine.Tx, c *namespace.Call, w namespace.Writer) error {
+func (s *desk) writer(tx *engine.Tx, c *namespace.Call, w namespace.Writer) error {
 	return s.sessions.Explain(tx.Tree.CheckWriter(c, w), w)
 }
 
 // checkTailBudget refuses more bytes in the tail of an owner's file if there is no
 // room, or what there is is for owners whose files have little in tails.
-func (s *Server) checkTailBudget(ctx context.Context, tx *engine.Tx, c *namespace.Call, owner string, more int) error {
+func (s *writers) checkTailBudget(ctx context.Context, tx *engine.Tx, c *namespace.Call, owner string, more int) error {
 	room := share.Room(s.cfg.TailBudget, tx.Tree.OwnedTails(owner), int64(more), taker(ctx, c).Reserve)
 	if more == 0 || tx.Tree.Counts().TailBytes+int64(more) <= room {
 		return nil
@@ -354,14 +354,14 @@ func (s *Server) checkTailBudget(ctx context.Context, tx *engine.Tx, c *namespac
 }
 
 // checkTail is checkTailBudget for a file that its writer has open.
-func (s *Server) checkTail(ctx context.Context, tx *engine.Tx, inode namespace.InodeID, more int) error {
+func (s *writers) checkTail(ctx context.Context, tx *engine.Tx, inode namespace.InodeID, more int) error {
 	f, _ := tx.Tree.OpenFile(inode)
 	su, _ := s.engine.Superuser()
 	return s.checkTailBudget(ctx, tx, &namespace.Call{User: f.Holder.User, Super: f.Holder.User == su}, tx.Tree.OwnerOf(inode), more)
 }
 
 // AppendTail makes a few bytes durable at the end of the file.
-func (s *service) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.AppendTailResponse, error) {
+func (s *writers) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.AppendTailResponse, error) {
 	w, err := writerID(r.GetWriter())
 	if err != nil {
 		return nil, err
@@ -393,7 +393,7 @@ func (s *service) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 }
 
 // AllocateBlock mints keys and signs URLs to put them to.
-func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest) (*pb.AllocateBlockResponse, error) {
+func (s *writers) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest) (*pb.AllocateBlockResponse, error) {
 	w, err := writerID(r.GetWriter())
 	if err != nil {
 		return nil, err
@@ -436,7 +436,7 @@ func (s *service) AllocateBlock(ctx context.Context, r *pb.AllocateBlockRequest)
 	return resp, nil
 }
 
-func (s *Server) allocate(w namespace.Writer, by namespace.SessionID, b *pb.BlockIntent) (*pb.BlockTarget, error) {
+func (s *writers) allocate(w namespace.Writer, by namespace.SessionID, b *pb.BlockIntent) (*pb.BlockTarget, error) {
 	key, signed, err := s.blocks.Allocate(w, by, b.GetStoredLength(), b.GetCrc32C())
 	if err != nil {
 		return nil, err
@@ -456,7 +456,7 @@ func flatten(h http.Header) map[string]string {
 }
 
 // Commit makes a block that was put part of the file.
-func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitResponse, error) {
+func (s *writers) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitResponse, error) {
 	w, err := writerID(r.GetWriter())
 	if err != nil {
 		return nil, err
@@ -502,7 +502,7 @@ func (s *service) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 
 // checkStored makes sure that the store has the block whole, before the tree
 // says that it exists. Only a writer who may commit the block is told.
-func (s *Server) checkStored(ctx context.Context, w namespace.Writer, b namespace.Block) error {
+func (s *writers) checkStored(ctx context.Context, w namespace.Writer, b namespace.Block) error {
 	c := &namespace.Call{Super: true}
 	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		if err := s.writer(tx, c, w); err != nil || tx.Tree.HasBlock(b.Key) { // it may be this file's: a repeated call
@@ -528,7 +528,7 @@ func notStored(b namespace.Block) error {
 // checkOlder reads a block of an earlier reign whole, outside the lock, and
 // holds it against the commit: what was allocated then is not known any more,
 // so nothing else says what these bytes should be.
-func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace.Block) error {
+func (s *writers) checkOlder(ctx context.Context, w namespace.Writer, b namespace.Block) error {
 	if !s.blocks.Older(b.Key) {
 		return nil // MayCommit knows enough
 	}
@@ -569,7 +569,7 @@ func (s *Server) checkOlder(ctx context.Context, w namespace.Writer, b namespace
 }
 
 // Close ends writing.
-func (s *service) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseResponse, error) {
+func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseResponse, error) {
 	w, err := writerID(r.GetWriter())
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 )
 
 // SetXattr sets or removes one extended attribute.
-func (s *service) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateResponse, error) {
+func (s *tree) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateResponse, error) {
 	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
@@ -18,7 +18,7 @@ func (s *service) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.Muta
 }
 
 // Xattrs answers all extended attributes of an inode.
-func (s *service) Xattrs(ctx context.Context, r *pb.XattrsRequest) (*pb.XattrsResponse, error) {
+func (s *tree) Xattrs(ctx context.Context, r *pb.XattrsRequest) (*pb.XattrsResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
@@ -30,45 +28,38 @@ import (
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/serve"
 	"github.com/leasefs/leasefs/namenode/sessions"
-	"github.com/leasefs/leasefs/namenode/share"
 	"github.com/leasefs/leasefs/namenode/space"
 	"github.com/leasefs/leasefs/namenode/waiting"
 	"github.com/leasefs/leasefs/namenode/watch"
-	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // Server is one running namenode.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
+	started time.Duration
 	loops   *loops.Group
 	front   *serve.Front
+	calls   *service
 	role    *reign.Role
+	metrics *metrics
+
 	dir     *datadir.Dir
 	journal journal.Journal
 	store   blockstore.Store
-	leases  *leases.Table
-	metrics *metrics
-	images  *images.Keeper
 	objects blockstore.Objects
-	owner   *owner.Owner
-	blocks  *blocks.Blocks
+	space   *space.Space
+	clocks  *clocks.Clocks
 
-	engine *engine.Engine
-
-	waits    *waiting.Table // who waits for a file to be freed or to grow
+	engine   *engine.Engine
+	images   *images.Keeper
+	owner    *owner.Owner
+	blocks   *blocks.Blocks
+	leases   *leases.Table
 	sessions sessions.Table
-	removals removals
-	drafts   *drafts.Table // files that sessions make without asking
+	drafts   *drafts.Table  // files that sessions make without asking
+	waits    *waiting.Table // who waits for a file to be freed or to grow
 	events   *watch.Feed
-	watchers *share.Limit
-	started  time.Duration
-	space    *space.Space
-	older    chan struct{} // bounds the blocks read before a commit
-	clocks   *clocks.Clocks
-
-	walkers  *share.Turns  // of walks of the whole tree
-	patience time.Duration // for a client to take a part of a long answer; see send
 }
 
 // Start opens the data folder, brings the namespace back, takes the reign and
@@ -79,9 +70,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, walkers: share.NewTurns(2), patience: time.Minute,
-		watchers: share.New(maxWatchers),
-	}
+	s := &Server{cfg: cfg, log: cfg.Logger}
 	s.loops = loops.New(s.log, func(why error) { s.role.Fail(why) })
 	space.LimitMemory(cfg.MemoryLimit)
 	s.started = cfg.Clock.Mono()
@@ -123,6 +112,7 @@ func (s *Server) open(ctx context.Context) error {
 	})
 	s.waits = waiting.New(waiting.Config{Clock: s.cfg.Clock, Stopping: s.loops.Done(), Active: s.role.Active})
 	s.drafts = drafts.New(s.engine, s.cfg.Clock, s.cfg.CacheTerm)
+	s.calls = s.newService()
 	s.metrics = newMetrics(s)
 	if s.cfg.HA != nil {
 		s.serve() // loading may take long, and ZooKeeper be away: clients are sent on
@@ -144,7 +134,6 @@ func (s *Server) open(ctx context.Context) error {
 	s.space = space.New(space.Config{Log: s.log, Dir: s.dir, Store: s.store, Blocks: s.blocks, Reserve: s.cfg.Reserve, Memory: s.cfg.MemoryLimit})
 	s.clocks = s.newClocks()
 	s.images = s.newImages()
-	s.older = make(chan struct{}, 4)
 	return nil
 }
 
@@ -213,6 +202,7 @@ func (s *Server) load(ctx context.Context) error {
 		Clock: s.cfg.Clock, Log: s.log, Engine: s.engine, Soft: s.cfg.SoftLimit, Hard: s.cfg.HardLimit, AgesEvery: s.cfg.AgesEvery,
 		ReapRate: s.cfg.ReapRate, ObservePass: func(d time.Duration) { s.metrics.passLock.Observe(d.Seconds()) },
 	})
+	s.furnish(s.calls)
 	return s.owner.Claim(ctx)
 }
 
@@ -338,20 +328,4 @@ func (s *Server) advertised() string {
 		return s.Addr()
 	}
 	return net.JoinHostPort(host, port)
-}
-
-// service is the Server as gRPC sees it.
-type service struct {
-	pb.UnimplementedNamenodeServer
-	pb.UnimplementedAdminServer
-	*Server
-}
-
-// serve begins to answer, once.
-func (s *Server) serve() {
-	s.front.Serve(s.role, s.metrics.registry, func(to grpc.ServiceRegistrar) {
-		svc := &service{Server: s}
-		pb.RegisterNamenodeServer(to, svc)
-		pb.RegisterAdminServer(to, svc)
-	})
 }

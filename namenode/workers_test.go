@@ -20,7 +20,7 @@ func TestSessionsTakeNoWorkers(t *testing.T) {
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	streams, workers := 0, 0
 	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-		if !strings.Contains(stack, "(*service).Session(") {
+		if !strings.Contains(stack, "(*streams).Session(") {
 			continue
 		}
 		streams++

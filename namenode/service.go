@@ -1,0 +1,145 @@
+package namenode
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/namenode/blocks"
+	"github.com/leasefs/leasefs/namenode/clocks"
+	"github.com/leasefs/leasefs/namenode/datadir"
+	"github.com/leasefs/leasefs/namenode/drafts"
+	"github.com/leasefs/leasefs/namenode/engine"
+	"github.com/leasefs/leasefs/namenode/images"
+	"github.com/leasefs/leasefs/namenode/leases"
+	"github.com/leasefs/leasefs/namenode/loops"
+	"github.com/leasefs/leasefs/namenode/owner"
+	"github.com/leasefs/leasefs/namenode/reign"
+	"github.com/leasefs/leasefs/namenode/serve"
+	"github.com/leasefs/leasefs/namenode/sessions"
+	"github.com/leasefs/leasefs/namenode/share"
+	"github.com/leasefs/leasefs/namenode/space"
+	"github.com/leasefs/leasefs/namenode/waiting"
+	"github.com/leasefs/leasefs/namenode/watch"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// service answers calls, each of its parts those of one kind.
+type service struct {
+	unimplemented
+	*tree
+	*writers
+	*granted
+	*streams
+	*watches
+	*operators
+}
+
+// unimplemented answers the calls of newer clients. What service has goes before it.
+type unimplemented struct {
+	pb.UnimplementedNamenodeServer
+	pb.UnimplementedAdminServer
+}
+
+// desk is what all parts of the service have: it finds out who asks, changes what opens
+// no file, and words what they have in common.
+type desk struct {
+	cfg      *Config
+	loops    *loops.Group
+	engine   *engine.Engine
+	role     *reign.Role
+	front    *serve.Front
+	leases   *leases.Table
+	sessions *sessions.Table
+	patience time.Duration // for a client to take a part of a long answer; see send
+}
+
+// tree looks at the tree, and changes it without opening a file.
+type tree struct {
+	*desk
+	blocks   *blocks.Blocks
+	store    blockstore.Store
+	events   *watch.Feed
+	removals removals
+	walkers  *share.Turns // of walks of the whole tree
+}
+
+// writers serves those who write files, or want to.
+type writers struct {
+	*desk
+	blocks *blocks.Blocks
+	store  blockstore.Store
+	space  *space.Space
+	drafts *drafts.Table
+	waits  *waiting.Table
+	older  chan struct{} // bounds the blocks read before a commit
+}
+
+// granted serves leases that clients ask for, and tells of all.
+type granted struct {
+	*desk
+	waits *waiting.Table
+}
+
+// streams serves sessions: their lease, and what they keep of what they have read.
+type streams struct {
+	*desk
+	dir    *datadir.Dir
+	drafts *drafts.Table
+}
+
+// watches serves those who want to know of changes.
+type watches struct {
+	*desk
+	events   *watch.Feed
+	watchers *share.Limit
+}
+
+// operators serves those who look after the namenode.
+type operators struct {
+	*desk
+	tree    *tree
+	started time.Duration
+	journal journal.Journal
+	dir     *datadir.Dir
+	store   blockstore.Store
+	images  *images.Keeper
+	owner   *owner.Owner
+	blocks  *blocks.Blocks
+	space   *space.Space
+	clocks  *clocks.Clocks
+}
+
+// newService makes a service that can tell only how the namenode is, until its namespace
+// is loaded.
+func (s *Server) newService() *service {
+	d := &desk{cfg: &s.cfg, loops: s.loops, engine: s.engine, role: s.role, front: s.front, sessions: &s.sessions, patience: time.Minute}
+	t := &tree{desk: d, walkers: share.NewTurns(2)}
+	return &service{
+		tree: t, writers: &writers{desk: d, older: make(chan struct{}, 4)}, granted: &granted{desk: d}, streams: &streams{desk: d},
+		watches: &watches{desk: d, watchers: share.New(maxWatchers)}, operators: &operators{desk: d, tree: t, started: s.started},
+	}
+}
+
+// furnish gives the service the rooms of what was loaded. Nothing asks for them before
+// the role says so.
+func (s *Server) furnish(to *service) {
+	to.tree.leases = s.leases // the desk's
+	to.tree.blocks, to.tree.store, to.tree.events = s.blocks, s.store, s.events
+	w, o := to.writers, to.operators
+	w.blocks, w.store, w.space, w.drafts, w.waits = s.blocks, s.store, s.space, s.drafts, s.waits
+	to.granted.waits, to.watches.events = s.waits, s.events
+	to.streams.dir, to.streams.drafts = s.dir, s.drafts
+	o.journal, o.dir, o.store, o.images, o.owner = s.journal, s.dir, s.store, s.images, s.owner
+	o.blocks, o.space, o.clocks = s.blocks, s.space, s.clocks
+}
+
+// serve begins to answer, once.
+func (s *Server) serve() {
+	s.front.Serve(s.role, s.metrics.registry, func(to grpc.ServiceRegistrar) {
+		pb.RegisterNamenodeServer(to, s.calls)
+		pb.RegisterAdminServer(to, s.calls)
+	})
+}
