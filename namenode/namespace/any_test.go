@@ -70,7 +70,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 	case 15:
 		return &OpConcat{Target: id("target"), Sources: []InodeID{id("source"), id("source")}[:rapid.IntRange(0, 2).Draw(t, "sources")]}
 	case 16:
-		return &OpTombstone{Blocks: []StoredBlock{{key(), uint32(num("stored"))}, {key(), 5}}}
+		return &OpTombstone{Blocks: []StoredBlock{{Key: key(), Stored: uint32(num("stored"))}, {Key: key(), Stored: 5}}}
 	case 17:
 		return &OpCollected{Keys: []blockstore.Key{key()}}
 	case 18:

@@ -97,10 +97,10 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	if r.Opened != nil {
 		writer = *r.Opened
 	}
-	t.forgetAge(AgeKey{Session: writer.Holder.Session})
-	t.forgetAge(AgeKey{Inode: writer.Inode})
-	t.remember(&e, &r)
-	r.Forgotten = t.expireSessions()
+	t.ages.Forget(AgeKey{Session: writer.Holder.Session})
+	t.ages.Forget(AgeKey{Inode: writer.Inode})
+	t.results.Remember(e.Call, t.reigned, r.Answer(e.Op))
+	r.Forgotten = t.results.Expire(t.reigned)
 	if t.events {
 		r.Events = n.of(&r)
 	}
@@ -133,9 +133,9 @@ func (t *Tree) follows(e *Entry) error {
 		return misfit("its number is not the next")
 	case e.Time < t.time:
 		return misfitf("its time %d is before %d, that of the last", e.Time, t.time)
-	case t.term == 0 && !activate:
+	case t.reigns.Term == 0 && !activate:
 		return misfit("the first record of a namespace must be an activation")
-	case t.repeated(e.Call):
+	case t.results.Repeated(e.Call):
 		return misfitf("call %d of its session was carried out already", e.Call.Seq)
 	}
 	return nil
@@ -188,4 +188,26 @@ func checkNames(dirs []string, name string) error {
 		}
 	}
 	return fspath.CheckName(name)
+}
+
+// CallResult returns the answer of a call that was carried out before, and
+// whether there is one. Errors are of kind InvalidArgument if the number was
+// used for another request or is one that the client said it has the answer
+// of, and Retry if too many results are kept to carry out one more call.
+// A zero id is never known and never refused.
+func (t *Tree) CallResult(id CallID) (CallResult, bool, error) { return t.results.Find(id) }
+
+// Remembers reports whether results of a session are kept.
+func (t *Tree) Remembers(id SessionID) bool { return t.results.Has(id) }
+
+// Answer is what the call of a record is answered, now and when it is repeated.
+func (r *Result) Answer(op Op) CallResult {
+	out := CallResult{TxID: r.TxID, Op: op.opType(), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength, Flag: r.flag}
+	if r.Opened != nil {
+		out.Token = r.Opened.Token
+	}
+	if r.Granted != nil {
+		out.Inode = InodeID(r.Lease)
+	}
+	return out
 }

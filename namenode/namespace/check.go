@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // maxProblems is how many problems Check lists.
@@ -31,7 +32,7 @@ func (c *checker) problem(format string, args ...any) {
 // everything and takes memory for each block, so it is meant for clones.
 func (t *Tree) Check() []string {
 	c := &checker{t: t, keys: make(map[blockstore.Key]InodeID), hangs: make(map[InodeID]bool)}
-	t.eachInode(func(n *inode) bool {
+	t.inodes.Each(func(n *inode) bool {
 		c.inode(n)
 		return len(c.problems) < maxProblems
 	})
@@ -39,9 +40,7 @@ func (t *Tree) Check() []string {
 		c.entries()
 		c.xattrs()
 		c.indexes()
-		c.garbage()
-		c.sessions()
-		c.leases()
+		c.tables()
 	}
 	return c.problems
 }
@@ -83,7 +82,7 @@ func (c *checker) inode(n *inode) {
 		c.problem("inode %d is not where its number says", n.id)
 	case n.id >= t.nextInode:
 		c.problem("inode %d is not below the next number %d", n.id, t.nextInode)
-	case int(n.user) >= len(t.users.names) || int(n.group) >= len(t.groups.names):
+	case int(n.user) >= t.users.Len() || int(n.group) >= t.groups.Len():
 		c.problem("inode %d has an unknown owner or group", n.id)
 	case n.parent == 0:
 		if n.typ != TypeDir || (n.id != RootID && !t.detached.Has(n.id)) || n.nameLen != 0 {
@@ -156,7 +155,7 @@ func (c *checker) file(n *inode) {
 		if !t.blocks.Has(b.Key) {
 			c.problem("block %d.%d of file %d is not in the index", b.Key.Term, b.Key.Seq, n.id)
 		}
-		if t.IsGarbage(b.Key) {
+		if t.garbage.Has(b.Key) {
 			c.problem("block %d.%d of file %d is garbage", b.Key.Term, b.Key.Seq, n.id)
 		}
 	}
@@ -193,7 +192,7 @@ func (c *checker) entries() {
 		}
 		return true
 	})
-	t.eachInode(func(n *inode) bool {
+	t.inodes.Each(func(n *inode) bool {
 		if n.typ == TypeDir && n.entries() != count[n.id] {
 			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], n.entries())
 		}
@@ -214,7 +213,7 @@ func (c *checker) indexes() {
 	}
 	for i, have := range t.uses {
 		if want := *c.uses.of(uint16(i)); have != want { //nolint:gosec // at most MaxOwners
-			c.problem("files of user %s take %+v, but should %+v", t.users.name(uint16(i)), have, want) //nolint:gosec // the same
+			c.problem("files of user %s take %+v, but should %+v", t.users.Name(uint16(i)), have, want) //nolint:gosec // the same
 		}
 	}
 	if n := t.dentries.Len() + 1 + t.detached.Len(); n != have.Inodes {
@@ -234,112 +233,30 @@ func (c *checker) indexes() {
 	})
 }
 
-func (c *checker) garbage() {
+// tables has the tables check themselves.
+func (c *checker) tables() {
 	t := c.t
-	if t.garbage.Len() != t.garbageKeys.Len() {
-		c.problem("garbage is %d blocks by time, %d by key", t.garbage.Len(), t.garbageKeys.Len())
-	}
-	bytes := int64(0)
-	t.garbage.Ascend(func(g garbageItem) bool {
-		bytes += int64(g.stored)
-		if k, ok := t.garbageKeys.Get(g); !ok || k != g || t.blocks.Has(g.key) {
-			c.problem("garbage block %d.%d is not indexed, or part of a file", g.key.Term, g.key.Seq)
-		}
-		return true
-	})
-	if bytes != t.counts.GarbageBytes {
-		c.problem("garbage takes %d bytes, but %d are counted", bytes, t.counts.GarbageBytes)
-	}
-}
-
-func (c *checker) sessions() {
-	t := c.t
-	if t.sessions.Len() != t.idle.Len() {
-		c.problem("there are %d sessions, %d by age", t.sessions.Len(), t.idle.Len())
-	}
-	t.sessions.Ascend(func(s sessionItem) bool {
-		if !t.idle.Has(idleItem{bucket: s.last >> idleShift, id: s.id}) {
-			c.problem("session %x is not in the order of age", s.id)
-		}
-		seq := s.acked
-		for _, r := range s.results {
-			if r.seq <= seq {
-				c.problem("session %x has results out of order", s.id)
-			}
-			seq = r.seq
-		}
-		return true
-	})
-}
-
-// leases compares the granted leases with their files, and looks at the ages of
-// leases and the sessions that may cache.
-func (c *checker) leases() {
-	t := c.t
-	files := make(map[LeaseID]int)
-	t.attachments.Ascend(func(a attachment) bool {
-		files[a.lease]++
-		n := t.get(a.inode)
-		if b, ok := t.attached.Get(a); !ok || a != b || n == nil || n.typ != TypeFile || t.lease(a.lease) == nil {
-			c.problem("inode %d is attached to lease %x, but one of them does not fit", a.inode, uint64(a.lease))
-		}
-		return true
-	})
-	if t.attachments.Len() != t.attached.Len() {
-		c.problem("%d files are attached by lease, %d by file", t.attachments.Len(), t.attached.Len())
-	}
-	ended := 0
-	t.leases.Ascend(func(l *Lease) bool {
-		if l.Ended != 0 {
-			ended++
-			if l.Files == 0 || !t.ended.Has(endedLease{l.Ended, l.ID}) {
-				c.problem("lease %x has ended and is not in the order of the end, or has no files", uint64(l.ID))
-			}
-		}
-		if l.Files != files[l.ID] {
-			c.problem("lease %x has %d files, but counts %d", uint64(l.ID), files[l.ID], l.Files)
-		}
-		return true
-	})
-	if ended != t.ended.Len() {
-		c.problem("%d leases have ended, %d are in the order of the end", ended, t.ended.Len())
-	}
-	t.ages.Ascend(func(a Age) bool {
-		if a.MS <= 0 || !a.names() || !t.canAge(a.AgeKey) {
-			c.problem("there is an age of %d ms of what cannot have one: %+v", a.MS, a.AgeKey)
-		}
-		return true
-	})
-	t.caching.Ascend(func(s OpCaching) bool {
-		if s.Term <= 0 || s.Session == (SessionID{}) {
-			c.problem("session %x may cache for %d ms", s.Session, s.Term)
-		}
-		return true
-	})
-	t.numbers.Ascend(func(n numbers) bool {
-		if !t.goodNumbers(n) || len(t.numbersOf(n.session)) > maxRanges {
-			c.problem("inode numbers %d to %d cannot be set aside for session %x", n.first, n.first+InodeID(n.count)-1, n.session)
-		}
-		return true
-	})
-	for _, n := range t.sharedNumbers() {
-		c.problem("inode number %d, set aside for session %x, is another session's, too", n.first, n.session)
-	}
+	t.garbage.Check(c.problem, t.blocks.Has)
+	t.results.Check(c.problem)
+	t.leases.Check(c.problem, t.isFile)
+	t.ages.Check(c.problem, t.canAge)
+	t.cachers.Check(c.problem, t.nextInode)
 }
 
 // xattrs checks that extended attributes belong to inodes and keep the limits.
 func (c *checker) xattrs() {
 	t := c.t
-	t.xattrs.Ascend(func(x xattrItem) bool {
-		c.counts.XattrBytes += x.memory()
-		if n := t.get(x.inode); n != nil {
-			c.uses.of(n.user).xattrs += x.memory()
+	t.xattrs.Each(func(x tables.Xattr) bool {
+		_, fits := t.xattrs.Fits(x)
+		c.counts.XattrBytes += x.Memory()
+		if n := t.get(x.Inode); n != nil {
+			c.uses.of(n.user).xattrs += x.Memory()
 		}
 		switch {
-		case t.get(x.inode) == nil:
-			c.problem("extended attribute %q is of inode %d, which is not there", x.name, x.inode)
-		case CheckXattrName(x.name) != nil || len(x.value) > MaxXattrValue || t.xattrBytes(x.inode) > MaxXattrs:
-			c.problem("extended attribute %q of inode %d is over a limit", x.name, x.inode)
+		case t.get(x.Inode) == nil:
+			c.problem("extended attribute %q is of inode %d, which is not there", x.Name, x.Inode)
+		case tables.CheckXattrName(x.Name) != nil || !fits:
+			c.problem("extended attribute %q of inode %d is over a limit", x.Name, x.Inode)
 		}
 		return len(c.problems) < maxProblems
 	})

@@ -189,7 +189,7 @@ func (s *script) run() string {
 		return act(s, false, &OpReclaim{Limit: uint32(s.number("limit", 10))}, nil)
 	case "tombstone":
 		b := s.keys[s.value("block", "")]
-		op := s.tree.PlanTombstone([]StoredBlock{{b.Key, b.Stored}})
+		op := s.tree.PlanTombstone([]StoredBlock{{Key: b.Key, Stored: b.Stored}})
 		return act(s, op == nil, op, nil)
 	case "collect":
 		return act(s, false, &OpCollected{Keys: s.tree.Garbage(s.now, 100, math.MaxInt64)}, nil)

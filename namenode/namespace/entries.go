@@ -1,6 +1,9 @@
 package namespace
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // chain is directories to be made, each inside the one before, and a leaf in
 // the last of them.
@@ -39,7 +42,7 @@ func (t *Tree) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 // makeChain makes a chain that was checked. If old is not nil the leaf takes
 // its place; the old inode was freed already.
 func (t *Tree) makeChain(c *chain, old *inode, e stamp) *inode {
-	user, group := t.users.add(c.user, t.gen), t.groups.add(c.group, t.gen)
+	user, group := t.users.Add(c.user), t.groups.Add(c.group)
 	top := c.name
 	if len(c.dirs) > 0 {
 		top = c.dirs[0]
@@ -66,7 +69,7 @@ func (t *Tree) attach(n *inode, parent InodeID, name string, user, group uint16,
 	}
 	n.parent, n.user, n.group = parent, user, group
 	if len(name) > inlineName {
-		name = cloneString(name)
+		name = strings.Clone(name)
 	}
 	n.setName(name)
 	t.put(n)
@@ -95,7 +98,7 @@ func (t *Tree) changeEntries(dir InodeID, d int64, e stamp) {
 }
 
 func (t *Tree) grant(h Holder, token Token, e stamp) *grant {
-	return &grant{holder: t.shareHolder(h), epoch: e.TxID, token: token, since: e.Time}
+	return &grant{holder: t.holders.Share(h), epoch: e.TxID, token: token, since: e.Time}
 }
 
 // move gives an inode, which is no entry any more, another place. grown is by
@@ -105,7 +108,7 @@ func (t *Tree) move(n *inode, dir InodeID, name string, grown int64, e stamp) Re
 	moved := n.edit()
 	moved.parent = dir
 	if len(name) > inlineName {
-		name = cloneString(name)
+		name = strings.Clone(name)
 	}
 	moved.setName(name)
 	t.replace(moved)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/btree"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // Equal compares the states of two trees; if they differ it says in what
@@ -29,8 +29,6 @@ func (t *Tree) difference(o *Tree) string {
 		return differ("last record", [2]int64{int64(t.txid), t.time}, [2]int64{int64(o.txid), o.time}) //nolint:gosec // to print
 	case t.reigned != o.reigned:
 		return differ("time of reigns", t.reigned, o.reigned)
-	case t.term != o.term:
-		return differ("term", t.term, o.term)
 	case t.namespace != o.namespace:
 		return differ("namespace", t.namespace, o.namespace)
 	case t.superUser != o.superUser || t.superGroup != o.superGroup:
@@ -39,64 +37,32 @@ func (t *Tree) difference(o *Tree) string {
 		return differ("safe mode", t.safeMode, o.safeMode)
 	case !slices.Equal(t.images, o.images):
 		return differ("images", t.images, o.images)
-	case !slices.Equal(t.Reigns(), o.Reigns()):
-		return differ("reigns", t.Reigns(), o.Reigns())
 	case t.nextInode != o.nextInode:
 		return differ("next inode", t.nextInode, o.nextInode)
-	case !slices.Equal(t.users.names, o.users.names):
-		return differ("users", t.users.names, o.users.names)
-	case !slices.Equal(t.groups.names, o.groups.names):
-		return differ("groups", t.groups.names, o.groups.names)
-	case a != b:
+	}
+	if d := cmp.Or(t.reigns.Difference(&o.reigns), t.users.Difference("users", &o.users), t.groups.Difference("groups", &o.groups)); d != "" {
+		return d
+	}
+	if a != b {
 		return differ("counts", a, b)
 	}
 	diff := ""
-	t.eachInode(func(n *inode) bool {
+	t.inodes.Each(func(n *inode) bool {
 		diff = inodeDifference(n, o.get(n.id))
 		return diff == ""
 	})
 	return cmp.Or(
 		diff,
-		itemDifference("open files", t.open, o.open, equal),
-		itemDifference("deleted directories", t.detached, o.detached, equal),
-		itemDifference("blocks", t.blocks, o.blocks, equal),
-		itemDifference("garbage", t.garbage, o.garbage, equal),
-		itemDifference("age of sessions", t.idle, o.idle, equal),
-		itemDifference("attached files", t.attachments, o.attachments, equal),
-		itemDifference("ages of leases", t.ages, o.ages, equal),
-		itemDifference("sessions that may cache", t.caching, o.caching, equal),
-		itemDifference("inode numbers set aside", t.numbers, o.numbers, equal),
-		itemDifference("extended attributes", t.xattrs, o.xattrs, equal),
-		itemDifference("granted leases", t.leases, o.leases, func(x, y *Lease) bool { return *x == *y }),
-		t.sessionDifference(o),
+		tables.Difference("open files", t.open, o.open),
+		tables.Difference("deleted directories", t.detached, o.detached),
+		tables.Difference("blocks", t.blocks, o.blocks),
+		t.garbage.Difference(&o.garbage),
+		t.results.Difference(&o.results),
+		t.leases.Difference(&o.leases),
+		t.ages.Difference(&o.ages),
+		t.cachers.Difference(&o.cachers),
+		t.xattrs.Difference(&o.xattrs),
 	)
-}
-
-func equal[T comparable](x, y T) bool { return x == y }
-
-// itemDifference compares two B-trees.
-func itemDifference[T any](what string, a, b *btree.BTreeG[T], equal func(x, y T) bool) (diff string) {
-	if a.Len() != b.Len() {
-		return fmt.Sprintf("%s: %d and %d", what, a.Len(), b.Len())
-	}
-	a.Ascend(func(x T) bool {
-		if y, ok := b.Get(x); !ok || !equal(x, y) {
-			diff = fmt.Sprintf("%s: %+v and %+v", what, x, y)
-		}
-		return diff == ""
-	})
-	return diff
-}
-
-func (t *Tree) sessionDifference(o *Tree) (diff string) {
-	t.sessions.Ascend(func(s sessionItem) bool {
-		p := o.session(s.id)
-		if p == nil || p.last != s.last || p.acked != s.acked || !slices.Equal(p.results, s.results) {
-			diff = fmt.Sprintf("session %x: %+v and %+v", s.id, s.session, p)
-		}
-		return diff == ""
-	})
-	return diff
 }
 
 // inodeDifference compares two inodes of the same number.

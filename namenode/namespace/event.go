@@ -67,7 +67,7 @@ func (n news) moved(dir InodeID, name string, detach bool) news {
 	if f == nil {
 		return n
 	}
-	if detach && n.t.attachedTo(f.id) != 0 {
+	if detach && n.t.leases.Of(f.id) != 0 {
 		n.list = append(n.list, n.t.event(EventLease, f))
 	}
 	n.list = append(n.list, n.t.event(EventRename, f))

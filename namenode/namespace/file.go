@@ -27,7 +27,7 @@ func (t *Tree) shut(n *inode, e stamp) {
 	x.tail = exactTail(x.tail)
 	x.blocks = exactBlocks(x.blocks)
 	t.open.Delete(n.id)
-	t.forgetAge(AgeKey{Inode: n.id})
+	t.ages.Forget(AgeKey{Inode: n.id})
 	t.store(n, e)
 }
 
@@ -52,7 +52,7 @@ func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e stamp
 	}
 	next.ownExt().open = &openState{grant: t.grant(h, token, e)}
 	t.open.ReplaceOrInsert(next.id)
-	t.forgetAge(AgeKey{Inode: next.id})
+	t.ages.Forget(AgeKey{Inode: next.id})
 	t.store(next, e)
 	r := fileResult(next)
 	o := next.openFile()

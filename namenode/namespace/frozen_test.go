@@ -57,7 +57,7 @@ func TestFrozenImage(t *testing.T) {
 	}
 	sound(t, tree)
 	last, now := tree.Last()
-	got := fmt.Sprintf("record %d at %d, term %d, %+v, images %+v, ages %d, numbers %d", last, now, tree.Term(), tree.Counts(), tree.Images(), tree.ages.Len(), tree.numbers.Len())
+	got := fmt.Sprintf("record %d at %d, term %d, %+v, images %+v, ages %d, numbers %d", last, now, tree.Term(), tree.Counts(), tree.Images(), tree.ages.Len(), tree.cachers.Ranges())
 	const want = "record 138 at 1700000000138, term 7, {Inodes:16 Files:9 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:18 ClosedTailBytes:14 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:4 Attached:3 XattrBytes:412}, " +
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9"
 	if got != want {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/btree"
-
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
@@ -28,11 +26,11 @@ var imageParts = []struct {
 }{
 	{"head", (*imageCoder).head},
 	{"inodes", (*imageCoder).inodes},
-	{"garbage", (*imageCoder).garbage},
-	{"calls' results", (*imageCoder).sessions},
+	{"garbage", func(im *imageCoder) { im.t.garbage.Code(im.Coder, im.t.blocks.Has) }},
+	{"calls' results", func(im *imageCoder) { im.t.results.Code(im.Coder) }},
 	{"leases", (*imageCoder).leases},
-	{"extended attributes", (*imageCoder).xattrs},
-	{"inode numbers set aside", (*imageCoder).numbers},
+	{"extended attributes", func(im *imageCoder) { im.t.xattrs.Code(im.Coder, im.t.addXattr) }},
+	{"inode numbers set aside", func(im *imageCoder) { im.t.cachers.CodeNumbers(im.Coder, im.t.nextInode) }},
 	{"counts at the end", (*imageCoder).trailer},
 }
 
@@ -86,30 +84,4 @@ func CheckImage(r io.Reader) (txid uint64, err error) {
 // wrong is fail with details.
 func (im *imageCoder) wrong(format string, args ...any) {
 	im.Fail(fmt.Sprintf(format, args...))
-}
-
-// items codes the items of a B-tree. add puts one that was read into the tree, or
-// returns false if it cannot be there; last is the one before.
-func items[T any](im *imageCoder, tree *btree.BTreeG[T], less func(a, b T) bool, code func(*T), add func(last, x T) bool) {
-	var x, last, none T
-	if im.Writes() {
-		im.Put(uint64(tree.Len())) //nolint:gosec // a length
-		tree.Ascend(func(item T) bool {
-			x = item
-			code(&x)
-			return im.Next()
-		})
-		return
-	}
-	for i := range im.Number(63) {
-		x = none
-		code(&x)
-		if im.OK() && (i > 0 && !less(last, x) || !add(last, x)) {
-			im.wrong("item %d is out of order, there twice, or does not fit the rest", i)
-		}
-		if !im.Next() {
-			return
-		}
-		last = x
-	}
 }

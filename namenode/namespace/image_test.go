@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/test/env/size"
 )
 
@@ -38,7 +39,7 @@ func rich(t tb) *rig {
 	r.commit(t, v, "block")
 	r.must(t, &OpDelete{Parent: RootID, Name: "gone", Inode: r.tree.lookup(RootID, "gone").id})
 	r.must(t, &OpReclaim{Limit: 2})
-	r.must(t, r.tree.PlanTombstone([]StoredBlock{{blockstore.Key{Term: 1, Seq: 1000}, 5}, {blockstore.Key{Term: 2, Seq: 1}, 1<<32 - 1}}))
+	r.must(t, r.tree.PlanTombstone([]StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 1000}, Stored: 5}, {Key: blockstore.Key{Term: 2, Seq: 1}, Stored: 1<<32 - 1}}))
 	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "a").id, SetMode: true, Mode: 0o1777, User: "someone", Group: "some group"})
 	for i := range 20 {
 		call := CallID{Session: SessionID{byte(i % 3), 9}, Seq: uint64(i + 1), Acked: uint64(i / 2), Hash: uint64(i)}
@@ -51,7 +52,7 @@ func rich(t tb) *rig {
 	}
 	r.grant(t, 1, 1)
 	r.grant(t, 300, 60_000)
-	r.grant(t, MaxLeaseID, MaxLeaseTTL)
+	r.grant(t, MaxLeaseID, tables.MaxLeaseTTL)
 	r.attach(t, 300, "/a/open")
 	r.attach(t, 300, "/a/closed")
 	// One that has ended and has a file left.
@@ -61,13 +62,13 @@ func rich(t tb) *rig {
 	}
 	r.end(t, 2)
 	again := r.open(t, "/a/open", "client with an age")
-	r.must(t, &OpAges{Ages: []Age{{AgeKey{Session: SessionID{1}}, 5}, {AgeKey{Session: SessionID{2}}, 6}, {AgeKey{Inode: again.Inode}, 7}, {AgeKey{Lease: 1}, 8}, {AgeKey{Lease: MaxLeaseID}, 1 << 40}}})
+	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Session: SessionID{1}}, MS: 5}, {AgeKey: AgeKey{Session: SessionID{2}}, MS: 6}, {AgeKey: AgeKey{Inode: again.Inode}, MS: 7}, {AgeKey: AgeKey{Lease: 1}, MS: 8}, {AgeKey: AgeKey{Lease: MaxLeaseID}, MS: 1 << 40}}})
 	r.must(t, &OpCaching{Session: SessionID{7}, Term: 10_000})
 	r.must(t, &OpCaching{Session: SessionID{8}, Term: 1})
-	for range maxRanges + 1 {
+	for range 9 {
 		r.must(t, &OpReserve{Session: SessionID{7}, Count: 3})
 	}
-	r.must(t, &OpReserve{Session: SessionID{8}, Count: MaxReserve})
+	r.must(t, &OpReserve{Session: SessionID{8}, Count: tables.MaxReserve})
 	r.must(t, &OpCreateAs{Session: SessionID{8}, Inode: r.tree.nextInode - 1, OpCreate: OpCreate{Parent: RootID, Name: "numbered", Closed: true}})
 	r.must(t, &OpXattr{Inode: RootID, Name: "user.root", Value: []byte("value")})
 	r.must(t, &OpXattr{Inode: again.Inode, Name: "user.b", Value: []byte{0, 0xff}})

@@ -85,7 +85,7 @@ func (im *imageCoder) checkInode(n *inode, flags uint8) {
 		im.wrong("inode %d has flags %#x, which do not go together", n.id, flags)
 	case n.id == 0 || n.id >= t.nextInode:
 		im.wrong("inode number %d is not below the next, %d", n.id, t.nextInode)
-	case int(n.user) >= len(t.users.names) || int(n.group) >= len(t.groups.names) || n.mode&^modeBits != 0:
+	case int(n.user) >= t.users.Len() || int(n.group) >= t.groups.Len() || n.mode&^modeBits != 0:
 		im.wrong("inode %d has owner %d, group %d, mode %o", n.id, n.user, n.group, n.mode)
 	}
 }
@@ -140,7 +140,7 @@ func (im *imageCoder) openState(x *ext) {
 	im.U32(&o.lastLen)
 	im.Sum32(&o.lastCRC)
 	if !im.Writes() {
-		g.holder = im.t.shareHolder(h)
+		g.holder = im.t.holders.Share(h)
 		o.grant = g
 		x.open = o
 	}
@@ -262,13 +262,8 @@ func (im *imageCoder) entries(dir InodeID, count uint64) {
 
 // place puts an inode into its page.
 func (im *imageCoder) place(n *inode) {
-	if r := &im.read; r.page == nil || r.num != n.id>>pageBits {
-		r.num, r.page = n.id>>pageBits, im.t.slot(n.id)
-	}
-	s := &im.read.page[n.id&(1<<pageBits-1)]
-	if *s != nil {
+	if im.t.inodes.Put(n.id, n) != nil {
 		im.wrong("inode %d comes twice", n.id)
 	}
-	*s = n
 	im.t.countType(n.typ, 1)
 }

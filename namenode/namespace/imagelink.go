@@ -4,13 +4,12 @@ import (
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // unlinked is what was read of the inodes and is still to be linked.
 type unlinked struct {
 	total uint64 // inodes
-	num   InodeID
-	page  *page // of the numbers from num<<pageBits on, the last one used
 	dirs  []dirCount
 	keys  []blockstore.Key
 	open  []InodeID
@@ -41,8 +40,8 @@ func (im *imageCoder) link() {
 	if im.checkHangs(); !im.OK() {
 		return
 	}
-	if !slices.IsSortedFunc(r.keys, compareKeys) {
-		slices.SortFunc(r.keys, compareKeys)
+	if !slices.IsSortedFunc(r.keys, tables.CompareKeys) {
+		slices.SortFunc(r.keys, tables.CompareKeys)
 	}
 	for i, k := range r.keys {
 		if i > 0 && r.keys[i-1] == k {

@@ -47,24 +47,13 @@ func (c coder) strings(v *[]string)         { codec.List(c.Coder, v, 2, c.Text) 
 func (c coder) inodes(v *[]InodeID)         { codec.List(c.Coder, v, 1, c.inode) }
 func (c coder) keys(v *[]blockstore.Key)    { codec.List(c.Coder, v, 2, c.key) }
 func (c coder) key(v *blockstore.Key)       { c.U64(&v.Term); c.U64(&v.Seq) }
-func (c coder) storedBlock(v *StoredBlock)  { c.key(&v.Key); c.U32(&v.Stored) }
 func (c coder) block(v *Block)              { c.key(&v.Key); c.U32(&v.Stored); c.U32(&v.Used); c.Sum32(&v.CRC) }
-func (c coder) id16(v *[16]byte)            { c.Raw(v) }
 func (c coder) owner(user, group *string)   { c.Text(user); c.Text(group) }
 func (c coder) entry(d *InodeID, n *string) { c.inode(d); c.Text(n) }
 
-func (c coder) holder(v *Holder) {
-	c.Text(&v.User)
-	c.Text(&v.Client)
-	c.Raw((*[16]byte)(&v.Session))
-	c.Text(&v.Host)
-	c.I64(&v.PID)
-	c.I64(&v.TTL)
-}
-
 // call is one byte 0 for a record without a call.
 func (c coder) call(v *CallID) {
-	has := !v.none()
+	has := !v.None()
 	c.Bool(&has)
 	if !has {
 		return
@@ -73,25 +62,9 @@ func (c coder) call(v *CallID) {
 	c.U64(&v.Seq)
 	c.U64(&v.Acked)
 	c.Sum64(&v.Hash)
-	if !c.Writes() && c.OK() && v.none() {
+	if !c.Writes() && c.OK() && v.None() {
 		c.Fail("a call without a session")
 	}
 }
 
 func (c coder) lease(v *LeaseID) { c.U64((*uint64)(v)) }
-
-func (c coder) leaseOwner(v *Owner) {
-	c.Text(&v.User)
-	c.Text(&v.Client)
-	c.Text(&v.Host)
-}
-
-// ageSize is how many bytes an age takes at least.
-const ageSize = 16 + 1 + 1 + 1
-
-func (c coder) age(v *Age) {
-	c.Raw((*[16]byte)(&v.Session))
-	c.inode(&v.Inode)
-	c.lease(&v.Lease)
-	c.I64(&v.MS)
-}

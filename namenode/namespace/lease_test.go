@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // leaseRig is a rig with the leases 1 and 2, and checks it all at the end.
@@ -274,7 +275,7 @@ func TestEndedLease(t *testing.T) {
 	r.attachMany(t, 1, "/d", endFiles)
 	last := r.attachNew(t, 1, "/last")
 	free := r.create(t, "/free", "")
-	r.must(t, &OpAges{Ages: []Age{{AgeKey{Lease: 1}, 5}}})
+	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Lease: 1}, MS: 5}}})
 	op, err := r.tree.PlanEndLease(nil, 1, LeaseExpired)
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +318,7 @@ func TestEndedLease(t *testing.T) {
 		r.refused(t, op)
 	}
 	// An age that was counted before the end is not kept.
-	r.must(t, &OpAges{Ages: []Age{{AgeKey{Lease: 1}, 5}, {AgeKey{Lease: 99}, 5}}})
+	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Lease: 1}, MS: 5}, {AgeKey: AgeKey{Lease: 99}, MS: 5}}})
 	if r.tree.Age(AgeKey{Lease: 1}) != 0 || r.tree.Age(AgeKey{Lease: 99}) != 0 {
 		t.Fatal("an ended lease has an age")
 	}
@@ -444,7 +445,7 @@ func TestWhoMayUseALease(t *testing.T) {
 
 func TestRefusedGrants(t *testing.T) {
 	r := leaseRig(t)
-	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: MaxLeaseTTL + 1}} {
+	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: tables.MaxLeaseTTL + 1}} {
 		_, err := r.tree.PlanGrant(nil, op.ID, op.TTL, op.Owner)
 		wantKind(t, err, fserror.InvalidArgument)
 		r.refused(t, op)
@@ -458,9 +459,9 @@ func TestRefusedGrants(t *testing.T) {
 	r.refused(t, &OpCaching{Term: 1})
 	r.refused(t, &OpCaching{Session: SessionID{1}, Term: -1})
 	for _, a := range []Age{
-		{MS: 1}, {AgeKey{Lease: 1}, -1}, {AgeKey{Lease: 1, Inode: 1}, 1}, {AgeKey{Session: SessionID{1}, Inode: 1}, 1}, {AgeKey{Session: SessionID{1}, Lease: 1}, 0},
+		{MS: 1}, {AgeKey: AgeKey{Lease: 1}, MS: -1}, {AgeKey: AgeKey{Lease: 1, Inode: 1}, MS: 1}, {AgeKey: AgeKey{Session: SessionID{1}, Inode: 1}, MS: 1}, {AgeKey: AgeKey{Session: SessionID{1}, Lease: 1}, MS: 0},
 	} {
-		r.refused(t, &OpAges{Ages: []Age{{AgeKey{Lease: 2}, 1}, a}})
+		r.refused(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Lease: 2}, MS: 1}, a}})
 	}
 	if r.tree.Age(AgeKey{Lease: 2}) != 0 {
 		t.Fatal("refused, but kept")
@@ -486,7 +487,7 @@ func TestAgesOfFiles(t *testing.T) {
 			w := r.open(t, "/d/f", "client")
 			key := AgeKey{Inode: w.Inode}
 			other := AgeKey{Session: SessionID{5}}
-			r.must(t, &OpAges{Ages: []Age{{key, 7}, {other, 8}}})
+			r.must(t, &OpAges{Ages: []Age{{AgeKey: key, MS: 7}, {AgeKey: other, MS: 8}}})
 			if r.tree.Age(key) != 7 {
 				t.Fatal(r.tree.Age(key))
 			}
@@ -497,7 +498,7 @@ func TestAgesOfFiles(t *testing.T) {
 			}
 			// One that was counted before is too late.
 			if name != "taken over" && name != "renewed" {
-				r.must(t, &OpAges{Ages: []Age{{key, 7}}})
+				r.must(t, &OpAges{Ages: []Age{{AgeKey: key, MS: 7}}})
 				if r.tree.Age(key) != 0 {
 					t.Fatal("a closed file has an age")
 				}
@@ -535,7 +536,7 @@ func TestWritersRecordsForgetAges(t *testing.T) {
 			r.write(t, w, 0, "abc")
 			f, _ := r.tree.OpenFile(w.Inode)
 			session, file, other := AgeKey{Session: f.Holder.Session}, AgeKey{Inode: w.Inode}, AgeKey{Session: SessionID{0xfe}}
-			r.must(t, &OpAges{Ages: []Age{{session, 7}, {file, 8}, {other, 9}}})
+			r.must(t, &OpAges{Ages: []Age{{AgeKey: session, MS: 7}, {AgeKey: file, MS: 8}, {AgeKey: other, MS: 9}}})
 			c.do(r, w)
 			if a := r.tree.Age(session); (a == 0) != c.session {
 				t.Errorf("the session's age is %d", a)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // leaseModel is what the model knows of granted leases, of ages, and of the
@@ -74,10 +75,10 @@ func (m *machine) attached(id LeaseID) (files []InodeID) {
 
 func (m *machine) Grant(t *rapid.T) {
 	id := rapid.SampledFrom(append([]LeaseID{0, MaxLeaseID + 1}, leaseIDs...)).Draw(t, "lease")
-	ttl := rapid.SampledFrom([]int64{-1, 0, 1, 60_000, MaxLeaseTTL, MaxLeaseTTL + 1}).Draw(t, "ttl")
+	ttl := rapid.SampledFrom([]int64{-1, 0, 1, 60_000, tables.MaxLeaseTTL, tables.MaxLeaseTTL + 1}).Draw(t, "ttl")
 	var want fserror.Kind
 	switch {
-	case id == 0 || id > MaxLeaseID || ttl < 1 || ttl > MaxLeaseTTL:
+	case id == 0 || id > MaxLeaseID || ttl < 1 || ttl > tables.MaxLeaseTTL:
 		want = fserror.InvalidArgument
 	case m.leases[id] != nil:
 		want = fserror.Exists

@@ -3,10 +3,10 @@ package namespace
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 func caching(t *testing.T, r *rig, ids ...SessionID) {
@@ -26,6 +26,7 @@ func TestNumbers(t *testing.T) {
 	r := newRig(t)
 	a, b := SessionID{1}, SessionID{2}
 	caching(t, r, a, b)
+	const maxRanges = 8
 	var firsts []InodeID
 	for i := range maxRanges + 1 {
 		firsts = append(firsts, r.must(t, &OpReserve{Session: a, Count: 10}).Inode)
@@ -58,7 +59,7 @@ func TestNumbers(t *testing.T) {
 		"with parents": &OpCreateAs{Session: a, Inode: last, OpCreate: OpCreate{Parent: RootID, Dirs: []string{"d"}, Name: "g", Closed: true}},
 		"replaces":     &OpCreateAs{Session: a, Inode: last, OpCreate: OpCreate{Parent: RootID, Name: "f", Replace: last + 3, Closed: true}},
 		"none":         &OpReserve{Session: a},
-		"too many":     &OpReserve{Session: a, Count: MaxReserve + 1},
+		"too many":     &OpReserve{Session: a, Count: tables.MaxReserve + 1},
 		"no session":   &OpReserve{Session: SessionID{3}, Count: 1},
 	} {
 		if _, err := r.apply(CallID{}, op); err == nil {
@@ -73,11 +74,8 @@ func TestNumbers(t *testing.T) {
 		t.Fatal(d)
 	}
 	r.must(t, &OpCaching{Session: a})
-	if n := r.tree.numbersOf(a); len(n) > 0 || r.tree.Reserved(a, last) {
-		t.Fatalf("a session that has gone has %v", n)
-	}
-	if len(r.tree.numbersOf(b)) != 1 {
-		t.Fatal("another lost its numbers")
+	if r.tree.Reserved(a, last) || r.tree.cachers.Ranges() != 1 {
+		t.Fatal("a session that has gone has numbers, or another lost its own")
 	}
 }
 
@@ -102,30 +100,6 @@ func TestNumbersAreSeen(t *testing.T) {
 		}
 	}
 	t.Fatalf("an answer that depends on %v outlives a record that affects %v", c.Looks, affects)
-}
-
-// TestNumbersChecked: ranges that cannot be are found.
-func TestNumbersChecked(t *testing.T) {
-	for name, bad := range map[string]numbers{
-		"beyond":      {session: SessionID{2}, first: 1 << 40, count: 5},
-		"empty":       {session: SessionID{2}, first: 4, count: 0},
-		"session":     {session: SessionID{9}, first: 4, count: 1},
-		"another's":   {session: SessionID{2}, first: 7, count: 1},
-		"bits short":  {session: SessionID{2}, first: 4, count: 20, used: "\x01"},
-		"bits beyond": {session: SessionID{2}, first: 4, count: 2, used: "\x04"},
-		"bits empty":  {session: SessionID{2}, first: 4, count: 2, used: "\x00"},
-	} {
-		r := newRig(t)
-		caching(t, r, SessionID{1}, SessionID{2})
-		r.must(t, &OpReserve{Session: SessionID{1}, Count: 20})
-		if got := r.tree.Check(); len(got) > 0 {
-			t.Fatal(got)
-		}
-		r.tree.numbers.ReplaceOrInsert(bad)
-		if got := strings.Join(r.tree.Check(), "\n"); !strings.Contains(got, "inode number") {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
 }
 
 // TestNumbersAreUsedOnce: a number is not free again when its file is deleted, in

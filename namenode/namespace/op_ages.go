@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/namenode/namespace/codec"
+import (
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
 
 // OpAges keeps how old leases are that have missed renewals (0: renewed
 // since), so that a namenode that takes over continues counting. A record of a
@@ -9,25 +12,46 @@ type OpAges struct{ Ages []Age }
 
 func (*OpAges) opType() uint8 { return 25 }
 
-func (op *OpAges) fields(c coder) { codec.List(c.Coder, &op.Ages, ageSize, c.age) }
+func (op *OpAges) fields(c coder) {
+	codec.List(c.Coder, &op.Ages, tables.AgeSize, func(a *Age) { a.Code(c.Coder) })
+}
 
 // Ages are counted without the tree, so what one is of may be over by now: then
 // it is dropped, for an id that is granted again must not be born old.
 func (op *OpAges) apply(t *Tree, _ stamp) (Result, error) {
 	for _, a := range op.Ages {
-		if !a.names() || a.MS < 0 {
+		if !a.Good() {
 			return Result{}, misfit("it has an age of nothing, of more than one thing, or below zero")
 		}
 	}
 	for _, a := range op.Ages {
-		if a.MS == 0 || !t.canAge(a.AgeKey) {
-			t.ages.Delete(a)
-		} else {
-			t.ages.ReplaceOrInsert(a)
+		if !t.canAge(a.AgeKey) {
+			a.MS = 0
 		}
+		t.ages.Put(a)
 	}
 	return Result{}, nil
 }
 
 func (*OpAges) affects(a affected) affected { return a }
 func (*OpAges) events(n news) news          { return n }
+
+// canAge reports whether there is a lease that can have an age: of a file that
+// is open, or a granted one that lives. Which sessions there are the tree does
+// not know.
+func (t *Tree) canAge(k AgeKey) bool {
+	switch {
+	case k.Inode != 0:
+		return t.open.Has(k.Inode)
+	case k.Lease != 0:
+		_, err := t.liveLease(k.Lease)
+		return err == nil
+	}
+	return true
+}
+
+// Age returns a journalled age in milliseconds, 0 if there is none.
+func (t *Tree) Age(k AgeKey) int64 { return t.ages.Get(k) }
+
+// Ages calls fn for each journalled age, until it returns false.
+func (t *Tree) Ages(fn func(Age) bool) { t.ages.Each(fn) }

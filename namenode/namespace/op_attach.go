@@ -27,11 +27,11 @@ func (t *Tree) PlanAttach(c *Call, id LeaseID, path string) (*OpAttach, error) {
 		return nil, fserror.With(err, op, path)
 	}
 	n, err := t.leaseFile(c, op, path)
-	if err != nil || t.attachedTo(n.id) == id {
+	if err != nil || t.leases.Of(n.id) == id {
 		return nil, err
 	}
 	if !t.mayAttach(c, n) {
-		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.name(n.user))
+		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user))
 	}
 	return &OpAttach{ID: id, Inode: n.id}, nil
 }
@@ -57,7 +57,7 @@ func (t *Tree) leaseFile(c *Call, op, path string) (*inode, error) {
 		return nil, err
 	}
 	if t.attachable(n.id) != nil {
-		return nil, fserror.New(fserror.NotFound, op, path, "lease %x of the file has ended, it is being deleted", uint64(t.attachedTo(n.id)))
+		return nil, fserror.New(fserror.NotFound, op, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
 	}
 	return n, nil
 }

@@ -12,7 +12,7 @@ func (op *OpCollected) fields(c coder) { c.keys(&op.Keys) }
 // Keys that are no garbage are nothing to forget.
 func (op *OpCollected) apply(t *Tree, _ stamp) (Result, error) {
 	for _, k := range op.Keys {
-		t.removeGarbage(k)
+		t.garbage.Remove(k)
 	}
 	return Result{}, nil
 }

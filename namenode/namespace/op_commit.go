@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // OpCommit makes a block part of an open file, at the end of its blocks.
@@ -87,7 +88,7 @@ func (t *Tree) PlanMerge(id InodeID, b Block, offset int64, tailCovered int64, r
 	const op = "seal"
 	changed := func(why string) error {
 		err := fserror.New(fserror.Retry, op, inodeName(id), "%s meanwhile", why)
-		err.RetryAfter = retryMS * 1e6
+		err.RetryAfter = tables.RetryMS * 1e6
 		return err
 	}
 	n := t.get(id)
@@ -138,9 +139,9 @@ func (t *Tree) checkCommit(n *inode, op *OpCommit) error {
 		return misfitf("file %d is not open and the block makes it longer", n.id)
 	case n.length() > math.MaxInt64-used:
 		return misfitf("file %d would be too long", n.id)
-	case t.HasBlock(b.Key):
+	case t.blocks.Has(b.Key):
 		return misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
-	case t.IsGarbage(b.Key):
+	case t.garbage.Has(b.Key):
 		return misfitf("block %d.%d is garbage", b.Key.Term, b.Key.Seq)
 	}
 	return nil
@@ -166,9 +167,7 @@ func (op *OpCommit) apply(t *Tree, e stamp) (Result, error) {
 	x.n += int64(op.Block.Used)
 	x.tail = copyTail(x.tail[op.TailCovered:])
 	t.ownBlock(op.Block)
-	if op.Block.Key.Term == t.term {
-		t.topSeq = max(t.topSeq, op.Block.Key.Seq)
-	}
+	t.reigns.Committed(op.Block.Key.Term, op.Block.Key.Seq)
 	if n.length() > old.length() {
 		n.mtime = e.Time
 	}

@@ -33,7 +33,7 @@ func (op *OpCreate) fields(c coder) {
 	c.I64(&op.MTime)
 	c.Bool(&op.Closed)
 	if !op.Closed {
-		c.holder(&op.Holder)
+		op.Holder.Code(c.Coder)
 		c.Raw((*[16]byte)(&op.Token))
 	}
 	c.Bytes(&op.Data)

@@ -16,7 +16,7 @@ type OpCreateAs struct {
 func (*OpCreateAs) opType() uint8 { return 31 }
 
 func (op *OpCreateAs) fields(c coder) {
-	c.id16((*[16]byte)(&op.Session))
+	c.Raw((*[16]byte)(&op.Session))
 	c.inode(&op.Inode)
 	op.OpCreate.fields(c)
 }
@@ -75,8 +75,8 @@ func (op *OpCreateAs) apply(t *Tree, e stamp) (Result, error) {
 		return Result{}, misfitf("inode number %d is not set aside for its session, or is used", op.Inode)
 	}
 	r, err := op.create(t, op.Inode, e)
-	if n, found := t.rangeOf(op.Session, op.Inode); err == nil && found {
-		t.numbers.ReplaceOrInsert(n.use(op.Inode - n.first))
+	if err == nil {
+		t.cachers.Use(op.Session, op.Inode)
 	}
 	return r, err
 }

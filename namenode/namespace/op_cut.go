@@ -17,7 +17,7 @@ func (*OpCut) opType() uint8 { return 27 }
 func (op *OpCut) fields(c coder) {
 	c.inode(&op.Inode)
 	c.I64(&op.Length)
-	c.holder(&op.Holder)
+	op.Holder.Code(c.Coder)
 	c.Raw((*[16]byte)(&op.Token))
 }
 

@@ -12,7 +12,7 @@ func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 func (t *Tree) PlanDetach(c *Call, path string) (*OpDetach, error) {
 	const op = "lease detach"
 	n, err := t.leaseFile(c, op, path)
-	if err != nil || t.attachedTo(n.id) == 0 {
+	if err != nil || t.leases.Of(n.id) == 0 {
 		return nil, err
 	}
 	return &OpDetach{Inode: n.id}, nil
@@ -23,7 +23,7 @@ func (op *OpDetach) apply(t *Tree, e stamp) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if t.attachedTo(n.id) == 0 {
+	if t.leases.Of(n.id) == 0 {
 		return Result{}, misfitf("file %d is attached to no lease", n.id)
 	}
 	if err := t.attachable(n.id); err != nil {

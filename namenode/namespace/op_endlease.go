@@ -28,22 +28,16 @@ func (op *OpEndLease) apply(t *Tree, e stamp) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	c := *l
-	c.Ended = e.TxID
-	t.leases.ReplaceOrInsert(&c)
-	t.ended.ReplaceOrInsert(endedLease{c.Ended, c.ID})
-	t.forgetAge(AgeKey{Lease: op.ID})
+	t.leases.End(op.ID, e.TxID)
+	t.ages.Forget(AgeKey{Lease: op.ID})
 	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
-	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: c.Owner.User, Reason: op.Reason}
-	r.Closed = t.deleteAttached(endFiles, c.ID, e, &r.Deleted)
-	if l := t.lease(op.ID); l != nil {
-		t.setFiles(l, 0) // forgotten if there were none
-	}
+	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
+	r.Closed = t.deleteAttached(endFiles, op.ID, e, &r.Deleted)
 	return r, nil
 }
 
 func (op *OpEndLease) affects(a affected) affected {
-	return a.deleted(a.t.toDelete(endFiles, op.ID)...)
+	return a.deleted(a.t.leases.Files(op.ID, 0, endFiles)...)
 }
 
-func (op *OpEndLease) events(n news) news { return n.gone(n.t.toDelete(endFiles, op.ID)...) }
+func (op *OpEndLease) events(n news) news { return n.gone(n.t.leases.Files(op.ID, 0, endFiles)...) }

@@ -1,6 +1,11 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"strings"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
 
 // OpGrant grants a lease with a time to live of its own.
 type OpGrant struct {
@@ -14,7 +19,7 @@ func (*OpGrant) opType() uint8 { return 20 }
 func (op *OpGrant) fields(c coder) {
 	c.lease(&op.ID)
 	c.I64(&op.TTL)
-	c.leaseOwner(&op.Owner)
+	op.Owner.Code(c.Coder)
 }
 
 // PlanGrant checks a new lease. ttl is in milliseconds. Errors: Exists (the
@@ -25,12 +30,12 @@ func (t *Tree) PlanGrant(c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant,
 	switch {
 	case id == 0 || id > MaxLeaseID:
 		return nil, fserror.New(fserror.InvalidArgument, op, "", "a lease's id is from 1 to %x, not %x", uint64(MaxLeaseID), uint64(id))
-	case ttl <= 0 || ttl > MaxLeaseTTL:
+	case ttl <= 0 || ttl > tables.MaxLeaseTTL:
 		return nil, fserror.New(fserror.InvalidArgument, op, "", "a time to live is from 1 ms to 365 days, not %d ms", ttl)
-	case t.lease(id) != nil:
+	case t.leases.Get(id) != nil:
 		return nil, fserror.New(fserror.Exists, op, "", "there is a lease %x already; choose another id, or none", uint64(id))
 	case t.leases.Len() >= MaxLeases:
-		return nil, fserror.With(tooMany("there are %d granted leases, the most there can be; revoke some", MaxLeases), op, "")
+		return nil, fserror.With(tables.TooMany("there are %d granted leases, the most there can be; revoke some", MaxLeases), op, "")
 	}
 	return &OpGrant{ID: id, TTL: ttl, Owner: owner}, nil
 }
@@ -39,17 +44,17 @@ func (op *OpGrant) apply(t *Tree, e stamp) (Result, error) {
 	switch {
 	case op.ID == 0 || op.ID > MaxLeaseID:
 		return Result{}, misfitf("%d is no id of a lease", uint64(op.ID))
-	case op.TTL <= 0 || op.TTL > MaxLeaseTTL:
+	case op.TTL <= 0 || op.TTL > tables.MaxLeaseTTL:
 		return Result{}, misfitf("a lease cannot have a time to live of %d ms", op.TTL)
-	case t.lease(op.ID) != nil:
+	case t.leases.Get(op.ID) != nil:
 		return Result{}, misfitf("there is a lease %x already", uint64(op.ID))
 	case t.leases.Len() >= MaxLeases:
 		return Result{}, misfitf("there are %d leases already", MaxLeases)
 	}
 	l := &Lease{ID: op.ID, TTL: op.TTL, Since: e.Time, Owner: Owner{
-		User: cloneString(op.Owner.User), Client: cloneString(op.Owner.Client), Host: cloneString(op.Owner.Host),
+		User: strings.Clone(op.Owner.User), Client: strings.Clone(op.Owner.Client), Host: strings.Clone(op.Owner.Host),
 	}}
-	t.leases.ReplaceOrInsert(l)
+	t.leases.Grant(l)
 	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	return Result{Lease: op.ID, Granted: l}, nil
 }

@@ -91,7 +91,7 @@ func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
 		return nil, exists(name, at, old)
 	}
 	if t.attachable(n.id) != nil {
-		return nil, fserror.New(fserror.NotFound, name, path, "lease %x of the file has ended, it is being deleted", uint64(t.attachedTo(n.id)))
+		return nil, fserror.New(fserror.NotFound, name, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
 	}
 	return o, nil
 }

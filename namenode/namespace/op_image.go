@@ -1,5 +1,7 @@
 package namespace
 
+import "strings"
+
 // OpImage publishes an image that holds the state up to TxID.
 type OpImage struct {
 	TxID uint64
@@ -22,7 +24,7 @@ func (op *OpImage) apply(t *Tree, _ stamp) (Result, error) {
 		return Result{}, misfitf("it publishes an image of record %d, which is yet to come", op.TxID)
 	}
 	images := append(t.Images(), *op)
-	images[len(images)-1].Name = cloneString(op.Name)
+	images[len(images)-1].Name = strings.Clone(op.Name)
 	t.images = images[max(0, len(images)-2):]
 	return Result{}, nil
 }

@@ -12,7 +12,7 @@ func (*OpOpen) opType() uint8 { return 4 }
 
 func (op *OpOpen) fields(c coder) {
 	c.inode(&op.Inode)
-	c.holder(&op.Holder)
+	op.Holder.Code(c.Coder)
 	c.Raw((*[16]byte)(&op.Token))
 }
 

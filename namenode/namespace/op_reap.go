@@ -14,7 +14,7 @@ func (op *OpReap) fields(c coder) {
 }
 
 func (op *OpReap) apply(t *Tree, e stamp) (Result, error) {
-	if l := t.lease(op.ID); l == nil || l.Ended == 0 {
+	if l := t.leases.Get(op.ID); l == nil || l.Ended == 0 {
 		return Result{}, misfitf("there is no lease %x that has ended", uint64(op.ID))
 	}
 	var r Result
@@ -23,7 +23,7 @@ func (op *OpReap) apply(t *Tree, e stamp) (Result, error) {
 }
 
 func (op *OpReap) affects(a affected) affected {
-	return a.deleted(a.t.toDelete(int(op.Limit), op.ID)...)
+	return a.deleted(a.t.leases.Files(op.ID, 0, int(op.Limit))...)
 }
 
-func (op *OpReap) events(n news) news { return n.gone(n.t.toDelete(int(op.Limit), op.ID)...) }
+func (op *OpReap) events(n news) news { return n.gone(n.t.leases.Files(op.ID, 0, int(op.Limit))...) }

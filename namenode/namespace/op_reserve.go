@@ -1,5 +1,7 @@
 package namespace
 
+import "github.com/leasefs/leasefs/namenode/namespace/tables"
+
 // OpReserve sets Count inode numbers aside for a session that may cache, from
 // Result.Inode on: no inode gets one of them but by an OpCreateAs of it.
 type OpReserve struct {
@@ -10,26 +12,26 @@ type OpReserve struct {
 func (*OpReserve) opType() uint8 { return 30 }
 
 func (op *OpReserve) fields(c coder) {
-	c.id16((*[16]byte)(&op.Session))
+	c.Raw((*[16]byte)(&op.Session))
 	c.U32(&op.Count)
 }
 
 func (op *OpReserve) apply(t *Tree, _ stamp) (Result, error) {
 	switch {
-	case op.Count == 0 || op.Count > MaxReserve:
-		return Result{}, misfitf("it sets %d inode numbers aside; 1 to %d can be", op.Count, MaxReserve)
+	case op.Count == 0 || op.Count > tables.MaxReserve:
+		return Result{}, misfitf("it sets %d inode numbers aside; 1 to %d can be", op.Count, tables.MaxReserve)
 	case t.Caching(op.Session) == 0:
 		return Result{}, misfit("inode numbers are set aside only for sessions that may cache")
 	}
-	n := numbers{session: op.Session, first: t.nextInode, count: op.Count}
+	first := t.nextInode
 	t.nextInode += InodeID(op.Count)
-	have := t.numbersOf(op.Session)
-	if len(have) == maxRanges {
-		t.numbers.Delete(have[0])
-	}
-	t.numbers.ReplaceOrInsert(n)
-	return Result{Inode: n.first}, nil
+	t.cachers.SetAside(op.Session, first, op.Count)
+	return Result{Inode: first}, nil
 }
 
 func (*OpReserve) affects(a affected) affected { return a }
 func (*OpReserve) events(n news) news          { return n }
+
+// Reserved reports whether an inode number is set aside for a session, and was not
+// used.
+func (t *Tree) Reserved(id SessionID, inode InodeID) bool { return t.cachers.Reserved(id, inode) }

@@ -51,7 +51,7 @@ func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSe
 	}
 	owner := t.isOwner(c, n)
 	denied := func(what string) error {
-		return fserror.New(fserror.Permission, name, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.name(n.user))
+		return fserror.New(fserror.Permission, name, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.Name(n.user))
 	}
 	switch {
 	case op.SetMode && !owner:
@@ -62,7 +62,7 @@ func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSe
 		return nil, denied("owner")
 	case op.Group != "" && !owner:
 		return nil, denied("group")
-	case op.Group != "" && op.Group != t.groups.name(n.group) && !slices.Contains(c.Groups, op.Group):
+	case op.Group != "" && op.Group != t.groups.Name(n.group) && !slices.Contains(c.Groups, op.Group):
 		return nil, fserror.New(fserror.Permission, name, path, "user %s is not in group %s", c.User, op.Group)
 	}
 	if op.Group != "" && !op.SetMode && n.typ == TypeFile && n.mode&setIDBits != 0 {
@@ -70,7 +70,7 @@ func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSe
 	}
 	group := op.Group
 	if group == "" {
-		group = t.groups.name(n.group)
+		group = t.groups.Name(n.group)
 	}
 	if op.SetMode && n.typ == TypeFile && !slices.Contains(c.Groups, group) {
 		op.Mode &^= setGIDBit
@@ -91,10 +91,10 @@ func (op *OpSetAttr) apply(t *Tree, e stamp) (Result, error) {
 		n.mode = op.Mode & modeBits
 	}
 	if op.User != "" {
-		n.user = t.users.add(op.User, t.gen)
+		n.user = t.users.Add(op.User)
 	}
 	if op.Group != "" {
-		n.group = t.groups.add(op.Group, t.gen)
+		n.group = t.groups.Add(op.Group)
 	}
 	if op.SetMTime {
 		n.mtime = op.MTime

@@ -10,7 +10,9 @@ type OpTombstone struct{ Blocks []StoredBlock }
 
 func (*OpTombstone) opType() uint8 { return 16 }
 
-func (op *OpTombstone) fields(c coder) { codec.List(c.Coder, &op.Blocks, 3, c.storedBlock) }
+func (op *OpTombstone) fields(c coder) {
+	codec.List(c.Coder, &op.Blocks, 3, func(b *StoredBlock) { b.Code(c.Coder) })
+}
 
 // PlanTombstone returns the record that declares those of blocks garbage that no
 // file has and that are no garbage yet; nil if none is left. Blocks found in the
@@ -19,7 +21,7 @@ func (t *Tree) PlanTombstone(blocks []StoredBlock) *OpTombstone {
 	op := new(OpTombstone)
 	seen := make(map[blockstore.Key]bool, len(blocks))
 	for _, b := range blocks {
-		if k := b.Key; k.Seq != 0 && !seen[k] && !t.HasBlock(k) && !t.IsGarbage(k) {
+		if k := b.Key; k.Seq != 0 && !seen[k] && !t.blocks.Has(k) && !t.garbage.Has(k) {
 			seen[k] = true
 			op.Blocks = append(op.Blocks, b)
 		}
@@ -32,12 +34,12 @@ func (t *Tree) PlanTombstone(blocks []StoredBlock) *OpTombstone {
 
 func (op *OpTombstone) apply(t *Tree, e stamp) (Result, error) {
 	for _, b := range op.Blocks {
-		if t.HasBlock(b.Key) {
+		if t.blocks.Has(b.Key) {
 			return Result{}, misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
 		}
 	}
 	for _, b := range op.Blocks {
-		t.addGarbage(b, e.reigned)
+		t.garbage.Add(b, e.reigned)
 	}
 	return Result{}, nil
 }

@@ -1,7 +1,10 @@
 package namespace
 
 import (
+	"strings"
+
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -48,7 +51,7 @@ func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []b
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckXattrName(name); err != nil {
+	if err := tables.CheckXattrName(name); err != nil {
 		return nil, fserror.With(err, op, path)
 	}
 	if n.typ == TypeSymlink {
@@ -60,8 +63,8 @@ func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []b
 	if n.typ == TypeDir && !t.stickyAllows(c, n, n) {
 		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own the directory, whose sticky bit is set", c.User)
 	}
-	x := xattrItem{inode: n.id, name: name, value: string(value)}
-	old, had := t.xattrs.Get(x)
+	x := tables.Xattr{Inode: n.id, Name: name, Value: string(value)}
+	old, had := t.xattrs.Get(n.id, name)
 	switch {
 	case action > XattrRemove:
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "unknown action %d", action)
@@ -73,16 +76,16 @@ func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []b
 		return nil, err
 	case action == XattrRemove:
 		return &OpXattr{Inode: n.id, Name: name, Remove: true}, nil
-	case len(value) > MaxXattrValue:
-		return nil, fserror.New(fserror.TooLarge, op, path, "the value has %d bytes; the limit is %d", len(value), MaxXattrValue)
+	case len(value) > tables.MaxXattrValue:
+		return nil, fserror.New(fserror.TooLarge, op, path, "the value has %d bytes; the limit is %d", len(value), tables.MaxXattrValue)
 	case had && old == x:
 		return nil, nil
 	}
-	if sum := t.xattrBytes(n.id) - old.size() + x.size(); sum > MaxXattrs {
-		return nil, fserror.New(fserror.NoSpace, op, path, "its extended attributes would have %d bytes; the limit is %d", sum, MaxXattrs)
+	if sum, fits := t.xattrs.Fits(x); !fits {
+		return nil, fserror.New(fserror.NoSpace, op, path, "its extended attributes would have %d bytes; the limit is %d", sum, tables.MaxXattrs)
 	}
-	if more := x.memory() - int64(old.size()); more > xattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.isSuper()) {
-		return nil, fserror.New(fserror.NoSpace, op, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.name(n.user))
+	if more := x.Memory() - int64(old.Size()); more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.isSuper()) {
+		return nil, fserror.New(fserror.NoSpace, op, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.Name(n.user))
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }
@@ -92,22 +95,20 @@ func (op *OpXattr) apply(t *Tree, e stamp) (Result, error) {
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
 	}
-	if err := CheckXattrName(op.Name); err != nil {
+	if err := tables.CheckXattrName(op.Name); err != nil {
 		return Result{}, err
 	}
-	x := xattrItem{inode: n.id, name: op.Name}
-	old, had := t.xattrs.Get(x)
+	x, had := t.xattrs.Get(n.id, op.Name)
 	switch {
 	case op.Remove && (!had || len(op.Value) > 0):
 		return Result{}, misfitf("inode %d has no extended attribute %q to remove", n.id, op.Name)
 	case op.Remove:
 		t.deleteXattr(x)
 	default:
-		x.value = string(op.Value)
-		if sum := t.xattrBytes(n.id) - old.size() + x.size(); len(op.Value) > MaxXattrValue || sum > MaxXattrs {
+		x = tables.Xattr{Inode: n.id, Name: strings.Clone(op.Name), Value: string(op.Value)}
+		if sum, fits := t.xattrs.Fits(x); !fits {
 			return Result{}, misfitf("the extended attributes of inode %d would have %d bytes", n.id, sum)
 		}
-		x.name = cloneString(x.name)
 		t.putXattr(x)
 	}
 	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})

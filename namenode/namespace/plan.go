@@ -18,7 +18,7 @@ func (t *Tree) groupIn(c *Call, dir *inode) string {
 	if c != nil && c.ForGroup != "" {
 		return c.ForGroup
 	}
-	return t.groups.name(dir.group)
+	return t.groups.Name(dir.group)
 }
 
 // planNew is what making an inode where a path leads takes: that nothing is

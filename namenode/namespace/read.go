@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // Attr is what stat shows of an inode.
@@ -44,15 +45,15 @@ const DefaultList = 1000
 func (t *Tree) attr(n *inode) Attr {
 	a := Attr{
 		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.mode,
-		User: t.users.name(n.user), Group: t.groups.name(n.group), MTime: n.mtime,
+		User: t.users.Name(n.user), Group: t.groups.Name(n.group), MTime: n.mtime,
 	}
-	t.xattrsOf(n.id, func(xattrItem) { a.Xattrs++ })
+	t.xattrs.Of(n.id, func(tables.Xattr) { a.Xattrs++ })
 	switch n.typ {
 	case TypeFile:
 		a.Length = n.length()
 		a.Blocks = len(n.blocks())
 		a.TailLength = int64(len(n.tail()))
-		a.Lease = t.attachedTo(n.id)
+		a.Lease = t.leases.Of(n.id)
 		if n.open() != nil {
 			o := n.openFile()
 			a.Open = &o

@@ -4,30 +4,51 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
-// InodeID names an inode for ever: ids are never reused. The root is RootID.
-type InodeID uint64
+// What records name; package tables says more.
+type (
+	// InodeID names an inode for ever: ids are never reused. The root is RootID.
+	InodeID = tables.InodeID
+	// SessionID is a client process.
+	SessionID = tables.SessionID
+	// Token is the unguessable part of a writer's identity.
+	Token = tables.Token
+	// LeaseID names a lease that somebody was granted.
+	LeaseID = tables.LeaseID
+	// Lease is a granted lease.
+	Lease = tables.Lease
+	// Owner is who a lease was granted to.
+	Owner = tables.LeaseOwner
+	// Holder is who a file open for write belongs to.
+	Holder = tables.Holder
+	// CallID makes a request happen at most once.
+	CallID = tables.CallID
+	// CallResult is the answer of a call that was carried out.
+	CallResult = tables.CallResult
+	// AgeKey names something whose age is journalled.
+	AgeKey = tables.AgeKey
+	// Age is how long a lease was not renewed.
+	Age = tables.Age
+	// Reign is a reign of this history.
+	Reign = tables.Reign
+	// StoredBlock is a block in the store that is part of no file.
+	StoredBlock = tables.StoredBlock
+)
+
+// Limits of the tables that others share out or show.
+const (
+	MaxOwners   = tables.MaxOwners
+	MaxReigns   = tables.MaxReigns
+	MaxLeases   = tables.MaxLeases
+	MaxLeaseID  = tables.MaxLeaseID
+	MaxSessions = tables.MaxSessions
+	SessionTTL  = tables.SessionTTL
+)
 
 // RootID is the root directory.
 const RootID InodeID = 1
-
-// SessionID is a client process.
-type SessionID [16]byte
-
-// Token is the unguessable part of a writer's identity.
-type Token [16]byte
-
-// Holder is who a file open for write belongs to.
-type Holder struct {
-	User    string
-	Client  string // client name
-	Session SessionID
-	Host    string
-	PID     int64
-	// TTL is the session's own soft limit in milliseconds; 0: the namenode's.
-	TTL int64
-}
 
 // Type is what an inode is.
 type Type uint8
@@ -39,27 +60,12 @@ const (
 	TypeSymlink
 )
 
-// CallID makes a request happen at most once. The zero value means that the
-// record has none (it is the namenode's own).
-type CallID struct {
-	Session SessionID
-	Seq     uint64
-	Acked   uint64 // results of calls up to this one may be forgotten
-	Hash    uint64 // of the request, to tell a retry from a reused number
-}
-
 // Block is one entry of a file's block list.
 type Block struct {
 	Key    blockstore.Key
 	Stored uint32 // bytes of the object: data and checksum table
 	Used   uint32 // bytes of its data that belong to the file
 	CRC    uint32 // CRC32C of the whole object
-}
-
-// StoredBlock is a block in the store that is part of no file.
-type StoredBlock struct {
-	Key    blockstore.Key
-	Stored uint32 // bytes of the object
 }
 
 // Entry is one journal record, decoded.

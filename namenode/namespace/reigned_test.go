@@ -15,7 +15,7 @@ func TestOnlyTimeWithinReignsCounts(t *testing.T) {
 	if _, err := r.apply(id, &OpMkdir{Parent: RootID, Names: []string{"d"}, Mode: 0o755}); err != nil {
 		t.Fatal(err)
 	}
-	r.must(t, &OpTombstone{Blocks: []StoredBlock{{blockstore.Key{Term: 1, Seq: 7}, 5}}})
+	r.must(t, &OpTombstone{Blocks: []StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 7}, Stored: 5}}})
 	known := func() bool {
 		t.Helper()
 		_, ok, err := r.tree.CallResult(id)
@@ -41,7 +41,7 @@ func TestOnlyTimeWithinReignsCounts(t *testing.T) {
 	if back.Reigned() != r.tree.Reigned() {
 		t.Error("the image has another time of reigns")
 	}
-	r.now += SessionTTL + 2<<idleShift
+	r.now += SessionTTL + 32_000
 	r.must(t, &OpSafeMode{})
 	if known() {
 		t.Error("time within a reign forgets no result")

@@ -179,12 +179,12 @@ func (at place) newNames(op, path string) (dirs []string, name string, err error
 func (c *Call) isSuper() bool { return c == nil || c.Super }
 
 // isOwner reports whether a caller owns an inode.
-func (t *Tree) isOwner(c *Call, n *inode) bool { return t.users.name(n.user) == c.User }
+func (t *Tree) isOwner(c *Call, n *inode) bool { return t.users.Name(n.user) == c.User }
 
 // allowed reports whether a caller has all the permission bits want, by the
 // one class of the mode (owner, group, others) that is the caller's.
 func (t *Tree) allowed(c *Call, n *inode, want uint16) bool {
-	return c.isSuper() || c.allowed(n.mode, t.users.name(n.user), t.groups.name(n.group), want)
+	return c.isSuper() || c.allowed(n.mode, t.users.Name(n.user), t.groups.Name(n.group), want)
 }
 
 func (c *Call) allowed(mode uint16, user, group string, want uint16) bool {
@@ -211,7 +211,7 @@ func (t *Tree) require(c *Call, n *inode, want uint16, op, path string) error {
 	}
 	where, _ := t.Path(n.id)
 	return fserror.New(fserror.Permission, op, path, "user %s may not %s %s (owner %s, group %s, mode %04o)",
-		c.User, wantNames[want&7], where, t.users.name(n.user), t.groups.name(n.group), n.mode)
+		c.User, wantNames[want&7], where, t.users.Name(n.user), t.groups.Name(n.group), n.mode)
 }
 
 // requireChange is what adding an entry to a directory takes.

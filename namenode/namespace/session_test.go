@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 func TestCallResults(t *testing.T) {
@@ -100,7 +101,7 @@ func TestCallResults(t *testing.T) {
 func TestCallLimits(t *testing.T) {
 	r := newRig(t)
 	id := CallID{Session: SessionID{1}}
-	for range MaxUnacked {
+	for range tables.MaxUnacked {
 		id.Seq++
 		if _, _, err := r.tree.CallResult(id); err != nil {
 			t.Fatal(err)
@@ -133,16 +134,16 @@ func TestCallLimits(t *testing.T) {
 // A session is expired a few at a time, but all are in the end.
 func TestSessionExpiryIsSliced(t *testing.T) {
 	r := newRig(t)
-	const n = 100
+	const n, slice = 100, 8 // slice: what one record lets expire
 	for i := range n {
 		if _, err := r.apply(CallID{Session: SessionID{byte(i), 1}, Seq: 1}, &OpSafeMode{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.now += 2 * SessionTTL
-	for left := n; left > 0; left -= expireSlice {
+	for left := n; left > 0; left -= slice {
 		r.must(t, &OpSafeMode{})
-		if have := r.tree.Counts().Sessions; have != max(0, left-expireSlice) {
+		if have := r.tree.Counts().Sessions; have != max(0, left-slice) {
 			t.Fatalf("%d sessions are left of %d", have, left)
 		}
 	}

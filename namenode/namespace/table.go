@@ -1,40 +1,9 @@
 package namespace
 
-import (
-	"sync"
-
-	"github.com/google/btree"
-)
-
-// degree of the B-trees: up to 63 items in a node.
-const degree = 32
-
-// pageBits: a page has 64 inodes, which makes it 512 bytes exactly.
-const pageBits = 6
-
-// page is a run of 64 inode numbers; nil where there is no inode.
-type page [1 << pageBits]*inode
-
-// pageItem is one page in the table. A page whose generation is not the tree's
-// may be shared with a clone: it is copied before it is changed.
-type pageItem struct {
-	num  uint64 // inode number >> pageBits
-	gen  uint64
-	page *page
-}
-
-func lessPage(a, b pageItem) bool { return a.num < b.num }
-
-func lessInodeID(a, b InodeID) bool { return a < b }
+import "sync"
 
 // get returns an inode by number, nil if there is none.
-func (t *Tree) get(id InodeID) *inode {
-	it, ok := t.pages.Get(pageItem{num: uint64(id) >> pageBits})
-	if !ok {
-		return nil
-	}
-	return it.page[id&(1<<pageBits-1)]
-}
+func (t *Tree) get(id InodeID) *inode { return t.inodes.Get(id) }
 
 // IsDir reports whether there is a directory of that number.
 func (t *Tree) IsDir(id InodeID) bool {
@@ -42,19 +11,10 @@ func (t *Tree) IsDir(id InodeID) bool {
 	return n != nil && n.typ == TypeDir
 }
 
-// slot returns the page of an inode number for change, making or copying it.
-func (t *Tree) slot(id InodeID) *page {
-	num := uint64(id) >> pageBits
-	it, ok := t.pages.Get(pageItem{num: num})
-	if ok && it.gen == t.gen {
-		return it.page
-	}
-	p := new(page)
-	if ok {
-		*p = *it.page
-	}
-	t.pages.ReplaceOrInsert(pageItem{num: num, gen: t.gen, page: p})
-	return p
+// isFile reports whether there is a file of that number.
+func (t *Tree) isFile(id InodeID) bool {
+	n := t.get(id)
+	return n != nil && n.typ == TypeFile
 }
 
 // addTail counts what an inode's tail takes, sign times.
@@ -68,8 +28,7 @@ func (c *Counts) addTail(n *inode, sign int64) {
 
 // put places an inode, new or changed, in the table alone.
 func (t *Tree) put(n *inode) {
-	s := &t.slot(n.id)[n.id&(1<<pageBits-1)]
-	if old := *s; old != nil {
+	if old := t.inodes.Put(n.id, n); old != nil {
 		t.countTail(old, -1)
 		if old.user != n.user {
 			moved := t.xattrMemory(n.id)
@@ -78,7 +37,6 @@ func (t *Tree) put(n *inode) {
 		}
 	}
 	t.countTail(n, 1)
-	*s = n
 }
 
 // countTail counts the tail of an inode, sign times, for all and for its owner.
@@ -104,7 +62,7 @@ func (u *ownerUses) of(user uint16) *ownerUse {
 // OwnedTails is how much of Counts.TailBytes the files of a user take. It is not for
 // clones, and for a caller that may change the tree.
 func (t *Tree) OwnedTails(user string) int64 {
-	if i, ok := t.users.index[user]; ok {
+	if i, ok := t.users.Number(user); ok {
 		return t.uses.of(i).tails
 	}
 	return 0
@@ -113,22 +71,15 @@ func (t *Tree) OwnedTails(user string) int64 {
 // OwnerOf is the user who owns an inode; "" if it is not there.
 func (t *Tree) OwnerOf(id InodeID) string {
 	if n := t.get(id); n != nil {
-		return t.users.name(n.user)
+		return t.users.Name(n.user)
 	}
 	return ""
 }
 
 // drop takes an inode out of the table.
 func (t *Tree) drop(n *inode) {
-	p := t.slot(n.id)
-	p[n.id&(1<<pageBits-1)] = nil
+	t.inodes.Drop(n.id)
 	t.countTail(n, -1)
-	for _, o := range p {
-		if o != nil {
-			return
-		}
-	}
-	t.pages.Delete(pageItem{num: uint64(n.id) >> pageBits})
 }
 
 // replace puts a changed inode, whose name and parent are as before, in the
@@ -138,19 +89,6 @@ func (t *Tree) replace(n *inode) {
 	if n.parent != 0 {
 		t.dentries.ReplaceOrInsert(n)
 	}
-}
-
-// eachInode calls fn for every inode in the order of numbers, detached ones
-// included, until it returns false.
-func (t *Tree) eachInode(fn func(*inode) bool) {
-	t.pages.Ascend(func(it pageItem) bool {
-		for _, n := range it.page {
-			if n != nil && !fn(n) {
-				return false
-			}
-		}
-		return true
-	})
 }
 
 // probe is an inode to look for others with.
@@ -228,5 +166,3 @@ func (t *Tree) reachable(n *inode, visit func(*inode)) bool {
 	}
 	return false
 }
-
-func newBTree[T any](less btree.LessFunc[T]) *btree.BTreeG[T] { return btree.NewG(degree, less) }

@@ -2,20 +2,15 @@ package namespace
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-
-	"github.com/google/btree"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // Limits of a namespace.
 const (
-	// MaxOwners is how many different users, and how many groups, may own
-	// something. Names are never forgotten.
-	MaxOwners = 65535
 	// MaxLinks is how many symbolic links one path may lead through, as in Linux.
 	MaxLinks = 40
 	// MaxTarget is how many bytes the target of a symbolic link may have.
@@ -29,51 +24,39 @@ const (
 // Track) need the tree alone. A clone may be read without any lock.
 type Tree struct {
 	// frozen: this is a clone, which nothing changes any more.
-	frozen bool
-	// gen grows with each clone taken; see pageItem and session.
-	gen uint64
-
-	pages       *btree.BTreeG[pageItem]
-	dentries    *btree.BTreeG[*inode] // all inodes that have a parent
-	open        *btree.BTreeG[InodeID]
-	detached    *btree.BTreeG[InodeID]        // tops of detached subtrees
-	blocks      *btree.BTreeG[blockstore.Key] // of all files, detached ones too
-	garbage     *btree.BTreeG[garbageItem]    // by (time, key)
-	garbageKeys *btree.BTreeG[garbageItem]    // the same by key
-	sessions    *btree.BTreeG[sessionItem]
-	idle        *btree.BTreeG[idleItem]   // the same by age
-	leases      *btree.BTreeG[*Lease]     // granted ones; replaced, never changed
-	ended       *btree.BTreeG[endedLease] // of them, those that have ended and still have files
-	attachments *btree.BTreeG[attachment] // by (lease, file)
-	attached    *btree.BTreeG[attachment] // the same by file
-	ages        *btree.BTreeG[Age]
-	caching     *btree.BTreeG[OpCaching] // sessions that may have read-cache leases
-	numbers     *btree.BTreeG[numbers]   // inode numbers that are set aside for them
-	xattrs      *btree.BTreeG[xattrItem]
-	users       interner
-	groups      interner
+	frozen   bool
+	inodes   tables.Pages[inode]
+	dentries tables.Set[*inode] // all inodes that have a parent
+	open     tables.Set[InodeID]
+	detached tables.Set[InodeID]        // tops of deleted subtrees
+	blocks   tables.Set[blockstore.Key] // of all files, detached ones too
+	garbage  tables.Garbage
+	results  tables.Results
+	leases   tables.Leases
+	ages     tables.Ages
+	cachers  tables.Cachers
+	xattrs   tables.Xattrs
+	users    tables.Owners
+	groups   tables.Owners
+	reigns   tables.Reigns
 
 	txid       uint64
 	time       int64 // Unix milliseconds, of the last record
 	reigned    int64 // see Reigned
-	term       uint64
 	namespace  [16]byte
 	superUser  string
 	superGroup string
 	safeMode   bool
 	images     []OpImage // the last two published, older first
-	reigns     []Reign   // those before this term's, the oldest first; replaced, never changed
-	nonce      [16]byte  // of this term's reign
-	topSeq     uint64    // of its committed blocks
 	nextInode  InodeID
 	counts     Counts // those that no B-tree counts
 
 	// What follows is no state: it is neither in the image nor compared.
 
-	uses    ownerUses             // by user number; nil in a clone
-	holders map[SessionID]*Holder // to share what is equal
-	track   *tracker              // nil: off
-	events  bool                  // whether records make events
+	uses    ownerUses      // by user number; nil in a clone
+	holders tables.Holders // empty in a clone
+	track   *tracker       // nil: off
+	events  bool           // whether records make events
 	// minAsOf is what every look at a clone counts as having seen, in txids.
 	minAsOf uint64
 }
@@ -115,29 +98,21 @@ func New() *Tree {
 
 // newTree has not even a root.
 func newTree() *Tree {
-	t := &Tree{
-		gen:         1,
-		pages:       newBTree(lessPage),
-		dentries:    newBTree(lessDentry),
-		open:        newBTree(lessInodeID),
-		detached:    newBTree(lessInodeID),
-		blocks:      newBTree(blockstore.Key.Less),
-		garbage:     newBTree(lessGarbage),
-		garbageKeys: newBTree(lessGarbageKey),
-		sessions:    newBTree(lessSession),
-		idle:        newBTree(lessIdle),
-		leases:      newBTree(lessLease),
-		ended:       newBTree(lessEnded),
-		attachments: newBTree(lessAttachment),
-		attached:    newBTree(lessAttached),
-		ages:        newBTree(lessAge),
-		caching:     newBTree(lessCaching),
-		numbers:     newBTree(lessNumbers),
-		xattrs:      newBTree(lessXattr),
+	return &Tree{
+		inodes:   tables.NewPages[inode](),
+		dentries: tables.NewSet(lessDentry),
+		open:     tables.NewSet(cmp.Less[InodeID]),
+		detached: tables.NewSet(cmp.Less[InodeID]),
+		blocks:   tables.NewSet(blockstore.Key.Less),
+		garbage:  tables.NewGarbage(),
+		results:  tables.NewResults(),
+		leases:   tables.NewLeases(),
+		ages:     tables.NewAges(),
+		cachers:  tables.NewCachers(),
+		xattrs:   tables.NewXattrs(),
+		users:    tables.NewOwners(),
+		groups:   tables.NewOwners(),
 	}
-	t.users.add("", t.gen)
-	t.groups.add("", t.gen)
-	return t
 }
 
 // Clone returns a snapshot of the tree as it is now, in constant time. It never
@@ -147,26 +122,22 @@ func (t *Tree) Clone() *Tree {
 	if t.frozen {
 		return t
 	}
-	t.gen++
 	c := *t
 	c.frozen = true
-	c.pages = t.pages.Clone()
+	c.inodes = t.inodes.Clone()
 	c.dentries = t.dentries.Clone()
 	c.open = t.open.Clone()
 	c.detached = t.detached.Clone()
 	c.blocks = t.blocks.Clone()
 	c.garbage = t.garbage.Clone()
-	c.garbageKeys = t.garbageKeys.Clone()
-	c.sessions = t.sessions.Clone()
-	c.idle = t.idle.Clone()
+	c.results = t.results.Clone()
 	c.leases = t.leases.Clone()
-	c.ended = t.ended.Clone()
-	c.attachments = t.attachments.Clone()
-	c.attached = t.attached.Clone()
 	c.ages = t.ages.Clone()
-	c.caching = t.caching.Clone()
-	c.numbers = t.numbers.Clone()
+	c.cachers = t.cachers.Clone()
 	c.xattrs = t.xattrs.Clone()
+	c.users = t.users.Clone()
+	c.groups = t.groups.Clone()
+	c.reigns = t.reigns.Clone()
 	c.events = false
 	c.holders, c.uses = nil, nil
 	c.track = nil
@@ -186,7 +157,10 @@ func (t *Tree) Last() (txid uint64, timeMS int64) { return t.txid, t.time }
 func (t *Tree) Reigned() int64 { return t.reigned }
 
 // Term is that of the last activation, 0 before the first.
-func (t *Tree) Term() uint64 { return t.term }
+func (t *Tree) Term() uint64 { return t.reigns.Term }
+
+// Reigns returns the latest reigns, the oldest first; the last one is that of Term.
+func (t *Tree) Reigns() []Reign { return t.reigns.All() }
 
 // NamespaceID is what the first activation set.
 func (t *Tree) NamespaceID() [16]byte { return t.namespace }
@@ -214,9 +188,10 @@ func (t *Tree) Counts() Counts {
 	c.Open = t.open.Len()
 	c.Garbage = t.garbage.Len()
 	c.Detached = t.detached.Len()
-	c.Sessions = t.sessions.Len()
+	c.GarbageBytes = t.garbage.Bytes()
+	c.Sessions = t.results.Len()
 	c.Leases = t.leases.Len()
-	c.Attached = t.attached.Len()
+	c.Attached = t.leases.Attached()
 	return c
 }
 
@@ -260,53 +235,14 @@ func (t *Tree) countType(typ Type, d int) {
 	}
 }
 
-// interner numbers the names of users or groups, in the order in which records
-// bring them; number 0 is the empty name.
-type interner struct {
-	names []string // append-only: clones share a prefix
-	index map[string]uint16
-	gen   uint64 // of the map, as of a page
-}
-
-// fits reports whether name has a number or can get one.
-func (in *interner) fits(name string) bool {
-	if _, ok := in.index[name]; ok {
-		return true
-	}
-	return len(in.names) <= MaxOwners
-}
-
-// add returns the number of a name that fits.
-func (in *interner) add(name string, gen uint64) uint16 {
-	if i, ok := in.index[name]; ok {
-		return i
-	}
-	if in.gen != gen {
-		in.index, in.gen = maps.Clone(in.index), gen
-	}
-	if in.index == nil {
-		in.index = make(map[string]uint16)
-	}
-	i := uint16(len(in.names)) //nolint:gosec // at most MaxOwners, see fits
-	in.names = append(in.names, cloneString(name))
-	in.index[in.names[i]] = i
-	return i
-}
-
-// name returns the name of a number.
-func (in *interner) name(i uint16) string { return in.names[i] }
-
-// cloneString copies a string that may be a small part of a large one.
-func cloneString(s string) string { return string([]byte(s)) }
-
 // KnowsUser reports whether a user owns something, or has owned something.
 func (t *Tree) KnowsUser(user string) bool {
-	_, ok := t.users.index[user]
+	_, ok := t.users.Number(user)
 	return ok
 }
 
 // Users is how many users own something or have owned something, at most MaxOwners.
-func (t *Tree) Users() int { return max(len(t.users.names)-1, 0) }
+func (t *Tree) Users() int { return t.users.Len() - 1 }
 
 // checkOwners says whether the names of a user and a group can be recorded for c;
 // nil: for a record.
@@ -314,28 +250,10 @@ func (t *Tree) checkOwners(c *Call, op, path, user, group string) error {
 	switch {
 	case c != nil && c.NoNewUser && !t.KnowsUser(user):
 		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", t.Users(), MaxOwners, user)
-	case !t.users.fits(user):
+	case !t.users.Fits(user):
 		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d users already and can take no new one (%s)", MaxOwners, user)
-	case !t.groups.fits(group):
+	case !t.groups.Fits(group):
 		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d groups already and can take no new one (%s)", MaxOwners, group)
 	}
 	return nil
-}
-
-// shareHolder returns a holder equal to h that open files of one session share.
-func (t *Tree) shareHolder(h Holder) *Holder {
-	if s := t.holders[h.Session]; s != nil && *s == h {
-		return s
-	}
-	if t.holders == nil || len(t.holders) >= 1<<16 {
-		t.holders = make(map[SessionID]*Holder)
-	}
-	h.User, h.Client, h.Host = cloneString(h.User), cloneString(h.Client), cloneString(h.Host)
-	t.holders[h.Session] = &h
-	return &h
-}
-
-// compareKeys orders keys as blockstore.Key.Less does.
-func compareKeys(a, b blockstore.Key) int {
-	return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Seq, b.Seq))
 }

@@ -18,7 +18,6 @@ import (
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct{ have, want uintptr }{
 		"inode":     {unsafe.Sizeof(inode{}), 64},
-		"page":      {unsafe.Sizeof(page{}), 512},
 		"ext":       {unsafe.Sizeof(ext{}), 80},
 		"openState": {unsafe.Sizeof(openState{}), 24},
 		"Block":     {unsafe.Sizeof(Block{}), 32},
@@ -190,8 +189,8 @@ func TestDeepTree(t *testing.T) {
 func TestOwnersLimit(t *testing.T) {
 	r := newRig(t)
 	id := r.create(t, "/f", "")
-	for len(r.tree.users.names) <= MaxOwners {
-		r.must(t, &OpSetAttr{Inode: id, User: "user" + strconv.Itoa(len(r.tree.users.names))})
+	for r.tree.users.Len() <= MaxOwners {
+		r.must(t, &OpSetAttr{Inode: id, User: "user" + strconv.Itoa(r.tree.users.Len())})
 	}
 	_, err := r.tree.PlanCreate(&Call{User: "one more", Super: true}, CreateRequest{Path: "/g"})
 	wantKind(t, err, fserror.NoSpace)
@@ -314,7 +313,7 @@ func TestCheckFinds(t *testing.T) {
 		"lost entry":        func(r *rig) { r.tree.dentries.Delete(r.tree.lookup(RootID, "link")) },
 		"lost inode":        func(r *rig) { r.tree.drop(r.tree.lookup(RootID, "link")) },
 		"block not indexed": func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.blocks.Delete(k) },
-		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.addGarbage(StoredBlock{Key: k}, 0) },
+		"block is garbage":  func(r *rig) { k, _ := r.tree.blocks.Min(); r.tree.garbage.Add(StoredBlock{Key: k}, 0) },
 		"wrong count":       func(r *rig) { r.tree.counts.Files++ },
 		"wrong sum": func(r *rig) {
 			n := r.tree.lookup(r.tree.lookup(RootID, "a").id, "open").edit()
@@ -329,22 +328,14 @@ func TestCheckFinds(t *testing.T) {
 			a.parent = b.id
 			r.tree.replace(a)
 		},
-		"session without age": func(r *rig) { r.tree.idle.DeleteMin() },
-		"bytes of garbage":    func(r *rig) { r.tree.counts.GarbageBytes++ },
-		"garbage by time":     func(r *rig) { r.tree.garbage.DeleteMin() },
-		"attached by file":    func(r *rig) { r.tree.attached.DeleteMin() },
-		"attached by lease":   func(r *rig) { r.tree.attachments.DeleteMin() },
-		"end of a lease":      func(r *rig) { r.tree.ended.DeleteMin() },
-		"lost lease":          func(r *rig) { r.tree.leases.Delete(&Lease{ID: 300}) },
-		"files of a lease": func(r *rig) {
-			l := *r.tree.lease(300)
-			l.Files++
-			r.tree.leases.ReplaceOrInsert(&l)
+		"block of garbage": func(r *rig) {
+			k := r.tree.Garbage(math.MaxInt64, 1, 1)[0]
+			r.tree.blocks.ReplaceOrInsert(k)
 		},
-		"age of nothing":        func(r *rig) { r.tree.ages.ReplaceOrInsert(Age{MS: 1}) },
-		"age of a closed file":  func(r *rig) { r.tree.ages.ReplaceOrInsert(Age{AgeKey{Inode: RootID}, 1}) },
-		"age of an ended lease": func(r *rig) { r.tree.ages.ReplaceOrInsert(Age{AgeKey{Lease: 2}, 1}) },
-		"caching for no time":   func(r *rig) { r.tree.caching.ReplaceOrInsert(OpCaching{Session: SessionID{1}}) },
+		"age of a closed file":  func(r *rig) { r.tree.ages.Put(Age{AgeKey: AgeKey{Inode: RootID}, MS: 1}) },
+		"age of an ended lease": func(r *rig) { r.tree.ages.Put(Age{AgeKey: AgeKey{Lease: 2}, MS: 1}) },
+		"numbers to come":       func(r *rig) { r.tree.cachers.SetAside(SessionID{7}, 1<<40, 5) },
+		"attached directory":    func(r *rig) { r.tree.leases.Attach(1, RootID) },
 	} {
 		r := rich(t)
 		sound(t, r.tree)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 func (r *rig) xattr(t tb, path, name, value string) {
@@ -68,8 +69,8 @@ func TestXattr(t *testing.T) {
 	r.remove(t, "/e")
 	r.remove(t, "/d")
 	r.must(t, &OpReclaim{Limit: 100})
-	if n, size := r.tree.xattrs.Len(), r.tree.Counts().XattrBytes; n != 0 || size != 0 {
-		t.Fatalf("%d extended attributes, of %d bytes, are of nothing", n, size)
+	if n, size := r.tree.xattrs, r.tree.Counts().XattrBytes; n.Len() != 0 || size != 0 {
+		t.Fatalf("%d extended attributes, of %d bytes, are of nothing", n.Len(), size)
 	}
 }
 
@@ -77,8 +78,8 @@ func TestPlanXattrRefuses(t *testing.T) {
 	r := newRig(t)
 	r.create(t, "/f", "")
 	r.xattr(t, "/f", "user.there", "")
-	r.xattr(t, "/f", "user.large", strings.Repeat("v", MaxXattrValue))
-	big := bytes.Repeat([]byte("v"), MaxXattrValue)
+	r.xattr(t, "/f", "user.large", strings.Repeat("v", tables.MaxXattrValue))
+	big := bytes.Repeat([]byte("v"), tables.MaxXattrValue)
 	for name, c := range map[string]struct {
 		name   string
 		value  []byte
@@ -134,7 +135,8 @@ func TestWhatOwnersUse(t *testing.T) {
 	id := r.create(t, "/f", "a tail")
 	r.xattr(t, "/f", "user.a", "value")
 	use := func(tree *Tree, user string) ownerUse {
-		return *tree.uses.of(tree.users.index[user])
+		i, _ := tree.users.Number(user)
+		return *tree.uses.of(i)
 	}
 	was := use(r.tree, "hdfs")
 	if was.tails != r.tree.OwnedTails("hdfs") || was.tails != r.tree.Counts().TailBytes || was.xattrs != r.tree.Counts().XattrBytes || was.tails == 0 {
@@ -166,7 +168,7 @@ func TestWhatOwnersUse(t *testing.T) {
 // The memory for extended attributes is not all for one user.
 func TestOneUserLeavesRoomForAttributes(t *testing.T) {
 	r := newRig(t)
-	value := bytes.Repeat([]byte("v"), MaxXattrValue)
+	value := bytes.Repeat([]byte("v"), tables.MaxXattrValue)
 	add := func(user, path string) error {
 		r.must(t, &OpSetAttr{Inode: r.create(t, path, ""), User: user})
 		op, err := r.tree.PlanXattr(&Call{User: user}, At(path), false, "user.a", value, XattrSet)
@@ -178,7 +180,7 @@ func TestOneUserLeavesRoomForAttributes(t *testing.T) {
 	}
 	var err error
 	for i := 0; err == nil; i++ {
-		if i > 2*MaxXattrMemory/MaxXattrValue {
+		if i > 2*MaxXattrMemory/tables.MaxXattrValue {
 			t.Fatal("there is no limit")
 		}
 		err = add("greedy", fmt.Sprintf("/%d", i))

@@ -66,8 +66,8 @@ var mutations = []mutation{
 		name: "repeated calls are carried out again", faults: "^lose a", seed: 4,
 		changes: []change{
 			{
-				"namenode/namespace/session.go", "if e.Call.none() {\n\t\treturn\n\t}\n\ts := t.ownSession",
-				"if e.Call.none() || mutant.On(\"repeated calls are carried out again\") {\n\t\treturn\n\t}\n\ts := t.ownSession",
+				"namenode/namespace/tables/results.go", "if id.None() {\n\t\treturn\n\t}\n\ts := t.own(",
+				"if id.None() || mutant.On(\"repeated calls are carried out again\") {\n\t\treturn\n\t}\n\ts := t.own(",
 			},
 		},
 	},

@@ -1,0 +1,87 @@
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+)
+
+// MaxOwners is how many different users, and how many groups, may own
+// something. Names are never forgotten.
+const MaxOwners = 65535
+
+// Owners numbers the names of users or groups, in the order in which records bring
+// them; number 0 is the empty name.
+type Owners struct {
+	names  []string // append-only: clones share a prefix
+	index  map[string]uint16
+	shared bool // index is a clone's, too
+}
+
+// NewOwners returns a table with the empty name alone.
+func NewOwners() Owners { return Owners{names: []string{""}, index: map[string]uint16{"": 0}} }
+
+// Clone returns a snapshot.
+func (t *Owners) Clone() Owners {
+	t.shared = true
+	return *t
+}
+
+// Fits reports whether a name has a number or can get one.
+func (t *Owners) Fits(name string) bool {
+	if _, ok := t.index[name]; ok {
+		return true
+	}
+	return len(t.names) <= MaxOwners
+}
+
+// Add returns the number of a name that fits.
+func (t *Owners) Add(name string) uint16 {
+	if i, ok := t.index[name]; ok {
+		return i
+	}
+	if t.shared {
+		t.index, t.shared = maps.Clone(t.index), false
+	}
+	i := uint16(len(t.names)) //nolint:gosec // at most MaxOwners, see Fits
+	t.names = append(t.names, strings.Clone(name))
+	t.index[t.names[i]] = i
+	return i
+}
+
+// Name returns the name of a number.
+func (t *Owners) Name(i uint16) string { return t.names[i] }
+
+// Number returns the number of a name, if it has one.
+func (t *Owners) Number(name string) (i uint16, ok bool) {
+	i, ok = t.index[name]
+	return i, ok
+}
+
+// Len is how many numbers there are, that of the empty name included.
+func (t *Owners) Len() int { return len(t.names) }
+
+// Code is the layout in an image.
+func (t *Owners) Code(c *codec.Coder) {
+	names := t.names[1:]
+	codec.List(c, &names, 2, c.Text)
+	if c.Writes() {
+		return
+	}
+	for _, name := range names {
+		if before := len(t.names); before > MaxOwners || int(t.Add(name)) != before {
+			c.Fail(fmt.Sprintf("user or group %q comes twice, or is one too many", name))
+		}
+	}
+}
+
+// Difference says in what two tables differ.
+func (t *Owners) Difference(what string, o *Owners) string {
+	if slices.Equal(t.names, o.names) {
+		return ""
+	}
+	return fmt.Sprintf("%s: %v and %v", what, t.names, o.names)
+}

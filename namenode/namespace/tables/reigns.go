@@ -1,0 +1,90 @@
+package tables
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+)
+
+// MaxReigns is how many reigns a tree knows: the latest ones.
+const MaxReigns = 64
+
+// Reign is a reign of this history, as its activation's record tells of it.
+type Reign struct {
+	Term  uint64
+	Nonce [16]byte
+	Top   uint64 // the highest sequence number of a block under its term that was committed
+}
+
+// NonceText is the nonce in hexadecimal digits.
+func (r Reign) NonceText() string { return hex.EncodeToString(r.Nonce[:]) }
+
+// Reigns are the latest reigns, the present one last.
+type Reigns struct {
+	past []Reign // replaced, never changed
+	Reign
+}
+
+// Clone returns a snapshot.
+func (t *Reigns) Clone() Reigns { return *t }
+
+// All returns the latest reigns, the oldest first, the present one last.
+func (t *Reigns) All() []Reign {
+	if t.Term == 0 {
+		return nil
+	}
+	return append(slices.Clone(t.past), t.Reign)
+}
+
+// Begin begins a reign.
+func (t *Reigns) Begin(term uint64, nonce [16]byte) {
+	past := t.All()
+	t.past, t.Reign = past[max(0, len(past)+1-MaxReigns):], Reign{Term: term, Nonce: nonce}
+}
+
+// Committed notes that a block is part of a file.
+func (t *Reigns) Committed(term, seq uint64) {
+	if term == t.Term {
+		t.Top = max(t.Top, seq)
+	}
+}
+
+// Code is the layout in an image; Term is that of the present reign.
+func (t *Reigns) Code(c *codec.Coder) {
+	var all []Reign
+	if c.Writes() {
+		all = t.All()
+	}
+	codec.List(c, &all, 18, func(r *Reign) {
+		c.U64(&r.Term)
+		c.Raw(&r.Nonce)
+		c.U64(&r.Top)
+	})
+	if c.Writes() || !c.OK() {
+		return
+	}
+	last := uint64(0)
+	for _, r := range all {
+		if r.Term <= last {
+			c.Fail("reigns that are not in order")
+		}
+		last = r.Term
+	}
+	if len(all) > MaxReigns || last != t.Term {
+		c.Fail("too many reigns, or a last reign of another term")
+	}
+	if n := len(all) - 1; n >= 0 {
+		t.past, t.Reign = all[:n:n], all[n]
+	}
+}
+
+// Difference says in what two tables differ.
+func (t *Reigns) Difference(o *Reigns) string {
+	a, b := t.All(), o.All()
+	if slices.Equal(a, b) {
+		return ""
+	}
+	return fmt.Sprintf("reigns: %v and %v", a, b)
+}

@@ -1,0 +1,256 @@
+package tables
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+)
+
+// all is one of each table that checks itself.
+type all struct {
+	results Results
+	leases  Leases
+	ages    Ages
+	cachers Cachers
+	garbage Garbage
+}
+
+func filled() *all {
+	a := empty()
+	for s := range byte(3) {
+		for seq := range uint64(4) {
+			a.results.Remember(CallID{Session: SessionID{s + 1}, Seq: seq + 2, Acked: 1}, int64(s)<<20, CallResult{TxID: seq + 1})
+		}
+		a.cachers.Put(SessionID{s + 1}, 1000)
+	}
+	for id := range LeaseID(3) {
+		a.leases.Grant(&Lease{ID: id + 1, TTL: 1000, Owner: LeaseOwner{User: "u"}})
+		a.leases.Attach(id+1, InodeID(10+id))
+	}
+	a.leases.End(3, 7)
+	a.ages.Put(Age{AgeKey{Lease: 1}, 5})
+	a.ages.Put(Age{AgeKey{Session: SessionID{1}}, 6})
+	a.cachers.SetAside(SessionID{1}, 20, 20)
+	a.cachers.Use(SessionID{1}, 23)
+	a.garbage.Add(StoredBlock{blockstore.Key{Term: 1, Seq: 1}, 5}, 1)
+	a.garbage.Add(StoredBlock{blockstore.Key{Term: 1, Seq: 2}, 6}, 2)
+	return a
+}
+
+func always[T any](T) bool { return true }
+func never[T any](T) bool  { return false }
+
+func (a *all) problems() (found []string) {
+	problem := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	a.results.Check(problem)
+	a.leases.Check(problem, always)
+	a.ages.Check(problem, always)
+	a.cachers.Check(problem, 40)
+	a.garbage.Check(problem, never)
+	return found
+}
+
+func (a *all) code(c *codec.Coder) {
+	a.results.Code(c)
+	a.leases.Code(c, 7, always)
+	a.ages.Code(c, always)
+	a.cachers.CodeTerms(c)
+	a.cachers.CodeNumbers(c, 40)
+	a.garbage.Code(c, never)
+}
+
+// TestCheckFinds damages each table: its check finds it; and a reader of what is
+// written then refuses it, or has repaired it.
+func TestCheckFinds(t *testing.T) {
+	numbers := func(n numbers) func(*all) { return func(a *all) { a.cachers.ranges.ReplaceOrInsert(n) } }
+	for name, damage := range map[string]func(*all){
+		"session without age":  func(a *all) { a.results.idle.DeleteMin() },
+		"age of no session":    func(a *all) { a.results.idle.ReplaceOrInsert(idleItem{1, SessionID{9}}) },
+		"results out of order": func(a *all) { a.results.session(SessionID{1}).results[0].seq = 9 },
+		"bytes of garbage":     func(a *all) { a.garbage.bytes++ },
+		"garbage by time":      func(a *all) { a.garbage.byTime.DeleteMin() },
+		"attached by file":     func(a *all) { a.leases.byFile.DeleteMin() },
+		"attached by lease":    func(a *all) { a.leases.files.DeleteMin() },
+		"end of a lease":       func(a *all) { a.leases.ended.DeleteMin() },
+		"lost lease":           func(a *all) { a.leases.byID.Delete(&Lease{ID: 1}) },
+		"files of a lease":     func(a *all) { l := *a.leases.Get(1); l.Files++; a.leases.Grant(&l) },
+		"age of nothing":       func(a *all) { a.ages.Put(Age{MS: 1}) },
+		"age of two things":    func(a *all) { a.ages.Put(Age{AgeKey{Inode: 1, Lease: 1}, 1}) },
+		"age below zero":       func(a *all) { a.ages.Put(Age{AgeKey{Inode: 1}, -1}) },
+		"caching for no time":  func(a *all) { a.cachers.terms.ReplaceOrInsert(cacher{session: SessionID{9}}) },
+		"numbers beyond":       numbers(numbersOf(2, 1<<40, 5, "")),
+		"no numbers":           numbers(numbersOf(2, 4, 0, "")),
+		"numbers of nobody":    numbers(numbersOf(9, 4, 1, "")),
+		"another's numbers":    numbers(numbersOf(2, 22, 1, "")),
+		"numbers, bits short":  numbers(numbersOf(2, 4, 10, "\x01")),
+		"numbers, bits beyond": numbers(numbersOf(2, 4, 2, "\x04")),
+		"numbers, bits empty":  numbers(numbersOf(2, 4, 2, "\x00")),
+	} {
+		a := filled()
+		if p := a.problems(); len(p) > 0 {
+			t.Fatal(p)
+		}
+		damage(a)
+		if len(a.problems()) == 0 {
+			t.Errorf("%s: not found", name)
+		}
+		w := codec.Encoder(nil)
+		a.code(w)
+		back, r := empty(), codec.Decoder(w.Written())
+		if back.code(r); r.OK() && len(back.problems()) > 0 {
+			t.Errorf("%s: an image has it", name)
+		}
+	}
+}
+
+func numbersOf(session byte, first InodeID, count uint32, used string) numbers {
+	return numbers{SessionID{session}, first, count, used}
+}
+
+func empty() *all { return &all{NewResults(), NewLeases(), NewAges(), NewCachers(), NewGarbage()} }
+
+// differ says in what the tables differ.
+func (a *all) differ(b *all) string {
+	return strings.Join([]string{
+		a.results.Difference(&b.results), a.leases.Difference(&b.leases), a.ages.Difference(&b.ages),
+		a.cachers.Difference(&b.cachers), a.garbage.Difference(&b.garbage),
+	}, "")
+}
+
+// TestTables: what is written is read again, and clones stay as they are.
+func TestTables(t *testing.T) {
+	a := filled()
+	w := codec.Encoder(nil)
+	a.code(w)
+	back, r := empty(), codec.Decoder(w.Written())
+	if back.code(r); !r.OK() || r.Left() > 0 {
+		t.Fatal(r.Why(), r.Left())
+	}
+	if d := a.differ(back); d != "" {
+		t.Fatal(d)
+	}
+
+	clone := &all{a.results.Clone(), a.leases.Clone(), a.ages.Clone(), a.cachers.Clone(), a.garbage.Clone()}
+	for name, change := range map[string]func(*all){
+		"results": func(a *all) { a.results.Remember(CallID{Session: SessionID{1}, Seq: 9, Acked: 3}, 1, CallResult{}) },
+		"leases":  func(a *all) { a.leases.Detach(10) },
+		"ages":    func(a *all) { a.ages.Forget(AgeKey{Lease: 1}) },
+		"terms":   func(a *all) { a.cachers.Put(SessionID{2}, 0) },
+		"numbers": func(a *all) { a.cachers.Use(SessionID{1}, 24) },
+		"garbage": func(a *all) { a.garbage.Remove(blockstore.Key{Term: 1, Seq: 1}) },
+	} {
+		change(a)
+		if a.differ(clone) == "" {
+			t.Errorf("%s: no difference is seen", name)
+		}
+		w = codec.Encoder(nil)
+		clone.code(w)
+		again := codec.Encoder(nil)
+		back.code(again)
+		if !bytes.Equal(w.Written(), again.Written()) {
+			t.Errorf("%s: a clone has changed", name)
+		}
+		change(clone) // so that the next change is the only difference
+		change(back)
+	}
+}
+
+// TestPages: numbers come and go, page by page, and clones stay as they are.
+func TestPages(t *testing.T) {
+	p := NewPages[int]()
+	if size := unsafe.Sizeof(*p.last.slots); size != 512 {
+		t.Errorf("a page has %d bytes, should have 512: a size class of the allocator", size)
+	}
+	values := make([]int, 200)
+	for i := range values {
+		values[i] = i
+		if p.Put(InodeID(i), &values[i]) != nil {
+			t.Fatal(i)
+		}
+	}
+	clone := p.Clone()
+	for i := range values {
+		if i%3 == 0 {
+			p.Put(InodeID(i), &values[0])
+		} else {
+			p.Drop(InodeID(i))
+		}
+		if p.Get(InodeID(i)) == nil != (i%3 != 0) {
+			t.Fatal(i)
+		}
+	}
+	for i := 0; i < len(values); i += 3 {
+		p.Drop(InodeID(i))
+	}
+	if n := p.pages.Len(); n != 0 {
+		t.Errorf("%d empty pages are left", n)
+	}
+	p.Put(5, &values[5])
+	next := 0
+	clone.Each(func(v *int) bool {
+		if *v != next || clone.Get(InodeID(next)) != v {
+			t.Errorf("the clone has %d, not %d", *v, next)
+		}
+		next++
+		return true
+	})
+	if next != len(values) {
+		t.Error(next)
+	}
+}
+
+// TestOwners: names keep their numbers, and a clone does not see new ones.
+func TestOwners(t *testing.T) {
+	o := NewOwners()
+	a := o.Add("a")
+	clone := o.Clone()
+	b := o.Add("b")
+	if o.Add("a") != a || o.Name(a) != "a" || o.Name(b) != "b" || o.Len() != 3 {
+		t.Error(a, b, o.Len())
+	}
+	if _, ok := clone.Number("b"); ok || clone.Len() != 2 || o.Difference("users", &clone) == "" {
+		t.Error("the clone has a new name")
+	}
+	for i := range MaxOwners {
+		if name := fmt.Sprint(i); o.Fits(name) {
+			o.Add(name)
+		}
+	}
+	if o.Len() != MaxOwners+1 || o.Fits("one more") || !o.Fits("a") {
+		t.Error(o.Len())
+	}
+}
+
+// TestReigns: the latest are known, and an image has them.
+func TestReigns(t *testing.T) {
+	var r Reigns
+	for term := range uint64(MaxReigns + 10) {
+		r.Begin(term+1, [16]byte{byte(term)})
+		r.Committed(term+1, 5)
+		r.Committed(term+1, 3)
+		r.Committed(term, 9)
+	}
+	all := r.All()
+	if len(all) != MaxReigns || all[0].Term != 11 || all[MaxReigns-1] != (Reign{MaxReigns + 10, [16]byte{MaxReigns + 9}, 5}) {
+		t.Fatal(all)
+	}
+	w := codec.Encoder(nil)
+	r.Code(w)
+	for _, term := range []uint64{r.Term, r.Term + 1} {
+		back := Reigns{Reign: Reign{Term: term}}
+		c := codec.Decoder(w.Written())
+		if back.Code(c); c.OK() != (term == r.Term) || c.OK() && r.Difference(&back) != "" {
+			t.Error(term, c.Why())
+		}
+	}
+	none := Reigns{Reign: Reign{Term: 3}}
+	c := codec.Decoder([]byte{0})
+	if none.Code(c); c.OK() {
+		t.Error("a term without a reign is read")
+	}
+}

@@ -1,0 +1,130 @@
+package tables
+
+import (
+	"cmp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+)
+
+// Limits of extended attributes.
+const (
+	// XattrPrefix begins the name of each.
+	XattrPrefix = "user."
+	// MaxXattrName is how many bytes a name may have, the prefix included, as in
+	// Linux.
+	MaxXattrName = 255
+	// MaxXattrValue is how many bytes a value may have.
+	MaxXattrValue = 12 << 10
+	// MaxXattrs is how many bytes the names and values of one inode may have.
+	MaxXattrs = 16 << 10
+	// XattrOverhead is how many bytes of memory one takes besides name and value.
+	XattrOverhead = 128
+)
+
+// Xattr is one extended attribute of an inode. It is replaced, never changed.
+type Xattr struct {
+	Inode InodeID
+	Name  string
+	Value string
+}
+
+// Size is how much of MaxXattrs it takes.
+func (x Xattr) Size() int { return len(x.Name) + len(x.Value) }
+
+// Memory is how many bytes of memory it takes.
+func (x Xattr) Memory() int64 { return int64(x.Size() + XattrOverhead) }
+
+// CheckXattrName returns an error unless an extended attribute may have this
+// name: Unsupported outside of the user namespace, TooLarge, InvalidArgument.
+func CheckXattrName(name string) error {
+	switch {
+	case !strings.HasPrefix(name, XattrPrefix):
+		return fserror.New(fserror.Unsupported, "", "", "%q is not a name for an extended attribute here; choose one that begins with %q, such as %scolor", name, XattrPrefix, XattrPrefix)
+	case len(name) == len(XattrPrefix):
+		return fserror.New(fserror.InvalidArgument, "", "", "the name of the extended attribute has nothing after %q", XattrPrefix)
+	case len(name) > MaxXattrName:
+		return fserror.New(fserror.TooLarge, "", "", "the name of the extended attribute has %d bytes; the limit is %d", len(name), MaxXattrName)
+	case !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0:
+		return fserror.New(fserror.InvalidArgument, "", "", "the name of the extended attribute, %q, is not UTF-8 or has a NUL", name)
+	}
+	return nil
+}
+
+// Xattrs are the extended attributes of all inodes. What they take is counted by the
+// tree, which knows the owners.
+type Xattrs struct{ set Set[Xattr] }
+
+// NewXattrs returns an empty table.
+func NewXattrs() Xattrs {
+	return Xattrs{NewSet(func(a, b Xattr) bool {
+		return cmp.Or(cmp.Compare(a.Inode, b.Inode), cmp.Compare(a.Name, b.Name)) < 0
+	})}
+}
+
+// Clone returns a snapshot.
+func (t *Xattrs) Clone() Xattrs { return Xattrs{t.set.Clone()} }
+
+// Len is how many there are.
+func (t *Xattrs) Len() int { return t.set.Len() }
+
+// Get returns the one of an inode and a name, and whether there is one.
+func (t *Xattrs) Get(inode InodeID, name string) (Xattr, bool) {
+	return t.set.Get(Xattr{Inode: inode, Name: name})
+}
+
+// Put makes or replaces one, and returns the one that it replaces.
+func (t *Xattrs) Put(x Xattr) (old Xattr, had bool) { return t.set.ReplaceOrInsert(x) }
+
+// Delete deletes one, and returns it.
+func (t *Xattrs) Delete(x Xattr) (old Xattr, had bool) { return t.set.Delete(x) }
+
+// Of calls fn for those of an inode in the order of names.
+func (t *Xattrs) Of(inode InodeID, fn func(Xattr)) {
+	t.set.from(Xattr{Inode: inode}, func(x Xattr) bool {
+		if x.Inode != inode {
+			return false
+		}
+		fn(x)
+		return true
+	})
+}
+
+// Each calls fn for all, until it returns false.
+func (t *Xattrs) Each(fn func(Xattr) bool) { t.set.Ascend(fn) }
+
+// Fits reports whether those of an inode fit into the limits, with x for the one of
+// its name; and how many bytes they have then.
+func (t *Xattrs) Fits(x Xattr) (sum int, fits bool) {
+	t.Of(x.Inode, func(o Xattr) {
+		if o.Name != x.Name {
+			sum += o.Size()
+		}
+	})
+	sum += x.Size()
+	return sum, len(x.Value) <= MaxXattrValue && sum <= MaxXattrs
+}
+
+// Code is the layout in an image. put keeps one that was read, or returns false if
+// there is no such inode.
+func (t *Xattrs) Code(c *codec.Coder, put func(Xattr) bool) {
+	sum := 0
+	t.set.code(c, func(x *Xattr) {
+		c.U64((*uint64)(&x.Inode))
+		c.Text(&x.Name)
+		c.Text(&x.Value)
+	}, func(last, x Xattr) bool {
+		if x.Inode != last.Inode {
+			sum = 0
+		}
+		sum += x.Size()
+		return CheckXattrName(x.Name) == nil && len(x.Value) <= MaxXattrValue && sum <= MaxXattrs && put(x)
+	})
+}
+
+// Difference says in what two tables differ first.
+func (t *Xattrs) Difference(o *Xattrs) string {
+	return Difference("extended attributes", t.set, o.set)
+}
