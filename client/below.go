@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -47,9 +48,10 @@ func (f *FS) RenameInto(ctx context.Context, from string, dir uint64, overwrite 
 	if err != nil {
 		return err
 	}
+	_, name := fspath.Split(from)
 	id := f.ids.begin()
 	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: from, Into: dir, Overwrite: overwrite})
+		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: at(ctx, from), To: &pb.Ref{Base: dir, Path: name}, Overwrite: overwrite})
 }
 
 // RemoveTree is RemoveAll of what has to exist: else NotFound.

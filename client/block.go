@@ -203,7 +203,7 @@ func (w *Writer) commit(b *pendingBlock) error {
 // fetchTail reads the bytes of the file's tail from off on, which a writer
 // that opened for append does not know.
 func (w *Writer) fetchTail(ctx context.Context, off int64, dst []byte) error {
-	req := &pb.GetFileRequest{Caller: w.fs.caller, Inode: w.key.inode, Writer: w.id, Offset: off, NoUrls: true}
+	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.inode), Writer: w.id, Offset: off, NoUrls: true}
 	resp := new(pb.GetFileResponse)
 	if err := w.fs.call(ctx, &call{op: "write", path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
 		return err

@@ -107,7 +107,7 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 			continue
 		}
 		o := gather(file.Options)
-		r := b.fs.createRequest(b.fs.callerIn(ctx), path, &o)
+		r := b.fs.createRequest(b.fs.callerIn(ctx), o.at(ctx, path), &o)
 		r.Data, r.DataCrc32C, r.Close = file.Data, blockstore.CRC(file.Data), true
 		req.Files = append(req.Files, r)
 		which = append(which, i)
@@ -131,7 +131,7 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 	w := b.fs.waits("create", "")
 	for n := 0; len(which) > 0; n++ {
 		resp := new(pb.CreateManyResponse)
-		w.path = req.Files[0].Path
+		w.path = req.Files[0].GetAt().GetPath()
 		c := call{op: "create", path: w.path, mutates: true}
 		err := b.fs.call(ctx, &c, pb.Namenode_CreateMany_FullMethodName, req, resp)
 		if err == nil && len(resp.GetResults()) != len(which) {
@@ -142,7 +142,7 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 				e := fserror.With(err, "create", "")
 				var own *fserror.Error
 				if errors.As(e, &own) {
-					own.Path = req.Files[k].Path
+					own.Path = req.Files[k].GetAt().GetPath()
 				}
 				b.set(i, e)
 			}
@@ -180,7 +180,7 @@ func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []in
 				restReqs, why = append(restReqs, reqs[k]), e
 				continue
 			}
-			err = fserror.With(e, "create", reqs[k].Path)
+			err = fserror.With(e, "create", reqs[k].GetAt().GetPath())
 		}
 		b.set(i, err)
 		b.fs.ids.end(reqs[k].Call)

@@ -29,6 +29,17 @@ type readKey struct {
 	inode uint64 // instead of path
 }
 
+// at is what is asked about.
+func (k readKey) at(ctx context.Context) *pb.Ref {
+	switch {
+	case k.inode != 0:
+		return pb.Inode(k.inode)
+	case k.kind == readLstat:
+		return at(ctx, k.path)
+	}
+	return follow(ctx, k.path)
+}
+
 // kept is an answer that is kept: at most one of the first four is set.
 type kept struct {
 	attr    *pb.Attr
@@ -131,7 +142,7 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 	if k.inode == 0 && !straight && f.keptPlaces(ctx) && f.absent(k.path) {
 		return nil, 0, true, errAbsent(op, path)
 	}
-	req := &pb.StatRequest{Caller: f.callerIn(ctx), Path: k.path, Inode: k.inode, Follow: k.kind == readStat, Cache: f.cache != nil}
+	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: k.at(ctx), Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
 	if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
@@ -159,7 +170,7 @@ func (f *FS) keptFile(ctx context.Context, op, path string) (*pb.GetFileResponse
 		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), nil
 	}
 	ticket := f.beginRead()
-	resp, at, err := f.getFile(ctx, op, path, &pb.GetFileRequest{Path: path, Cache: f.cache != nil})
+	resp, at, err := f.getFile(ctx, op, path, &pb.GetFileRequest{At: k.at(ctx), Cache: f.cache != nil})
 	if err == nil && !resp.GetMoreBlocks() {
 		f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
 	}

@@ -102,7 +102,7 @@ func (c *closing) gather(ctx context.Context, list []*client.Draft, around env.A
 	c.WithSlowCloses(time.Hour)
 	at, goOn := make(chan struct{}, 2), make(chan struct{})
 	c.wire.Set(func(method string, req any, send func() error) error {
-		if r, ok := req.(*pb.CreateRequest); ok && path.Dir(r.GetPath()) == "/before" {
+		if r, ok := req.(*pb.CreateRequest); ok && path.Dir(r.GetAt().GetPath()) == "/before" {
 			at <- struct{}{}
 			<-goOn
 		}

@@ -358,7 +358,7 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 }
 
 func (d *Draft) request() *pb.CreateRequest {
-	req := d.fs.createRequest(d.fs.caller, d.path, &d.opts)
+	req := d.fs.createRequest(d.fs.caller, pb.At(d.path), &d.opts)
 	req.As, req.Dir = d.inode, d.dir
 	req.Cache = d.fs.cache != nil // the same at each try: the call is known by it
 	req.Call = d.fs.ids.begin()

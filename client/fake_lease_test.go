@@ -69,15 +69,15 @@ func (f *fake) RevokeLease(_ context.Context, r *pb.RevokeLeaseRequest) (*pb.Rev
 func (f *fake) Rename(_ context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	file := f.files[r.From]
+	file := f.files[r.From.Path]
 	switch {
 	case file == nil:
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
-	case f.files[r.To] != nil && !r.Overwrite:
+	case f.files[r.To.Path] != nil && !r.Overwrite:
 		return nil, fserror.New(fserror.Exists, "", "", "it exists")
 	}
-	delete(f.files, r.From)
-	f.files[r.To], file.path = file, r.To
+	delete(f.files, r.From.Path)
+	f.files[r.To.Path], file.path = file, r.To.Path
 	if r.Detach {
 		file.lease = 0
 	}
@@ -87,11 +87,11 @@ func (f *fake) Rename(_ context.Context, r *pb.RenameRequest) (*pb.MutateRespons
 func (f *fake) Delete(_ context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	file := f.files[r.Path]
+	file := f.files[r.At.Path]
 	if file == nil {
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
 	}
-	delete(f.files, r.Path)
+	delete(f.files, r.At.Path)
 	delete(f.inodes, file.inode)
 	return new(pb.MutateResponse), nil
 }

@@ -363,12 +363,12 @@ func (f *fake) attr(file *fakeFile) *pb.Attr {
 func (f *fake) Create(_ context.Context, r *pb.CreateRequest) (*pb.OpenResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.files[r.Path] != nil && !r.Overwrite {
+	if f.files[r.At.Path] != nil && !r.Overwrite {
 		return nil, fserror.New(fserror.Exists, "", "", "it exists")
 	}
 	f.seq++
-	file := &fakeFile{path: r.Path, inode: f.seq, tail: bytes.Clone(r.Data), mtime: r.MtimeUnixMs, lease: r.Lease}
-	f.files[r.Path], f.inodes[file.inode] = file, file
+	file := &fakeFile{path: r.At.Path, inode: f.seq, tail: bytes.Clone(r.Data), mtime: r.MtimeUnixMs, lease: r.Lease}
+	f.files[r.At.Path], f.inodes[file.inode] = file, file
 	return f.opened(file, r.Caller, r.Close), nil
 }
 
@@ -396,7 +396,7 @@ func (f *fake) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.Cre
 func (f *fake) Append(_ context.Context, r *pb.AppendRequest) (*pb.OpenResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	file := f.files[r.Path]
+	file := f.files[r.At.Path]
 	switch {
 	case file == nil:
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
@@ -503,7 +503,7 @@ func (f *fake) Close(_ context.Context, r *pb.CloseRequest) (*pb.CloseResponse, 
 func (f *fake) Recover(_ context.Context, r *pb.RecoverRequest) (*pb.RecoverResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	file := f.files[r.Path]
+	file := f.files[r.At.Path]
 	if file == nil {
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
 	}
@@ -516,9 +516,9 @@ func (f *fake) Recover(_ context.Context, r *pb.RecoverRequest) (*pb.RecoverResp
 func (f *fake) GetFile(_ context.Context, r *pb.GetFileRequest) (*pb.GetFileResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	file := f.files[r.Path]
-	if r.Inode != 0 {
-		file = f.inodes[r.Inode]
+	file := f.files[r.At.Path]
+	if r.At.Base != 0 {
+		file = f.inodes[r.At.Base]
 	}
 	if file == nil {
 		return nil, fserror.New(fserror.NotFound, "", "", "not there")
@@ -558,7 +558,7 @@ func (f *fake) GetFile(_ context.Context, r *pb.GetFileRequest) (*pb.GetFileResp
 func (f *fake) Stat(_ context.Context, r *pb.StatRequest) (*pb.StatResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if file := f.files[r.Path]; file != nil {
+	if file := f.files[r.At.Path]; file != nil {
 		return &pb.StatResponse{Attr: f.attr(file)}, nil
 	}
 	return nil, fserror.New(fserror.NotFound, "", "", "not there")

@@ -294,7 +294,7 @@ func (w *Writer) abandon(err error) {
 
 // recoverOwn recovers the file if it is still open as this Writer opened it.
 func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
-	req := &pb.GetFileRequest{Caller: w.fs.caller, Inode: w.key.inode, Writer: w.id, NoUrls: true}
+	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.inode), Writer: w.id, NoUrls: true}
 	resp := new(pb.GetFileResponse)
 	err = w.fs.call(ctx, &call{op: "close", path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
 	if errors.Is(err, fserror.LeaseLost) {

@@ -31,7 +31,6 @@ type FS struct {
 	eps         *endpoints
 	search      search     // for the active namenode
 	caller      *pb.Caller // shared by all requests, never changed
-	straight    *pb.Caller // the same, following no links
 	ids         *callIDs
 	blobs       *blockio.Transport
 	attemptTime time.Duration // of one attempt of a call
@@ -104,7 +103,6 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
 		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
 	}
-	f.straight = withoutLinks(f.caller)
 	f.keeper = newKeeper(f)
 	f.cache = newReadCache(&cfg)
 	f.closes = &closes{f: f, slow: slowClose}

@@ -40,7 +40,7 @@ func (f *FS) StatInode(ctx context.Context, inode uint64) (i *FileInfo, kept boo
 
 // PathOf is where a file is now. NotFound if it is not in the tree any more.
 func (f *FS) PathOf(ctx context.Context, inode uint64) (string, error) {
-	resp, _, err := f.getFile(ctx, "stat", "", &pb.GetFileRequest{Inode: inode, NoUrls: true, MaxBlocks: 1})
+	resp, _, err := f.getFile(ctx, "stat", "", &pb.GetFileRequest{At: pb.Inode(inode), NoUrls: true, MaxBlocks: 1})
 	return resp.GetPath(), err
 }
 
@@ -78,7 +78,7 @@ func (f *FS) inodeFile(ctx context.Context, op, path string, inode uint64) (resp
 		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), true, nil
 	}
 	ticket := f.beginRead()
-	resp, at, err = f.getFile(ctx, op, path, &pb.GetFileRequest{Inode: inode, Cache: f.cache != nil})
+	resp, at, err = f.getFile(ctx, op, path, &pb.GetFileRequest{At: k.at(ctx), Cache: f.cache != nil})
 	if err == nil && !resp.GetMoreBlocks() {
 		held = f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
 	}
@@ -101,7 +101,7 @@ func (f *FS) CreateClosed(ctx context.Context, path string, opts ...OpenOption) 
 		return 0, err
 	}
 	o := gather(opts)
-	req := f.createRequest(f.callerIn(ctx), path, &o)
+	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
 	req.Close = true
 	req.Call = f.ids.begin()
 	defer f.ids.end(req.Call)
@@ -142,23 +142,20 @@ func (f *FS) SetAttr(ctx context.Context, path string, c AttrChange) error {
 	if err != nil {
 		return err
 	}
-	return f.changeAttr(ctx, path, 0, c)
+	return f.changeAttr(ctx, path, at(ctx, path), c)
 }
 
 // SetAttrInode is SetAttr for an inode, wherever it is; path is for errors.
 // NotFound if it is not in the tree any more.
 func (f *FS) SetAttrInode(ctx context.Context, inode uint64, path string, c AttrChange) error {
-	return f.changeAttr(ctx, path, inode, c)
+	return f.changeAttr(ctx, path, pb.Inode(inode), c)
 }
 
-func (f *FS) changeAttr(ctx context.Context, path string, inode uint64, c AttrChange) error {
+func (f *FS) changeAttr(ctx context.Context, path string, at *pb.Ref, c AttrChange) error {
 	const op = "setattr"
 	req := &pb.SetAttrRequest{
-		Call: f.ids.begin(), Caller: f.callerIn(ctx), Inode: inode,
+		Call: f.ids.begin(), Caller: f.callerIn(ctx), At: at,
 		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
-	}
-	if inode == 0 {
-		req.Path = path
 	}
 	if c.SetMTime && !c.MTime.IsZero() {
 		req.MtimeUnixMs = c.MTime.UnixMilli()
@@ -179,7 +176,7 @@ func (f *FS) AppendInode(ctx context.Context, inode uint64, path string, opts ..
 func (f *FS) TruncateInode(ctx context.Context, inode uint64, path string, length int64) error {
 	id := f.ids.begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
-		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), Inode: inode, Length: length})
+		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: pb.Inode(inode), Length: length})
 }
 
 // Taken says from what RenameOver and RemoveTaken take a name, and what becomes of it.
@@ -200,7 +197,7 @@ func (f *FS) RenameOver(ctx context.Context, from, to string, old Taken) (hidden
 	}
 	id := f.ids.begin()
 	return f.taking(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: from, To: to, Overwrite: true, Hide: old.hide(), Expect: old.Inode})
+		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: at(ctx, from), To: old.at(ctx, to), Overwrite: true, Hide: old.hide()})
 }
 
 // RemoveTaken is RemoveFile of what old says, which is hidden instead if that is
@@ -212,7 +209,14 @@ func (f *FS) RemoveTaken(ctx context.Context, path string, old Taken) (hidden bo
 	}
 	id := f.ids.begin()
 	return f.taking(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: pb.FileType_FILE_TYPE_FILE, Hide: old.hide(), Expect: old.Inode})
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: old.at(ctx, path), Only: pb.FileType_FILE_TYPE_FILE, Hide: old.hide()})
+}
+
+// at is the name that is taken.
+func (t Taken) at(ctx context.Context, path string) *pb.Ref {
+	r := at(ctx, path)
+	r.Expect = t.Inode
+	return r
 }
 
 func (t Taken) hide() *pb.Hide {
@@ -243,5 +247,5 @@ func (f *FS) RemoveDir(ctx context.Context, path string) error {
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Only: pb.FileType_FILE_TYPE_DIRECTORY})
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Only: pb.FileType_FILE_TYPE_DIRECTORY})
 }

@@ -99,7 +99,7 @@ func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.AttachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id), Path: path}
+	req := &pb.AttachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id), At: at(ctx, path)}
 	defer l.fs.ids.end(req.Call)
 	return l.fs.call(ctx, &call{op: "lease attach", path: path, mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
@@ -112,7 +112,7 @@ func (l *Leases) Detach(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.DetachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Path: path}
+	req := &pb.DetachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, At: at(ctx, path)}
 	defer l.fs.ids.end(req.Call)
 	return l.fs.call(ctx, &call{op: "lease detach", path: path, mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }

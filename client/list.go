@@ -26,7 +26,7 @@ func (f *FS) List(ctx context.Context, path, after string, limit int) (entries [
 	if err != nil {
 		return nil, false, err
 	}
-	req := &pb.ListRequest{Caller: f.callerIn(ctx), Path: path, After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
+	req := &pb.ListRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
 	ticket := f.beginRead()
 	resp := new(pb.ListResponse)
 	if err := f.call(ctx, &call{op: "list", path: path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
@@ -101,7 +101,7 @@ func (f *FS) Find(ctx context.Context, path string, opts FindOptions) iter.Seq2[
 			yield(nil, err)
 			return
 		}
-		req := &pb.FindRequest{Caller: f.callerIn(ctx), Path: path, OpenOnly: opts.OpenOnly, Holder: opts.Holder}
+		req := &pb.FindRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), OpenOnly: opts.OpenOnly, Holder: opts.Holder}
 		err = receive(ctx, f, "find", path, func(ctx context.Context, ep *endpoint) (receiver[pb.FindResponse], error) {
 			return pb.NewNamenodeClient(ep.conn()).Find(ctx, req)
 		}, func(m *pb.FindResponse) (bool, error) {
@@ -185,7 +185,7 @@ func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
 	}
 	r := new(pb.SummaryResponse)
 	c := call{op: "summary", path: path, attempt: noLimit}
-	if err := f.call(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.callerIn(ctx), Path: path}, r); err != nil {
+	if err := f.call(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.callerIn(ctx), At: follow(ctx, path)}, r); err != nil {
 		return Summary{}, err
 	}
 	return Summary{

@@ -29,7 +29,7 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 		return nil, err
 	}
 	o := gather(opts)
-	req := f.createRequest(f.callerIn(ctx), path, &o)
+	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
 	req.Call = f.ids.begin()
 	defer f.ids.end(req.Call)
 	c := call{op: "create", path: path, mutates: true}
@@ -66,9 +66,18 @@ func (f *FS) createCall(ctx context.Context, c *call, req *pb.CreateRequest, res
 	return err
 }
 
-func (f *FS) createRequest(caller *pb.Caller, path string, o *openOptions) *pb.CreateRequest {
+// at is where Create makes a file: with WithOverwrite where a link at the end of the
+// path leads, as open(2) with O_TRUNC does; else such a link is in the way.
+func (o *openOptions) at(ctx context.Context, path string) *pb.Ref {
+	if o.replaces() {
+		return follow(ctx, path)
+	}
+	return at(ctx, path)
+}
+
+func (f *FS) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *pb.CreateRequest {
 	req := &pb.CreateRequest{
-		Caller: caller, Path: path, Mode: modeToWire(o.mode), HasMode: o.hasMode,
+		Caller: caller, At: at, Mode: modeToWire(o.mode), HasMode: o.hasMode,
 		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
 		Owner: o.owner.wire(), Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
 	}
@@ -118,12 +127,12 @@ func (f *FS) append(ctx context.Context, path string, o *openOptions) (*Writer, 
 
 func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
-		Call: f.ids.begin(), Caller: f.callerIn(ctx), Path: path, HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
+		Call: f.ids.begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
-		Inode: o.inode, Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
+		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
 	}
 	if o.inode != 0 {
-		req.Path = ""
+		req.At = pb.Inode(o.inode)
 	}
 	if !o.unchanged.IsZero() {
 		req.ExpectedMtimeUnixMs = o.unchanged.UnixMilli()
@@ -160,7 +169,7 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 		return err
 	}
 	o := gather(opts)
-	req := f.createRequest(f.callerIn(ctx), path, &o)
+	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
 	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
 	req.Call = f.ids.begin()
 	defer f.ids.end(req.Call)
@@ -188,7 +197,7 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	req := &pb.CloseAbandonedRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), Path: path}
+	req := &pb.CloseAbandonedRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), At: follow(ctx, path)}
 	defer f.ids.end(req.Call)
 	resp := new(pb.CloseResponse)
 	err = f.call(ctx, &call{op: "close", path: path, mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
@@ -208,7 +217,7 @@ func (f *FS) recoverEpoch(ctx context.Context, path string, force bool, epoch ui
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), Path: path, Force: force, Epoch: epoch}
+	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), Force: force, Epoch: epoch}
 	defer f.ids.end(req.Call)
 	resp := new(pb.RecoverResponse)
 	if err := f.call(ctx, &call{op: "recover", path: path, mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {

@@ -48,7 +48,7 @@ func (r *Reader) page(ctx context.Context, cut uint64, off int64, newer time.Tim
 		break
 	}
 	r.mu.Unlock()
-	resp, at, err := r.fs.getFile(ctx, "read", r.path, &pb.GetFileRequest{Inode: r.inode, Offset: off})
+	resp, at, err := r.fs.getFile(ctx, "read", r.path, &pb.GetFileRequest{At: pb.Inode(r.inode), Offset: off})
 	if err != nil {
 		return nil, err
 	}

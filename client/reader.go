@@ -201,7 +201,7 @@ func (r *Reader) Refresh(ctx context.Context) error {
 	r.mu.Lock()
 	off := r.lastEnd
 	r.mu.Unlock()
-	resp, at, err := r.fs.getFile(ctx, "open", r.path, &pb.GetFileRequest{Inode: r.inode, Offset: off})
+	resp, at, err := r.fs.getFile(ctx, "open", r.path, &pb.GetFileRequest{At: pb.Inode(r.inode), Offset: off})
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bo
 	seen := r.Length() >= n
 	for {
 		began := time.Now()
-		req := &pb.GetFileRequest{Inode: r.inode, Offset: n, WaitBeyond: n, OrBelow: seen, WaitMs: waitSlice.Milliseconds()}
+		req := &pb.GetFileRequest{At: pb.Inode(r.inode), Offset: n, WaitBeyond: n, OrBelow: seen, WaitMs: waitSlice.Milliseconds()}
 		resp, at, err := r.fs.getFile(ctx, "wait", r.path, req)
 		if err != nil {
 			return 0, false, err

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -21,21 +19,21 @@ func WithoutLinks(ctx context.Context) context.Context {
 
 func followsLinks(ctx context.Context) bool { return ctx.Value(straightKey{}) == nil }
 
-// callerIn is who asks in a call under ctx.
-func (f *FS) callerIn(ctx context.Context) *pb.Caller {
-	c := f.caller
+// at is what has a path, in a call under ctx: a symbolic link at its end is meant itself.
+func at(ctx context.Context, path string) *pb.Ref { return straightened(ctx, pb.At(path)) }
+
+// follow is what a path leads to, likewise.
+func follow(ctx context.Context, path string) *pb.Ref { return straightened(ctx, pb.Follow(path)) }
+
+func straightened(ctx context.Context, r *pb.Ref) *pb.Ref {
 	if !followsLinks(ctx) {
-		c = f.straight
+		r.How |= uint32(pb.RefHow_REF_HOW_NO_LINKS)
 	}
-	return callerAt(c, placesOf(ctx))
+	return r
 }
 
-// withoutLinks is a caller whose calls follow no link.
-func withoutLinks(c *pb.Caller) *pb.Caller {
-	out := proto.CloneOf(c)
-	out.NoLinks = true
-	return out
-}
+// callerIn is who asks in a call under ctx.
+func (f *FS) callerIn(ctx context.Context) *pb.Caller { return callerAt(f.caller, placesOf(ctx)) }
 
 // Locate is Stat, but FileInfo.Path is where the file or directory is: it has no
 // symbolic link in it.
@@ -45,7 +43,7 @@ func (f *FS) Locate(ctx context.Context, path string) (*FileInfo, error) {
 		return nil, err
 	}
 	resp := new(pb.StatResponse)
-	req := &pb.StatRequest{Caller: f.callerIn(ctx), Path: path, Follow: true, Where: true}
+	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), Where: true}
 	if err := f.call(ctx, &call{op: "stat", path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents b
 	defer f.ids.end(id)
 	resp := new(pb.MutateResponse)
 	err = f.call(ctx, &call{op: "mkdir", path: path, mutates: true}, pb.Namenode_Mkdir_FullMethodName,
-		&pb.MkdirRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()}, resp)
+		&pb.MkdirRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()}, resp)
 	return resp.GetAttr().GetInode(), err
 }
 
@@ -81,7 +81,7 @@ func (f *FS) rename(ctx context.Context, from, to string, overwrite, detach bool
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: from, To: to, Overwrite: overwrite, Detach: detach})
+		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: at(ctx, from), To: at(ctx, to), Overwrite: overwrite, Detach: detach})
 }
 
 // Remove removes a file, a symbolic link or an empty directory. NotFound,
@@ -107,7 +107,7 @@ func (f *FS) remove(ctx context.Context, path string, recursive bool) error {
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Recursive: recursive})
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Recursive: recursive})
 }
 
 // Symlink makes path a symbolic link to target, which need not exist.
@@ -126,7 +126,7 @@ func (f *FS) SymlinkFor(ctx context.Context, target, path string, owner Owner) e
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "symlink", path, pb.Namenode_Symlink_FullMethodName, id,
-		&pb.SymlinkRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Target: target, Owner: owner.wire()})
+		&pb.SymlinkRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Target: target, Owner: owner.wire()})
 }
 
 // Readlink returns what a symbolic link points to. InvalidArgument if it is
@@ -144,30 +144,30 @@ func (f *FS) Readlink(ctx context.Context, path string) (string, error) {
 
 // Chmod sets the permission bits and the sticky bit.
 func (f *FS) Chmod(ctx context.Context, path string, mode fs.FileMode) error {
-	return f.setAttr(ctx, "chmod", &pb.SetAttrRequest{Path: path, SetMode: true, Mode: modeToWire(mode)})
+	return f.setAttr(ctx, "chmod", path, &pb.SetAttrRequest{SetMode: true, Mode: modeToWire(mode)})
 }
 
 // Chown sets user and group; an empty one stays.
 func (f *FS) Chown(ctx context.Context, path, user, group string) error {
-	return f.setAttr(ctx, "chown", &pb.SetAttrRequest{Path: path, User: user, Group: group})
+	return f.setAttr(ctx, "chown", path, &pb.SetAttrRequest{User: user, Group: group})
 }
 
 // Chtimes sets the modification time, to the millisecond. The zero time means
 // now, by the namenode's clock.
 func (f *FS) Chtimes(ctx context.Context, path string, mtime time.Time) error {
-	req := &pb.SetAttrRequest{Path: path, SetMtime: true}
+	req := &pb.SetAttrRequest{SetMtime: true}
 	if !mtime.IsZero() {
 		req.MtimeUnixMs = mtime.UnixMilli()
 	}
-	return f.setAttr(ctx, "chtimes", req)
+	return f.setAttr(ctx, "chtimes", path, req)
 }
 
-func (f *FS) setAttr(ctx context.Context, op string, req *pb.SetAttrRequest) error {
-	path, err := clean(op, req.Path)
+func (f *FS) setAttr(ctx context.Context, op, path string, req *pb.SetAttrRequest) error {
+	path, err := clean(op, path)
 	if err != nil {
 		return err
 	}
-	req.Call, req.Caller, req.Path, req.Follow = f.ids.begin(), f.callerIn(ctx), path, true
+	req.Call, req.Caller, req.At = f.ids.begin(), f.callerIn(ctx), follow(ctx, path)
 	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
 }
 
@@ -180,7 +180,7 @@ func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
-		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), Path: path, Length: length})
+		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: follow(ctx, path), Length: length})
 }
 
 // Concat appends the sources, closed files, to the target in that order, and
@@ -190,15 +190,16 @@ func (f *FS) Concat(ctx context.Context, target string, sources ...string) error
 	if err != nil {
 		return err
 	}
-	list := make([]string, len(sources))
+	list := make([]*pb.Ref, len(sources))
 	for i, s := range sources {
-		if list[i], err = clean("concat", s); err != nil {
+		if s, err = clean("concat", s); err != nil {
 			return err
 		}
+		list[i] = at(ctx, s)
 	}
 	id := f.ids.begin()
 	return f.mutate(ctx, "concat", target, pb.Namenode_Concat_FullMethodName, id,
-		&pb.ConcatRequest{Call: id, Caller: f.callerIn(ctx), Target: target, Sources: list})
+		&pb.ConcatRequest{Call: id, Caller: f.callerIn(ctx), Target: follow(ctx, target), Sources: list})
 }
 
 // Stat describes what is at a path, following a symbolic link at its end.

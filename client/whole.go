@@ -157,7 +157,7 @@ func (f *FS) mayPlace(ctx context.Context, path string, o *openOptions) (string,
 	}
 	place := path
 	if o.replaces() && info.Type() == fs.ModeSymlink {
-		resp, _, err := f.getFile(ctx, op, path, &pb.GetFileRequest{Path: path, NoUrls: true, MaxBlocks: 1})
+		resp, _, err := f.getFile(ctx, op, path, &pb.GetFileRequest{At: follow(ctx, path), NoUrls: true, MaxBlocks: 1})
 		switch {
 		case err == nil:
 			place = resp.GetPath()

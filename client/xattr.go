@@ -89,7 +89,7 @@ func (f *FS) xattrs(ctx context.Context, path string, inode uint64) ([]Xattr, er
 	if !ok {
 		v.xattrs = new(pb.XattrsResponse)
 		ticket := f.beginRead()
-		req := &pb.XattrsRequest{Caller: f.callerIn(ctx), Path: path, Inode: inode, Follow: true, Cache: f.cache != nil}
+		req := &pb.XattrsRequest{Caller: f.callerIn(ctx), At: k.at(ctx), Cache: f.cache != nil}
 		if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Xattrs_FullMethodName, req, v.xattrs); err != nil {
 			return nil, err
 		}
@@ -107,22 +107,22 @@ func (f *FS) xattrs(ctx context.Context, path string, inode uint64) ([]Xattr, er
 // name or the value is; NoSpace: all together are. Exists, NotFound: see
 // XattrMode.
 func (f *FS) SetXattr(ctx context.Context, path, name string, value []byte, mode XattrMode) error {
-	return f.setXattr(ctx, &pb.SetXattrRequest{Path: path, Name: name, Value: value, Action: xattrAction(mode)})
+	return f.setXattr(ctx, path, &pb.SetXattrRequest{Name: name, Value: value, Action: xattrAction(mode)})
 }
 
 // SetXattrInode is SetXattr for an inode, wherever it is.
 func (f *FS) SetXattrInode(ctx context.Context, inode uint64, name string, value []byte, mode XattrMode) error {
-	return f.setXattr(ctx, &pb.SetXattrRequest{Inode: inode, Name: name, Value: value, Action: xattrAction(mode)})
+	return f.setXattr(ctx, "", &pb.SetXattrRequest{At: pb.Inode(inode), Name: name, Value: value, Action: xattrAction(mode)})
 }
 
 // RemoveXattr removes an extended attribute. NotFound: see IsNoXattr.
 func (f *FS) RemoveXattr(ctx context.Context, path, name string) error {
-	return f.setXattr(ctx, &pb.SetXattrRequest{Path: path, Name: name, Action: pb.XattrAction_XATTR_ACTION_REMOVE})
+	return f.setXattr(ctx, path, &pb.SetXattrRequest{Name: name, Action: pb.XattrAction_XATTR_ACTION_REMOVE})
 }
 
 // RemoveXattrInode is RemoveXattr for an inode, wherever it is.
 func (f *FS) RemoveXattrInode(ctx context.Context, inode uint64, name string) error {
-	return f.setXattr(ctx, &pb.SetXattrRequest{Inode: inode, Name: name, Action: pb.XattrAction_XATTR_ACTION_REMOVE})
+	return f.setXattr(ctx, "", &pb.SetXattrRequest{At: pb.Inode(inode), Name: name, Action: pb.XattrAction_XATTR_ACTION_REMOVE})
 }
 
 func xattrAction(mode XattrMode) pb.XattrAction {
@@ -135,17 +135,18 @@ func xattrAction(mode XattrMode) pb.XattrAction {
 	return pb.XattrAction_XATTR_ACTION_SET
 }
 
-func (f *FS) setXattr(ctx context.Context, req *pb.SetXattrRequest) error {
+func (f *FS) setXattr(ctx context.Context, path string, req *pb.SetXattrRequest) error {
 	const op = "setxattr"
-	if req.Inode == 0 {
+	if req.At == nil {
 		var err error
-		if req.Path, err = clean(op, req.Path); err != nil {
+		if path, err = clean(op, path); err != nil {
 			return err
 		}
+		req.At = follow(ctx, path)
 	}
 	if !utf8.ValidString(req.Name) {
-		return fserror.New(fserror.InvalidArgument, op, req.Path, "the name %q is not valid UTF-8; names here are", req.Name)
+		return fserror.New(fserror.InvalidArgument, op, path, "the name %q is not valid UTF-8; names here are", req.Name)
 	}
-	req.Call, req.Caller, req.Follow = f.ids.begin(), f.callerIn(ctx), true
-	return f.mutate(ctx, op, req.Path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)
+	req.Call, req.Caller = f.ids.begin(), f.callerIn(ctx)
+	return f.mutate(ctx, op, path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)
 }

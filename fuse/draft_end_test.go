@@ -187,7 +187,7 @@ func TestDraftAndRestart(t *testing.T) {
 			return send()
 		}
 		select {
-		case tried[r.GetPath()] <- struct{}{}:
+		case tried[r.GetAt().GetPath()] <- struct{}{}:
 		default:
 		}
 		return env.ErrLost

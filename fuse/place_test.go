@@ -104,7 +104,7 @@ func TestCallsStayInTheirDirectory(t *testing.T) {
 			wire.Set(func(method string, req any, send func() error) error {
 				switch method {
 				case "Stat": // the mount looks whether the directory is there
-					if stat, ok := req.(*pb.StatRequest); !ok || stat.GetPath() != top+"/mine/d/secret" {
+					if stat, ok := req.(*pb.StatRequest); !ok || stat.GetAt().GetPath() != top+"/mine/d/secret" {
 						break
 					}
 					fallthrough

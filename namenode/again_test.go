@@ -26,7 +26,7 @@ func as(r *env.Raw, user string) *env.Raw {
 
 func mkdir(t *testing.T, r *env.Raw, path string, mode uint32) {
 	t.Helper()
-	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: path, HasMode: true, Mode: mode}); err != nil {
+	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), HasMode: true, Mode: mode}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -60,7 +60,7 @@ func TestACommitIsRepeatedBelowAPrivateFolder(t *testing.T) {
 	}
 	commit()
 	commit()
-	if err := setAttr(t, root, &pb.SetAttrRequest{Path: "/home/ann", User: "bob"}); err != nil {
+	if err := setAttr(t, root, &pb.SetAttrRequest{At: pb.At("/home/ann"), User: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	commit()
@@ -74,7 +74,7 @@ func TestARecursiveDeleteIsRepeated(t *testing.T) {
 	mkdir(t, root, "/home", 0o777)
 	mkdir(t, ann, "/home/d", 0o755)
 	mkdir(t, ann, "/home/d/e", 0o755)
-	req := &pb.DeleteRequest{Call: ann.Call(), Caller: ann.Who, Path: "/home/d", Recursive: true}
+	req := &pb.DeleteRequest{Call: ann.Call(), Caller: ann.Who, At: pb.At("/home/d"), Recursive: true}
 	first, err := ann.NN.Delete(t.Context(), proto.Clone(req).(*pb.DeleteRequest))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestARecursiveDeleteIsRepeated(t *testing.T) {
 	if err != nil || second.GetTxid() != first.GetTxid() {
 		t.Fatalf("%v, then %v, %v", first, second, err)
 	}
-	other := &pb.DeleteRequest{Call: ann.Call(), Caller: ann.Who, Path: "/home/d", Recursive: true}
+	other := &pb.DeleteRequest{Call: ann.Call(), Caller: ann.Who, At: pb.At("/home/d"), Recursive: true}
 	if _, err := ann.NN.Delete(t.Context(), other); !errors.Is(err, fserror.Permission) {
 		t.Fatalf("another delete: %v", err)
 	}
@@ -100,7 +100,7 @@ func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 	many := &pb.CreateManyRequest{NoWait: true}
 	for _, path := range []string{"/a", "/no/dir", "/b"} {
 		many.Files = append(many.Files, &pb.CreateRequest{
-			Call: r.Call(), Caller: r.Who, Path: path, Close: true, Cache: true, Data: []byte("x"), DataCrc32C: blockstore.CRC([]byte("x")),
+			Call: r.Call(), Caller: r.Who, At: pb.At(path), Close: true, Cache: true, Data: []byte("x"), DataCrc32C: blockstore.CRC([]byte("x")),
 			GivenUp: &pb.CacheGivenUp{Stream: 1, Keys: []*pb.CacheKey{{Kind: 1, Inode: 1}}},
 		})
 	}
@@ -120,7 +120,7 @@ func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 			continue
 		}
 		if err != nil || again.GetAttr().GetInode() != first.GetInode() || first.GetInode() == 0 {
-			t.Errorf("%s: %v, then %v, %v", req.GetPath(), first, again, err)
+			t.Errorf("%s: %v, then %v, %v", req.GetAt().GetPath(), first, again, err)
 		}
 	}
 	if now := r.TxID(); now != txid {
@@ -153,7 +153,7 @@ func TestAFileOfManyThatAnotherWrites(t *testing.T) {
 	n := env.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
 	r, other := n.Raw(t, "a"), n.Raw(t, "b")
 	keeps(t, r)
-	many := &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: r.Call(), Caller: r.Who, Path: "/f", Cache: true}}}
+	many := &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: r.Call(), Caller: r.Who, At: pb.At("/f"), Cache: true}}}
 	look := func() *pb.CreateResult {
 		out, err := r.NN.CreateMany(t.Context(), proto.Clone(many).(*pb.CreateManyRequest))
 		if err != nil || out.GetResults()[0].GetError() != nil {
@@ -181,12 +181,12 @@ func TestKeysOfManyAreBounded(t *testing.T) {
 	r := n.Raw(t, "a")
 	keeps(t, r)
 	dir := strings.Repeat("/d", depth)
-	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: dir, Parents: true}); err != nil {
+	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(dir), Parents: true}); err != nil {
 		t.Fatal(err)
 	}
 	many := &pb.CreateManyRequest{}
 	for i := range files {
-		many.Files = append(many.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: fmt.Sprintf("%s/%d", dir, i), Cache: true})
+		many.Files = append(many.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(fmt.Sprintf("%s/%d", dir, i)), Cache: true})
 	}
 	out, err := r.NN.CreateMany(t.Context(), many)
 	if err != nil {
@@ -239,7 +239,7 @@ func TestManyAndSlowGroups(t *testing.T) {
 	mkdir(t, root, "/d", 0o777)
 	made := make(chan error, 1)
 	go func() {
-		_, err := ann.NN.CreateMany(t.Context(), &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: ann.Call(), Caller: ann.Who, Path: "/d/f", Cache: true}}})
+		_, err := ann.NN.CreateMany(t.Context(), &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: ann.Call(), Caller: ann.Who, At: pb.At("/d/f"), Cache: true}}})
 		made <- err
 	}()
 	<-at
@@ -260,12 +260,12 @@ func TestWhoMayWriteMayTouch(t *testing.T) {
 		t.Fatal(err)
 	}
 	touch := func(ms int64) error {
-		return setAttr(t, ann, &pb.SetAttrRequest{Path: "/f", SetMtime: true, MtimeUnixMs: ms})
+		return setAttr(t, ann, &pb.SetAttrRequest{At: pb.At("/f"), SetMtime: true, MtimeUnixMs: ms})
 	}
 	if err := touch(0); !errors.Is(err, fserror.Permission) {
 		t.Errorf("touch by one who may not write: %v", err)
 	}
-	if err := setAttr(t, root, &pb.SetAttrRequest{Path: "/f", SetMode: true, Mode: 0o666, SetMtime: true, MtimeUnixMs: 1}); err != nil {
+	if err := setAttr(t, root, &pb.SetAttrRequest{At: pb.At("/f"), SetMode: true, Mode: 0o666, SetMtime: true, MtimeUnixMs: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := touch(0); err != nil {

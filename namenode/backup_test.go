@@ -12,7 +12,7 @@ func TestBackupCountsWhatHasAPath(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)
 	r := n.Raw(t, "r")
-	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/gone/deep", Parents: true}); err != nil {
+	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/gone/deep"), Parents: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/gone/a", "/gone/deep/b", "/kept"} {

@@ -72,7 +72,7 @@ func BenchmarkCreateClose(b *testing.B) {
 			i := n.Add(1)
 			_, err := c.Create(b.Context(), &pb.CreateRequest{
 				Call: &pb.CallId{Session: session, Seq: seq, Acked: seq - 1}, Caller: who,
-				Path: fmt.Sprintf("/d%d/file-%08d", i/1000, i), Parents: true, Close: true,
+				At: pb.At(fmt.Sprintf("/d%d/file-%08d", i/1000, i)), Parents: true, Close: true,
 			})
 			if err != nil {
 				b.Error(err)
@@ -88,7 +88,7 @@ func BenchmarkStat(b *testing.B) {
 	cs := benchServer(b)
 	session := make([]byte, 16)
 	who := &pb.Caller{User: "root", Client: "w", Session: session}
-	if _, err := cs[0].Create(b.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, Path: "/a/b/c", Parents: true, Close: true}); err != nil {
+	if _, err := cs[0].Create(b.Context(), &pb.CreateRequest{Call: &pb.CallId{Session: session, Seq: 1}, Caller: who, At: pb.At("/a/b/c"), Parents: true, Close: true}); err != nil {
 		b.Fatal(err)
 	}
 	var worker atomic.Int64
@@ -96,7 +96,7 @@ func BenchmarkStat(b *testing.B) {
 	b.RunParallel(func(p *testing.PB) {
 		c := cs[worker.Add(1)%4]
 		for p.Next() {
-			if _, err := c.Stat(b.Context(), &pb.StatRequest{Caller: who, Path: "/a/b/c"}); err != nil {
+			if _, err := c.Stat(b.Context(), &pb.StatRequest{Caller: who, At: pb.At("/a/b/c")}); err != nil {
 				b.Error(err)
 				return
 			}
@@ -119,7 +119,7 @@ func fill(b *testing.B, c pb.NamenodeClient, n int) {
 			seq++
 			req.Files = append(req.Files, &pb.CreateRequest{
 				Call: &pb.CallId{Session: session, Seq: seq, Acked: acked}, Caller: who, Parents: true,
-				Path: fmt.Sprintf("/fill/d%05d/file-%08d", at/1000, at),
+				At: pb.At(fmt.Sprintf("/fill/d%05d/file-%08d", at/1000, at)),
 			})
 		}
 		resp, err := c.CreateMany(b.Context(), req)

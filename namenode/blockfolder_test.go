@@ -34,7 +34,7 @@ func withBlock(t *testing.T, r *env.Raw, path, content string) *pb.Block {
 
 func remove(t *testing.T, r *env.Raw, path string) {
 	t.Helper()
-	if _, err := r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, Path: path, Recursive: true}); err != nil {
+	if _, err := r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Recursive: true}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -99,7 +99,7 @@ func keep(t *testing.T, r *env.Raw, path string) *pb.StatResponse {
 	var out *pb.StatResponse
 	env.Eventually(t, path+" is lent", func() bool {
 		var err error
-		if out, err = r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: path, Cache: true}); err != nil {
+		if out, err = r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At(path), Cache: true}); err != nil {
 			t.Fatal(err)
 		}
 		return len(out.GetKeys()) > 0
@@ -123,7 +123,7 @@ func TestASilentReaderIsNotLentToUnderAnotherID(t *testing.T) {
 	keep(t, reader, "/f")
 	changed := make(chan error, 1)
 	go func() {
-		_, err := other.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: other.Call(), Caller: other.Who, Path: "/f", SetMode: true, Mode: 0o600})
+		_, err := other.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: other.Call(), Caller: other.Who, At: pb.At("/f"), SetMode: true, Mode: 0o600})
 		changed <- err
 	}()
 	<-stream.revoked
@@ -155,19 +155,19 @@ func TestNoCallLendsAnOpenFile(t *testing.T) {
 	if err := w.Flush(id, 0, "x"); err != nil {
 		t.Fatal(err)
 	}
-	stat, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/f", Cache: true})
+	stat, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At("/f"), Cache: true})
 	if err != nil || len(stat.GetKeys()) > 0 {
 		t.Errorf("stat: %v, %v", stat.GetKeys(), err)
 	}
-	file, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, Path: "/f", Cache: true})
+	file, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, At: pb.Follow("/f"), Cache: true})
 	if err != nil || len(file.GetKeys()) > 0 {
 		t.Errorf("file: %v, %v", file.GetKeys(), err)
 	}
-	xattrs, err := r.NN.Xattrs(t.Context(), &pb.XattrsRequest{Caller: r.Who, Path: "/f", Cache: true})
+	xattrs, err := r.NN.Xattrs(t.Context(), &pb.XattrsRequest{Caller: r.Who, At: pb.At("/f"), Cache: true})
 	if err != nil || len(xattrs.GetKeys()) > 0 {
 		t.Errorf("extended attributes: %v, %v", xattrs.GetKeys(), err)
 	}
-	list, err := r.NN.List(t.Context(), &pb.ListRequest{Caller: r.Who, Path: "/", Cache: true})
+	list, err := r.NN.List(t.Context(), &pb.ListRequest{Caller: r.Who, At: pb.Follow("/"), Cache: true})
 	if err != nil || len(list.GetEntries()) != 1 || list.GetEntries()[0].GetKeep() {
 		t.Errorf("list: %v, %v", list, err)
 	}
@@ -203,7 +203,7 @@ func TestADraftDoesNotHoldUpItsOwnMaking(t *testing.T) {
 	s := cache(t, r, 1)
 	s.renew()
 	create := func(as *env.Raw, path string) (*pb.OpenResponse, error) {
-		return as.NN.Create(t.Context(), &pb.CreateRequest{Call: as.Call(), Caller: as.Who, Path: path, Close: true, Cache: true, Creations: true, Numbers: true})
+		return as.NN.Create(t.Context(), &pb.CreateRequest{Call: as.Call(), Caller: as.Who, At: pb.At(path), Close: true, Cache: true, Creations: true, Numbers: true})
 	}
 	var out *pb.OpenResponse
 	names := 0

@@ -40,7 +40,7 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 	if err := s.checkCertificate(ctx, user); err != nil {
 		return nil, err
 	}
-	call := &namespace.Call{User: user, Groups: s.cfg.Groups(user), NoLinks: c.GetNoLinks()}
+	call := &namespace.Call{User: user, Groups: s.cfg.Groups(user)}
 	if len(c.GetPlaces()) > maxPlaces {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "a call has at most %d places, not %d", maxPlaces, len(c.GetPlaces()))
 	}

@@ -47,12 +47,17 @@ func (s *desk) since(f namespace.OpenFile) time.Duration {
 }
 
 // held is the answer to one who wants a file that another has.
-func (s *desk) held(path string, f namespace.OpenFile, st leasemanager.State) error {
+func (s *desk) held(f namespace.OpenFile, st leasemanager.State) error {
 	h := f.Holder
 	return &fserror.Error{
-		Kind: fserror.Held, Path: path, TakeableIn: st.TakeableIn,
+		Kind: fserror.Held, TakeableIn: st.TakeableIn,
 		Holder: &fserror.Holder{User: h.User, Client: h.Client, Host: h.Host, PID: h.PID, Since: s.since(f), Idle: st.Idle},
 	}
+}
+
+// ref is what a request is about.
+func ref(r *pb.Ref) namespace.Ref {
+	return namespace.Ref{Base: namespace.InodeID(r.GetBase()), Path: r.GetPath(), How: namespace.How(r.GetHow()), Expect: namespace.InodeID(r.GetExpect())}
 }
 
 func writerID(w *pb.WriterId) (namespace.Writer, error) {

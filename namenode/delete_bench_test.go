@@ -51,12 +51,12 @@ func BenchmarkDeleteMillion(b *testing.B) {
 			}
 		},
 		longest(&stat, func(ctx context.Context) error {
-			_, err := nn.Stat(ctx, &pb.StatRequest{Caller: who(1), Path: "/"})
+			_, err := nn.Stat(ctx, &pb.StatRequest{Caller: who(1), At: pb.At("/")})
 			return err
 		}),
 		longest(&mkdir, func(ctx context.Context) error {
 			mkdirs++
-			_, err := nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: who(2).GetSession(), Seq: mkdirs, Acked: mkdirs - 1}, Caller: who(2), Path: "/other", Parents: true})
+			_, err := nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: who(2).GetSession(), Seq: mkdirs, Acked: mkdirs - 1}, Caller: who(2), At: pb.At("/other"), Parents: true})
 			return err
 		}),
 	}
@@ -71,7 +71,7 @@ func BenchmarkDeleteMillion(b *testing.B) {
 		b.StartTimer()
 		deletes++
 		began := time.Now()
-		_, err := nn.Delete(ctx, &pb.DeleteRequest{Call: &pb.CallId{Session: who(3).GetSession(), Seq: deletes, Acked: deletes - 1}, Caller: who(3), Path: "/fill", Recursive: true})
+		_, err := nn.Delete(ctx, &pb.DeleteRequest{Call: &pb.CallId{Session: who(3).GetSession(), Seq: deletes, Acked: deletes - 1}, Caller: who(3), At: pb.At("/fill"), Recursive: true})
 		if err != nil {
 			b.Fatal(err)
 		}

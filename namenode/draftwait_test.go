@@ -45,7 +45,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 	open := func(ctx context.Context, name string, wait time.Duration) error {
 		seq++
 		r := &pb.AppendRequest{
-			Call: &pb.CallId{Session: session, Seq: seq}, Path: "/" + name, Create: true, WaitMs: wait.Milliseconds(),
+			Call: &pb.CallId{Session: session, Seq: seq}, At: pb.Follow("/" + name), Create: true, WaitMs: wait.Milliseconds(),
 			Caller: &pb.Caller{User: "root", Client: "c", Session: session, Host: "h", Pid: 1},
 		}
 		ctx, cancel := context.WithTimeout(ctx, long)

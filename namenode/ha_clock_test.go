@@ -37,7 +37,7 @@ func TestTakeOverWithAWrongTimeOfDay(t *testing.T) {
 	id := r.Call()
 	who := r.Who
 	mkdir := func(r *env.Raw) (*pb.MutateResponse, error) {
-		return r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Caller: who, Call: id, Path: "/dir", Mode: 0o755})
+		return r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Caller: who, Call: id, At: pb.At("/dir"), Mode: 0o755})
 	}
 	made, err := mkdir(r)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestTakeOverWithAWrongTimeOfDay(t *testing.T) {
 		if again, err := mkdir(n); err != nil || again.GetTxid() != made.GetTxid() {
 			t.Errorf("the same call after a take-over: %v, %v; want the first answer, %v", again, err, made)
 		}
-		out, err := n.NN.Stat(t.Context(), &pb.StatRequest{Caller: n.Who, Path: path})
+		out, err := n.NN.Stat(t.Context(), &pb.StatRequest{Caller: n.Who, At: pb.At(path)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -336,7 +336,10 @@ func TestStartWithoutZooKeeper(t *testing.T) {
 		t.Errorf("status: %v, %v", st, err)
 	}
 	for what, call := range map[string]func() error{
-		"stat":   func() error { _, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"}); return err },
+		"stat": func() error {
+			_, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At("/")})
+			return err
+		},
 		"renew":  func() error { _, err := r.NN.RenewLease(t.Context(), &pb.RenewLeaseRequest{Caller: r.Who}); return err },
 		"create": func() error { _, err := r.NN.Create(t.Context(), &pb.CreateRequest{}); return err },
 		"session": func() error {
@@ -391,7 +394,7 @@ func TestIsolated(t *testing.T) {
 	}
 	way.Down()
 	p.becomes(a, "isolated")
-	_, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"})
+	_, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At("/")})
 	if !errors.Is(err, fserror.NotActive) {
 		t.Errorf("stat: %v", err)
 	}

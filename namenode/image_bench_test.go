@@ -42,7 +42,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 				}()
 				for i := 0; !done(); i++ {
 					began := time.Now()
-					if _, err := nn.Stat(b.Context(), &pb.StatRequest{Caller: who, Path: "/fill/d00000/file-00000000"}); err != nil {
+					if _, err := nn.Stat(b.Context(), &pb.StatRequest{Caller: who, At: pb.At("/fill/d00000/file-00000000")}); err != nil {
 						b.Error(err)
 						return
 					}

@@ -40,7 +40,7 @@ func TestAWriterIsToldToTryAgainWhileItsLeaseIsEnding(t *testing.T) {
 	session := make([]byte, 16)
 	session[0] = 1
 	out, err := s.calls.Create(t.Context(), &pb.CreateRequest{
-		Call: &pb.CallId{Session: session, Seq: 1}, Path: "/f",
+		Call: &pb.CallId{Session: session, Seq: 1}, At: pb.At("/f"),
 		Caller: &pb.Caller{User: "root", Client: "c", Session: session, Host: "h", Pid: 1},
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	}
 	mkdir := func(user, path string, mode uint32) {
 		t.Helper()
-		r := &pb.MkdirRequest{Path: path, HasMode: true, Mode: mode}
+		r := &pb.MkdirRequest{At: pb.At(path), HasMode: true, Mode: mode}
 		r.Call, r.Caller = who(user)
 		if _, err := s.Mkdir(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -153,14 +153,14 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	}
 	rename := func(from, to string) {
 		t.Helper()
-		r := &pb.RenameRequest{From: from, To: to}
+		r := &pb.RenameRequest{From: pb.At(from), To: pb.At(to)}
 		r.Call, r.Caller = who("root")
 		if _, err := s.Rename(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remove := func() *pb.DeleteRequest {
-		r := &pb.DeleteRequest{Path: "/all/d", Recursive: true}
+		r := &pb.DeleteRequest{At: pb.At("/all/d"), Recursive: true}
 		r.Call, r.Caller = who("ann")
 		return r
 	}

@@ -49,7 +49,7 @@ func TestOneUserLeavesRoomForOthers(t *testing.T) {
 			if err := admin.Flush(held, 0, "x"); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {
+			if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
 				t.Fatal(err)
 			}
 			greedy := n.RawFrom(t, "greedy", "127.0.0.2")
@@ -145,7 +145,7 @@ func takeWait(t *testing.T, r *env.Raw, _ int) error {
 	t.Helper()
 	answered := make(chan error, 1)
 	ask := func(ctx context.Context, wait time.Duration) error {
-		_, err := r.NN.GetFile(ctx, &pb.GetFileRequest{Caller: r.Who, Path: "/held", WaitBeyond: 1, WaitMs: wait.Milliseconds()})
+		_, err := r.NN.GetFile(ctx, &pb.GetFileRequest{Caller: r.Who, At: pb.Follow("/held"), WaitBeyond: 1, WaitMs: wait.Milliseconds()})
 		return err
 	}
 	if err := ask(t.Context(), time.Millisecond); err != nil {
@@ -193,7 +193,7 @@ func takeCache(t *testing.T, r *env.Raw, i int) error {
 func takeSession(t *testing.T, r *env.Raw, i int) error {
 	t.Helper()
 	call := &pb.CallId{Session: fmt.Appendf(nil, "%-16.16s", fmt.Sprint(i, r.Who.GetUser())), Seq: 1}
-	_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.Who, Path: fmt.Sprintf("/%s-%d", r.Who.GetUser(), i)})
+	_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.Who, At: pb.At(fmt.Sprintf("/%s-%d", r.Who.GetUser(), i))})
 	return err
 }
 
@@ -207,7 +207,7 @@ func takeTail(t *testing.T, r *env.Raw, i int) error {
 func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
 	n := env.Start(t)
 	admin := n.Raw(t, "admin")
-	if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {
+	if _, err := admin.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: admin.Call(), Caller: admin.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
 		t.Fatal(err)
 	}
 	greedy := n.RawFrom(t, "greedy", "127.0.0.2")
@@ -215,7 +215,7 @@ func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
 		req := &pb.CreateManyRequest{}
 		for i := from; i < from+1000; i++ {
 			who := &pb.Caller{User: fmt.Sprintf("user%d", i), Client: "c", Session: greedy.Who.GetSession(), Host: "h", Pid: 1}
-			req.Files = append(req.Files, &pb.CreateRequest{Call: greedy.Call(), Caller: who, Path: fmt.Sprintf("/%d", i)})
+			req.Files = append(req.Files, &pb.CreateRequest{Call: greedy.Call(), Caller: who, At: pb.At(fmt.Sprintf("/%d", i))})
 		}
 		first := req.GetFiles()[0].GetCall()
 		first.Acked = first.GetSeq() - 1 // so that not too many results are kept
@@ -224,7 +224,7 @@ func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
 		}
 	}
 	modest := n.RawFrom(t, "modest", "127.0.0.3")
-	if _, err := modest.NN.Create(t.Context(), &pb.CreateRequest{Call: modest.Call(), Caller: modest.Who, Path: "/modest"}); err != nil {
+	if _, err := modest.NN.Create(t.Context(), &pb.CreateRequest{Call: modest.Call(), Caller: modest.Who, At: pb.At("/modest")}); err != nil {
 		t.Fatalf("one address has made up many names, and another user cannot make a file: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestWalksTakeTurns(t *testing.T) {
 	const walks = 2000
 	var done atomic.Int64
 	for range walks {
-		st, err := greedy.NN.Find(t.Context(), &pb.FindRequest{Caller: greedy.Who, Path: "/", OpenOnly: true})
+		st, err := greedy.NN.Find(t.Context(), &pb.FindRequest{Caller: greedy.Who, At: pb.Follow("/"), OpenOnly: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,11 +247,11 @@ func TestWalksTakeTurns(t *testing.T) {
 			done.Add(1)
 		}()
 	}
-	if _, err := greedy.NN.Stat(t.Context(), &pb.StatRequest{Caller: greedy.Who, Path: "/"}); err != nil {
+	if _, err := greedy.NN.Stat(t.Context(), &pb.StatRequest{Caller: greedy.Who, At: pb.At("/")}); err != nil {
 		t.Fatal(err) // once it is answered, the walks have begun
 	}
 	before := done.Load()
-	if _, err := modest.NN.Summary(t.Context(), &pb.SummaryRequest{Caller: modest.Who, Path: "/"}); err != nil {
+	if _, err := modest.NN.Summary(t.Context(), &pb.SummaryRequest{Caller: modest.Who, At: pb.Follow("/")}); err != nil {
 		t.Fatal(err)
 	}
 	if first, all := done.Load()-before, walks-before; first > all/2 {

@@ -175,11 +175,11 @@ func TestBadPaths(t *testing.T) {
 		{"100,000 bytes", "/" + strings.Repeat("abcdefg/", 12_500) + "x", fserror.NameTooLong},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := r.nn.Create(t.Context(), &pb.CreateRequest{Call: r.call(), Caller: r.caller(), Path: tc.path, Parents: true})
+			_, err := r.nn.Create(t.Context(), &pb.CreateRequest{Call: r.call(), Caller: r.caller(), At: pb.At(tc.path), Parents: true})
 			if err = wire.FromStatus(err); !errors.Is(err, tc.want) {
 				t.Errorf("create: %v, want %v", err, tc.want)
 			}
-			_, err = r.nn.Stat(t.Context(), &pb.StatRequest{Caller: r.caller(), Path: tc.path})
+			_, err = r.nn.Stat(t.Context(), &pb.StatRequest{Caller: r.caller(), At: pb.At(tc.path)})
 			if err = wire.FromStatus(err); !errors.Is(err, tc.want) {
 				t.Errorf("stat: %v, want %v", err, tc.want)
 			}
@@ -200,19 +200,19 @@ func TestBadRequests(t *testing.T) {
 		want codes.Code
 	}{
 		{"no call id", func(ctx context.Context) error {
-			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Caller: r.caller(), Path: "/d"})
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Caller: r.caller(), At: pb.At("/d")})
 			return err
 		}, codes.InvalidArgument},
 		{"short session", func(ctx context.Context) error {
-			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: []byte("x"), Seq: 1}, Caller: r.caller(), Path: "/d"})
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: []byte("x"), Seq: 1}, Caller: r.caller(), At: pb.At("/d")})
 			return err
 		}, codes.InvalidArgument},
 		{"acked beyond", func(ctx context.Context) error {
-			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: r.session, Seq: 5, Acked: 9}, Caller: r.caller(), Path: "/d"})
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: &pb.CallId{Session: r.session, Seq: 5, Acked: 9}, Caller: r.caller(), At: pb.At("/d")})
 			return err
 		}, codes.InvalidArgument},
 		{"no user", func(ctx context.Context) error {
-			_, err := r.nn.Stat(ctx, &pb.StatRequest{Path: "/"})
+			_, err := r.nn.Stat(ctx, &pb.StatRequest{At: pb.At("/")})
 			return err
 		}, codes.InvalidArgument},
 		{"no writer", func(ctx context.Context) error {
@@ -244,7 +244,7 @@ func TestBadRequests(t *testing.T) {
 			return err
 		}, codes.InvalidArgument},
 		{"mode", func(ctx context.Context) error {
-			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: r.call(), Caller: r.caller(), Path: "/d", HasMode: true, Mode: 0o70000})
+			_, err := r.nn.Mkdir(ctx, &pb.MkdirRequest{Call: r.call(), Caller: r.caller(), At: pb.At("/d"), HasMode: true, Mode: 0o70000})
 			return err
 		}, codes.InvalidArgument},
 		{"session without hello", func(ctx context.Context) error {
@@ -342,13 +342,13 @@ func TestCallersNamesArePrintable(t *testing.T) {
 	} {
 		bad := n.Raw(t, "bad")
 		mod(bad.Who)
-		if _, err := bad.NN.Create(t.Context(), &pb.CreateRequest{Call: bad.Call(), Caller: bad.Who, Path: "/" + what}); !errors.Is(err, fserror.InvalidArgument) {
+		if _, err := bad.NN.Create(t.Context(), &pb.CreateRequest{Call: bad.Call(), Caller: bad.Who, At: pb.At("/" + what)}); !errors.Is(err, fserror.InvalidArgument) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	good.Create("/mine")
 	for what, req := range map[string]*pb.SetAttrRequest{"owner": {User: "x\x1b[2J"}, "group": {Group: "x\n"}} {
-		req.Call, req.Caller, req.Path = good.Call(), good.Who, "/mine"
+		req.Call, req.Caller, req.At = good.Call(), good.Who, pb.At("/mine")
 		if _, err := good.NN.SetAttr(t.Context(), req); !errors.Is(err, fserror.InvalidArgument) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -21,7 +21,7 @@ func attached(t *testing.T, r *env.Raw, ttl time.Duration, paths ...string) (lea
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		if _, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: path, Close: true, Parents: true, Lease: g.GetId()}); err != nil {
+		if _, err := r.NN.Create(t.Context(), &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Close: true, Parents: true, Lease: g.GetId()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,7 +31,7 @@ func attached(t *testing.T, r *env.Raw, ttl time.Duration, paths ...string) (lea
 // look is what there is at a path; nil: nothing.
 func look(t *testing.T, r *env.Raw, path string) *pb.Attr {
 	t.Helper()
-	out, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: path})
+	out, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At(path)})
 	if err != nil && !errors.Is(err, fserror.NotFound) {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestTheHardLimitRecallsWhatIsKept(t *testing.T) {
 	n := env.Start(t, with, termOf(longTerm))
 	other := n.Raw(t, "other")
 	holder, stream := silentReader(t, n, "holder")
-	out, err := holder.NN.Create(t.Context(), &pb.CreateRequest{Call: holder.Call(), Caller: holder.Who, Path: "/f", Cache: true})
+	out, err := holder.NN.Create(t.Context(), &pb.CreateRequest{Call: holder.Call(), Caller: holder.Who, At: pb.At("/f"), Cache: true})
 	if err != nil || len(out.GetKeys()) == 0 || out.GetAttr().GetOpen() == nil {
 		t.Fatal(out, err)
 	}

@@ -30,16 +30,16 @@ func TestOnlyWhoMayWriteQueues(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := waiter.NN.Append(ctx, &pb.AppendRequest{Call: waiter.Call(), Caller: waiter.Who, Path: "/f", WaitMs: time.Hour.Milliseconds()})
+		_, err := waiter.NN.Append(ctx, &pb.AppendRequest{Call: waiter.Call(), Caller: waiter.Who, At: pb.Follow("/f"), WaitMs: time.Hour.Milliseconds()})
 		ended <- err
 	}()
 	env.Eventually(t, "one waits", waiting(1))
 	inode := holder.File("/f").GetAttr().GetInode()
 	for i := range 3 {
 		stranger := n.RawFrom(t, "stranger", "127.0.0.2")
-		req := &pb.AppendRequest{Call: stranger.Call(), Caller: stranger.Who, Path: "/f", WaitMs: 1, Again: true}
+		req := &pb.AppendRequest{Call: stranger.Call(), Caller: stranger.Who, At: pb.Follow("/f"), WaitMs: 1, Again: true}
 		if i == 2 {
-			req.Path, req.Inode = "", inode
+			req.At = pb.Inode(inode)
 		}
 		if _, err := stranger.NN.Append(t.Context(), req); !errors.Is(err, fserror.Permission) {
 			t.Errorf("a stranger who waits for a file that he may not write gets %v", err)

@@ -66,7 +66,7 @@ func (r *raw) caller() *pb.Caller {
 
 func (r *raw) create(path string) *pb.WriterId {
 	r.t.Helper()
-	out, err := r.nn.Create(r.t.Context(), &pb.CreateRequest{Call: r.call(), Caller: r.caller(), Path: path, Parents: true})
+	out, err := r.nn.Create(r.t.Context(), &pb.CreateRequest{Call: r.call(), Caller: r.caller(), At: pb.At(path), Parents: true})
 	if err != nil {
 		r.t.Fatalf("create %s: %v", path, err)
 	}
@@ -85,7 +85,7 @@ func (r *raw) close(w *pb.WriterId, length int64) error {
 
 func (r *raw) content(path string) string {
 	r.t.Helper()
-	out, err := r.nn.GetFile(context.Background(), &pb.GetFileRequest{Caller: r.caller(), Path: path})
+	out, err := r.nn.GetFile(context.Background(), &pb.GetFileRequest{Caller: r.caller(), At: pb.Follow(path)})
 	if err != nil {
 		r.t.Fatalf("open %s: %v", path, err)
 	}

@@ -19,7 +19,7 @@ func TestRepetitionsPassWhereNothingNewDoes(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)
 	r := n.Raw(t, "a")
-	req := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: "/f"}
+	req := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/f")}
 	create := func() *pb.WriterId {
 		t.Helper()
 		out, err := r.NN.Create(t.Context(), proto.Clone(req).(*pb.CreateRequest))
@@ -86,7 +86,7 @@ func TestAWriterGetsItsTail(t *testing.T) {
 	if err := root.Close(w, 9); err != nil {
 		t.Fatal(err)
 	}
-	if err := setAttr(t, root, &pb.SetAttrRequest{Path: "/f", SetMode: true, Mode: 0o622}); err != nil {
+	if err := setAttr(t, root, &pb.SetAttrRequest{At: pb.At("/f"), SetMode: true, Mode: 0o622}); err != nil {
 		t.Fatal(err)
 	}
 	out, err := ann.Append("/f")
@@ -94,7 +94,7 @@ func TestAWriterGetsItsTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func(w *pb.WriterId) (*pb.GetFileResponse, error) {
-		return ann.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: ann.Who, Inode: out.GetWriter().GetInode(), Writer: w})
+		return ann.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: ann.Who, At: pb.Inode(out.GetWriter().GetInode()), Writer: w})
 	}
 	if _, err := get(nil); !errors.Is(err, fserror.Permission) {
 		t.Errorf("a reader: %v", err)
@@ -122,7 +122,7 @@ func TestWaitOrBelow(t *testing.T) {
 	if err := r.Flush(w, 0, "abc"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, Path: "/f", WaitBeyond: 5, WaitMs: 60_000, OrBelow: true})
+	out, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, At: pb.Follow("/f"), WaitBeyond: 5, WaitMs: 60_000, OrBelow: true})
 	if err != nil || out.GetAttr().GetLength() != 3 {
 		t.Fatalf("%v, %v", out, err)
 	}

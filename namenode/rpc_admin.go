@@ -153,7 +153,7 @@ func (s *operators) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb
 	if path == "" {
 		path = "/"
 	}
-	if err := s.tree.walk(ctx, r.GetCaller(), path, func(w *walk, path []byte, a namespace.Attr) error {
+	if err := s.tree.walk(ctx, r.GetCaller(), pb.Follow(path), func(w *walk, path []byte, a namespace.Attr) error {
 		f.sum.Inodes++
 		if a.Open == nil && a.Blocks == 0 {
 			return nil
@@ -205,7 +205,7 @@ func (f *fsck) inode(path string, a namespace.Attr) error {
 	}
 	var v namespace.FileView
 	c := &namespace.Call{Super: true}
-	if err := f.engine.View(f.ctx, c, func(tx *engine.Tx) (err error) { v, err = tx.Tree.FileInode(c, a.ID); return err }); err != nil {
+	if err := f.engine.View(f.ctx, c, func(tx *engine.Tx) (err error) { v, err = tx.Tree.File(c, namespace.Inode(a.ID)); return err }); err != nil {
 		return nil //nolint:nilerr // deleted meanwhile
 	}
 	var off int64

@@ -5,7 +5,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
-	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -35,7 +34,7 @@ func (s *writers) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.
 		wait = max(wait, w)
 		resp.Results[i] = &pb.CreateResult{Inode: uint64(out.Inode)}
 		if err != nil {
-			resp.Results[i] = &pb.CreateResult{Error: wire.Detail(fserror.With(err, "create", f.GetPath()))}
+			resp.Results[i] = &pb.CreateResult{Error: wire.Detail(fserror.With(err, "create", f.GetAt().AbsolutePath()))}
 		}
 	}
 	if err := s.engine.WaitDurable(ctx, wait); err != nil {
@@ -65,15 +64,15 @@ func (s *writers) lookAtMany(ctx context.Context, files []*pb.CreateRequest, res
 	if !asked {
 		return
 	}
-	seen := make(map[string]bool)
+	seen := make(map[namespace.Ref]bool)
 	room := maxManyKeys
-	look := func(tx *engine.Tx, i int, path string) (*pb.Attr, []*pb.CacheKey) {
+	look := func(tx *engine.Tx, i int, at namespace.Ref) (*pb.Attr, []*pb.CacheKey) {
 		if room <= 0 {
 			return nil, nil
 		}
 		c := *callers[i]
 		c.Collect = true
-		a, err := tx.Tree.Stat(&c, path, false)
+		a, err := tx.Tree.Stat(&c, at)
 		if err != nil {
 			return nil, nil
 		}
@@ -90,16 +89,16 @@ func (s *writers) lookAtMany(ctx context.Context, files []*pb.CreateRequest, res
 			if callers[i] == nil {
 				continue
 			}
-			if a, keys := look(tx, i, f.GetPath()); a.GetInode() == res.GetInode() {
+			if a, keys := look(tx, i, ref(f.GetAt())); a.GetInode() == res.GetInode() {
 				res.Attr, res.Keys = a, keys
 			}
-			dir, _ := fspath.Split(f.GetPath())
+			dir := ref(f.GetAt()).Dir()
 			if seen[dir] {
 				continue
 			}
 			seen[dir] = true
 			if a, keys := look(tx, i, dir); a != nil {
-				resp.Directories = append(resp.Directories, &pb.DirectoryLook{Path: dir, Attr: a, Keys: keys})
+				resp.Directories = append(resp.Directories, &pb.DirectoryLook{Path: dir.Path, Attr: a, Keys: keys})
 			}
 		}
 		return nil

@@ -104,7 +104,7 @@ func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 // caller may see. The namespace is locked.
 func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit int) (paths []string) {
 	for _, inode := range tx.Tree.LeaseFiles(id, 0, limit) {
-		if _, err := tx.Tree.StatInode(c, inode); err != nil {
+		if _, err := tx.Tree.Stat(c, namespace.Inode(inode)); err != nil {
 			continue
 		}
 		if path, ok := tx.Tree.Path(inode); ok {
@@ -117,13 +117,13 @@ func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit in
 // AttachLease attaches a file to a granted lease: it is deleted at its end.
 func (s *granted) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanAttach(c, namespace.LeaseID(r.GetId()), r.GetPath()))
+		return engine.OrNil(tx.Tree.PlanAttach(c, namespace.LeaseID(r.GetId()), ref(r.GetAt())))
 	})
 }
 
 // DetachLease takes a file from its lease: it stays when the lease ends.
 func (s *granted) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanDetach(c, r.GetPath()))
+		return engine.OrNil(tx.Tree.PlanDetach(c, ref(r.GetAt())))
 	})
 }

@@ -301,7 +301,7 @@ func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.List
 		f.LeaseID = n
 	}
 	if r.GetPath() != "" {
-		id, err := s.inodeOf(ctx, c, namespace.At(r.GetPath()))
+		id, err := s.inodeOf(ctx, c, namespace.Follow(r.GetPath()))
 		if err != nil {
 			return f, err
 		}
@@ -327,7 +327,7 @@ func (s *granted) leaseOfFile(ctx context.Context, c *namespace.Call, id namespa
 			lease = st.LeaseID
 			return nil
 		}
-		a, err := tx.Tree.StatInode(c, id)
+		a, err := tx.Tree.Stat(c, namespace.Inode(id))
 		if err == nil && a.Lease == 0 {
 			err = fserror.New(fserror.NotFound, "", path, "nobody has it open for write, and it is attached to no lease; leasefs lease ls lists all leases")
 		}
@@ -369,7 +369,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		}
 		*left--
 		path, ok := tx.Tree.Path(id)
-		switch _, err := tx.Tree.StatInode(c, id); {
+		switch _, err := tx.Tree.Stat(c, namespace.Inode(id)); {
 		case !ok:
 			path = "(deleted)"
 		case err != nil:

@@ -37,12 +37,7 @@ func (s *tree) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, e
 	var a namespace.Attr
 	resp := new(pb.StatResponse)
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
-		if r.GetInode() != 0 {
-			a, err = tx.Tree.StatInode(c, namespace.InodeID(r.GetInode()))
-		} else {
-			a, err = tx.Tree.Stat(c, r.GetPath(), r.GetFollow())
-		}
-		if err == nil && r.GetWhere() {
+		if a, err = tx.Tree.Stat(c, ref(r.GetAt())); err == nil && r.GetWhere() {
 			resp.Path, _ = tx.Tree.Path(a.ID)
 		}
 		resp.Txid = tx.ListedTo()
@@ -55,7 +50,7 @@ func (s *tree) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, e
 	case err == nil:
 		resp.Attr = s.attr(a)
 	case len(resp.Keys) > 0: // that there is no such name may be kept too
-		resp.Missing = wire.Detail(fserror.With(err, "stat", r.GetPath()))
+		resp.Missing = wire.Detail(fserror.With(err, "stat", r.GetAt().AbsolutePath()))
 	default:
 		return nil, err
 	}
@@ -78,7 +73,7 @@ func (s *tree) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, e
 	var txid uint64
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
 		txid = tx.ListedTo()
-		dir, entries, more, err = tx.Tree.List(c, r.GetPath(), r.GetAfter(), limit)
+		dir, entries, more, err = tx.Tree.List(c, ref(r.GetAt()), r.GetAfter(), limit)
 		if err == nil {
 			if keep = tx.LendEntries(c, r.GetCaller().GetSession(), dir, entries); keep != nil {
 				keys = wireKeys(c.Looks)
@@ -122,8 +117,8 @@ func (s *tree) GetFile(ctx context.Context, r *pb.GetFileRequest) (*pb.GetFileRe
 	if r.GetOffset() < 0 || r.GetLength() < 0 {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "offset %d or length %d is negative", r.GetOffset(), r.GetLength())
 	}
-	if w := r.GetWriter(); w != nil && w.GetInode() != r.GetInode() {
-		return nil, fserror.New(fserror.InvalidArgument, "", "", "the writer is one of inode %d, not of %d", w.GetInode(), r.GetInode())
+	if w := r.GetWriter(); w != nil && ref(r.GetAt()) != namespace.Inode(namespace.InodeID(w.GetInode())) {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "the writer is one of inode %d, and the request is not for the file of that number", w.GetInode())
 	}
 	c.Collect = r.GetCache() && r.GetWaitMs() == 0 // a wait goes by the inode, not by the path
 	v, err := s.fileView(ctx, c, r)
@@ -156,12 +151,7 @@ func (s *tree) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileReq
 			}
 			c.Super = true // the writer's token is all the right that it takes
 		}
-		if r.GetInode() == 0 {
-			v.FileView, err = tx.Tree.File(c, r.GetPath())
-		} else {
-			v.FileView, err = tx.Tree.FileInode(c, namespace.InodeID(r.GetInode()))
-		}
-		if err == nil {
+		if v.FileView, err = tx.Tree.File(c, ref(r.GetAt())); err == nil {
 			v.path, _ = tx.Tree.Path(v.Attr.ID)
 			if r.GetWriter() != nil {
 				v.Blocks = nil
@@ -182,7 +172,7 @@ func (s *tree) waitBeyond(ctx context.Context, c *namespace.Call, r *pb.GetFileR
 	defer back()
 	over := time.NewTimer(min(time.Duration(r.GetWaitMs())*time.Millisecond, maxWait))
 	defer over.Stop()
-	byInode := &pb.GetFileRequest{Caller: r.GetCaller(), Inode: uint64(v.Attr.ID), Writer: r.GetWriter()}
+	byInode := &pb.GetFileRequest{Caller: r.GetCaller(), At: pb.Inode(uint64(v.Attr.ID)), Writer: r.GetWriter()}
 	waits := func() bool {
 		n := v.Attr.Length - r.GetWaitBeyond()
 		return v.Attr.Open != nil && n <= 0 && (n == 0 || !r.GetOrBelow())
@@ -267,7 +257,7 @@ func (s *tree) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileRespon
 // Summary counts what is below a path, of one moment.
 func (s *tree) Summary(ctx context.Context, r *pb.SummaryRequest) (*pb.SummaryResponse, error) {
 	resp := &pb.SummaryResponse{}
-	err := s.walk(ctx, r.GetCaller(), r.GetPath(), func(_ *walk, _ []byte, a namespace.Attr) error {
+	err := s.walk(ctx, r.GetCaller(), r.GetAt(), func(_ *walk, _ []byte, a namespace.Attr) error {
 		switch a.Type {
 		case namespace.TypeFile:
 			resp.Files++
@@ -345,7 +335,7 @@ func sendWithin(patience time.Duration, stream func() error) error {
 
 // walk runs fn over everything below a path on a snapshot, without a lock. The
 // path that fn gets is good until it returns.
-func (s *tree) walk(ctx context.Context, who *pb.Caller, path string, fn func(w *walk, path []byte, a namespace.Attr) error) error {
+func (s *tree) walk(ctx context.Context, who *pb.Caller, at *pb.Ref, fn func(w *walk, path []byte, a namespace.Attr) error) error {
 	c, err := s.caller(ctx, who)
 	if err != nil {
 		return err
@@ -359,7 +349,7 @@ func (s *tree) walk(ctx context.Context, who *pb.Caller, path string, fn func(w 
 	if err != nil {
 		return err
 	}
-	root, err := t.Stat(c, path, true)
+	root, err := t.Stat(c, ref(at))
 	if err != nil {
 		return err
 	}
@@ -385,7 +375,7 @@ func (s *tree) Find(r *pb.FindRequest, stream grpc.ServerStreamingServer[pb.Find
 		page, size = nil, 0
 		return s.send(func() error { return stream.Send(m) })
 	}
-	err := s.walk(stream.Context(), r.GetCaller(), r.GetPath(), func(w *walk, p []byte, a namespace.Attr) error {
+	err := s.walk(stream.Context(), r.GetCaller(), r.GetAt(), func(w *walk, p []byte, a namespace.Attr) error {
 		txid = w.txid
 		if (r.GetOpenOnly() || r.GetHolder() != "") && a.Open == nil {
 			return nil

@@ -15,9 +15,9 @@ import (
 // else than its writer: a reason, "" if there is nothing to do, or an error.
 type mayRecover func(f namespace.OpenFile, by namespace.Holder) (reason string, err error)
 
-// recoverFile closes the file at path by the one record of recovery, if decide
+// recoverFile closes a file by the one record of recovery, if decide
 // lets it. A file that is closed already is no error.
-func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Caller, path string, req proto.Message, clearCall func(), decide mayRecover) (out engine.Outcome, length int64, err error) {
+func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Caller, at *pb.Ref, req proto.Message, clearCall func(), decide mayRecover) (out engine.Outcome, length int64, err error) {
 	c, err := s.caller(ctx, who)
 	if err != nil {
 		return out, 0, err
@@ -31,7 +31,7 @@ func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Call
 		return out, 0, err
 	}
 	out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		a, err := tx.Tree.PlanOpen(c, namespace.At(path))
+		a, err := tx.Tree.PlanOpen(c, ref(at))
 		if err != nil {
 			return nil, err
 		}
@@ -54,14 +54,14 @@ func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Call
 // CloseAbandoned closes a file that an earlier process of the same user and
 // client name left open. Closed already is no error.
 func (s *writers) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
-	_, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetPath(), r, func() { r.Call = nil },
+	_, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetAt(), r, func() { r.Call = nil },
 		func(f namespace.OpenFile, by namespace.Holder) (string, error) {
 			v, st := s.leases.Take(f, by)
 			mine := f.Holder.User == by.User && f.Holder.Client == by.Client
 			if mine && (v == leasemanager.Takeable || v == leasemanager.SameSession) {
 				return "same client", nil
 			}
-			return "", s.held(r.GetPath(), f, st)
+			return "", s.held(f, st)
 		})
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *writers) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedReques
 
 // Recover closes an abandoned file at its flushed length under a new epoch.
 func (s *writers) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.RecoverResponse, error) {
-	out, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetPath(), r, func() { r.Call = nil },
+	out, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetAt(), r, func() { r.Call = nil },
 		func(f namespace.OpenFile, by namespace.Holder) (string, error) {
 			if r.GetEpoch() != 0 && r.GetEpoch() != f.Epoch {
 				return "", nil
@@ -83,7 +83,7 @@ func (s *writers) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.Recove
 			case r.GetForce():
 				return "forced", nil
 			}
-			return "", s.held(r.GetPath(), f, st)
+			return "", s.held(f, st)
 		})
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -54,7 +53,7 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 		}
 	}
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanMkdir(c, r.GetPath(), m, r.GetParents()))
+		return engine.OrNil(tx.Tree.PlanMkdir(c, ref(r.GetAt()), m, r.GetParents()))
 	})
 }
 
@@ -62,27 +61,9 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		to, err := renameTo(tx, c, r)
-		if err != nil {
-			return nil, err
-		}
-		op, err := engine.OrNil(tx.Tree.PlanRename(c, r.GetFrom(), to, r.GetOverwrite(), r.GetDetach()))
-		return taking(tx, c, op, err, to, r)
+		op, err := engine.OrNil(tx.Tree.PlanRename(c, ref(r.GetFrom()), ref(r.GetTo()), r.GetOverwrite(), r.GetDetach()))
+		return hiding(tx, c, op, err, r.GetHide())
 	})
-}
-
-// renameTo is where a rename leads.
-func renameTo(tx *engine.Tx, c *namespace.Call, r *pb.RenameRequest) (string, error) {
-	if r.GetInto() == 0 {
-		return r.GetTo(), nil
-	}
-	a, err := tx.Tree.StatInode(c, namespace.InodeID(r.GetInto()))
-	if err != nil {
-		return "", err
-	}
-	dir, _ := tx.Tree.Path(a.ID)
-	_, name := fspath.Split(r.GetFrom())
-	return fspath.Join(dir, name), nil
 }
 
 // Delete takes a file or, if recursive, a directory with all below it out of
@@ -159,42 +140,25 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op, inode namespace.Inod
 }
 
 // remove is Delete once the caller may remove all that is below the directory
-// checked. If the path is another one's by now, or a directory has come into it, the
+// checked. If the name is another one's by now, or a directory has come into it, the
 // caller has to try again.
 func (s *tree) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		op, err := tx.Tree.PlanDelete(c, r.GetPath(), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
+		op, err := tx.Tree.PlanDelete(c, ref(r.GetAt()), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
 		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
-			return nil, &fserror.Error{Kind: fserror.Retry, Path: r.GetPath(), Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
+			return nil, &fserror.Error{Kind: fserror.Retry, Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
 		}
 		out, err := engine.OrNil(op, err)
-		return taking(tx, c, out, err, r.GetPath(), r)
+		return hiding(tx, c, out, err, r.GetHide())
 	})
 }
 
-// taking checks that a planned rename or delete takes the path from the inode that
-// the request expects, and makes it one that hides the file; each if asked for.
-func taking(tx *engine.Tx, c *namespace.Call, op namespace.Op, err error, path string, r interface {
-	GetExpect() uint64
-	GetHide() *pb.Hide
-},
-) (namespace.Op, error) {
-	if err != nil || op == nil {
+// hiding makes of a planned rename or delete one that hides the file, if asked for.
+func hiding(tx *engine.Tx, c *namespace.Call, op namespace.Op, err error, h *pb.Hide) (namespace.Op, error) {
+	if err != nil || op == nil || h == nil {
 		return op, err
 	}
-	if e := r.GetExpect(); e != 0 && namespace.Loses(op) != namespace.InodeID(e) {
-		return nil, fserror.New(fserror.NotFound, "", path, "inode %d does not have this name any more; look again", e)
-	}
-	h := r.GetHide()
-	if h == nil {
-		return op, nil
-	}
 	return tx.Tree.PlanHide(c, op, namespace.Hide{Inode: namespace.InodeID(h.GetInode()), Name: h.GetName(), Lease: namespace.LeaseID(h.GetLease())})
-}
-
-// target is what a request names: a path, or an inode instead.
-func target(path string, inode uint64) namespace.Target {
-	return namespace.Target{Path: path, Inode: namespace.InodeID(inode)}
 }
 
 // SetAttr is chmod, chown and utimes.
@@ -210,21 +174,21 @@ func (s *tree) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateRes
 		}
 	}
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanSetAttr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), op))
+		return engine.OrNil(tx.Tree.PlanSetAttr(c, ref(r.GetAt()), op))
 	})
 }
 
 // Symlink makes a symbolic link.
 func (s *tree) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanSymlink(c, r.GetPath(), r.GetTarget(), r.GetParents()))
+		return engine.OrNil(tx.Tree.PlanSymlink(c, ref(r.GetAt()), r.GetTarget(), r.GetParents()))
 	})
 }
 
 // Truncate shrinks a closed file.
 func (s *tree) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		op, err := tx.Tree.PlanTruncate(c, target(r.GetPath(), r.GetInode()), r.GetLength())
+		op, err := tx.Tree.PlanTruncate(c, ref(r.GetAt()), r.GetLength())
 		return s.orHeld(tx, op, err)
 	})
 }
@@ -243,10 +207,14 @@ func (s *tree) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRespo
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "concat takes 1 to %d sources, not %d", maxConcat, n)
 	}
 	call := r.GetCall()
+	sources := make([]namespace.Ref, len(r.GetSources()))
+	for i, f := range r.GetSources() {
+		sources[i] = ref(f)
+	}
 	for range 3 {
 		var unsealed []namespace.InodeID
 		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-			op, err := tx.Tree.PlanConcat(c, r.GetTarget(), r.GetSources())
+			op, err := tx.Tree.PlanConcat(c, ref(r.GetTarget()), sources)
 			if err != nil {
 				return nil, s.withLease(tx, err)
 			}
@@ -273,12 +241,12 @@ func (s *desk) withLease(tx *engine.Tx, err error) error {
 	if !ok || held.Path == "" {
 		return err
 	}
-	a, serr := tx.Tree.Stat(&namespace.Call{Super: true}, held.Path, true)
+	a, serr := tx.Tree.Stat(&namespace.Call{Super: true}, namespace.Follow(held.Path))
 	if serr != nil || a.Open == nil {
 		return err
 	}
 	_, st := s.leases.Take(*a.Open, namespace.Holder{})
-	return s.held(held.Path, *a.Open, st)
+	return fserror.With(s.held(*a.Open, st), "", held.Path)
 }
 
 // removeSlice is how many inodes one look at a subtree's permissions covers
@@ -304,7 +272,7 @@ func (s *tree) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRe
 		if _, known, err := tx.Tree.CallResult(id); known || err != nil {
 			return nil //nolint:nilerr // the change itself answers
 		}
-		if a, err := tx.Tree.Stat(c, r.GetPath(), false); err == nil && a.Type == namespace.TypeDir {
+		if a, err := tx.Tree.Stat(c, ref(r.GetAt())); err == nil && a.Type == namespace.TypeDir {
 			dir = a.ID
 		}
 		return nil // the change itself says what is wrong

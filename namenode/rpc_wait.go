@@ -16,7 +16,7 @@ import (
 // mustQueue reports whether others wait for the file already, so that whoever is
 // willing to wait has to go behind them, also if it is free just now. A call that
 // has been answered before is not held up.
-func (s *writers) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, at namespace.Target, by namespace.Holder) bool {
+func (s *writers) mustQueue(ctx context.Context, c *namespace.Call, id namespace.CallID, at namespace.Ref, by namespace.Holder) bool {
 	if !s.waits.Any() {
 		return false
 	}
@@ -36,9 +36,9 @@ func (s *writers) mustQueue(ctx context.Context, c *namespace.Call, id namespace
 // comesBack reports whether the file is one that an earlier process of the same
 // client left open, and has not lost yet: the new one has it at once, whoever
 // waits.
-func (s *writers) comesBack(ctx context.Context, c *namespace.Call, at namespace.Target, by namespace.Holder) (is bool) {
+func (s *writers) comesBack(ctx context.Context, c *namespace.Call, at namespace.Ref, by namespace.Holder) (is bool) {
 	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		a, err := statOf(tx, c, at)
+		a, err := tx.Tree.Stat(c, at)
 		if err != nil || a.Open == nil || !waiting.SameClient(a.Open.Holder, by) {
 			return err
 		}
@@ -49,16 +49,8 @@ func (s *writers) comesBack(ctx context.Context, c *namespace.Call, at namespace
 	return err == nil && is
 }
 
-// statOf is the attributes of what a request is about.
-func statOf(tx *engine.Tx, c *namespace.Call, at namespace.Target) (namespace.Attr, error) {
-	if at.Inode != 0 {
-		return tx.Tree.StatInode(c, at.Inode)
-	}
-	return tx.Tree.Stat(c, at.Path, true)
-}
-
 // waitFor tries in the file's queue until the wait is over, see waiting.Table.Wait.
-func (s *writers) waitFor(ctx context.Context, c *namespace.Call, at namespace.Target, wait time.Duration, q waiting.Call) error {
+func (s *writers) waitFor(ctx context.Context, c *namespace.Call, at namespace.Ref, wait time.Duration, q waiting.Call) error {
 	back, err := s.front.Park(ctx, taker(ctx, c))
 	if err != nil {
 		return err
@@ -100,17 +92,17 @@ func (s *writers) waitFor(ctx context.Context, c *namespace.Call, at namespace.T
 const draftLook = 50 * time.Millisecond
 
 // stillHeld is the answer to one who has waited in vain and never tried.
-func (s *writers) stillHeld(ctx context.Context, c *namespace.Call, at namespace.Target, by namespace.Holder) error {
+func (s *writers) stillHeld(ctx context.Context, c *namespace.Call, at namespace.Ref, by namespace.Holder) error {
 	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		a, err := statOf(tx, c, at)
+		a, err := tx.Tree.Stat(c, at)
 		if err != nil || a.Open == nil {
 			return err
 		}
 		_, st := s.leases.Take(*a.Open, by)
-		return s.held(at.Path, *a.Open, st)
+		return s.held(*a.Open, st)
 	})
 	if err == nil {
-		err = fserror.New(fserror.Held, "", at.Path, "others have waited for it for longer; wait longer, or try again")
+		err = fserror.New(fserror.Held, "", "", "others have waited for it for longer; wait longer, or try again")
 	}
 	return err
 }

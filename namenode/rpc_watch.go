@@ -59,7 +59,7 @@ func (s *watches) Watch(r *pb.WatchRequest, stream grpc.ServerStreamingServer[pb
 			return fserror.With(err, "watch", r.GetPath())
 		}
 	} else if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		_, err := tx.Tree.StatInode(c, namespace.InodeID(filter.Inode))
+		_, err := tx.Tree.Stat(c, namespace.Inode(namespace.InodeID(filter.Inode)))
 		return err
 	}); err != nil {
 		return fserror.With(err, "watch", "")
@@ -115,7 +115,7 @@ func (s *watches) watchPath(ctx context.Context, c *namespace.Call, path string)
 	}
 	var where string
 	err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		a, err := tx.Tree.Stat(c, path, true)
+		a, err := tx.Tree.Stat(c, namespace.Follow(path))
 		if err == nil {
 			where, _ = tx.Tree.Path(a.ID)
 			return nil
@@ -124,7 +124,7 @@ func (s *watches) watchPath(ctx context.Context, c *namespace.Call, path string)
 			return err
 		}
 		dir, name := fspath.Split(path)
-		if a, err = tx.Tree.Stat(c, dir, true); err != nil {
+		if a, err = tx.Tree.Stat(c, namespace.Follow(dir)); err != nil {
 			return err
 		}
 		where, _ = tx.Tree.Path(a.ID)

@@ -57,7 +57,7 @@ func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 // lookAt adds to an answer what the file and its directory look like now, for a
 // session that caches. That nothing is added is no error: the caller asks.
 func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.OpenResponse) {
-	look := func(path string) (*pb.Attr, []*pb.CacheKey) {
+	look := func(at namespace.Ref) (*pb.Attr, []*pb.CacheKey) {
 		c, err := s.caller(ctx, r.GetCaller())
 		if err != nil {
 			return nil, nil
@@ -66,7 +66,7 @@ func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.Open
 		var a namespace.Attr
 		var keys []*pb.CacheKey
 		if err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
-			a, err = tx.Tree.Stat(c, path, false)
+			a, err = tx.Tree.Stat(c, at)
 			if err == nil {
 				keys = mayCache(tx, c, r.GetCaller().GetSession(), true)
 			}
@@ -76,11 +76,10 @@ func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.Open
 		}
 		return s.attr(a), keys
 	}
-	if a, keys := look(r.GetPath()); a.GetInode() == resp.GetAttr().GetInode() {
+	if a, keys := look(ref(r.GetAt())); a.GetInode() == resp.GetAttr().GetInode() {
 		resp.Attr, resp.Keys = a, keys
 	}
-	dir, _ := fspath.Split(r.GetPath())
-	resp.Parent, resp.ParentKeys = look(dir)
+	resp.Parent, resp.ParentKeys = look(ref(r.GetAt()).Dir())
 }
 
 // create does all of a create, by a request that says how, but waiting for the disk; the
@@ -104,7 +103,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 		}
 		op, err := tx.Tree.PlanCreate(c, req)
 		if errors.Is(err, fserror.Exists) {
-			err = s.orBeingWritten(tx, c, r.GetPath(), req.Holder, err)
+			err = s.orBeingWritten(tx, c, req, err)
 		}
 		if err != nil {
 			return nil, err
@@ -125,7 +124,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 
 // planDraft is for a file that the session has begun to make without asking.
 func (s *writers) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
-	op, err := tx.Tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), namespace.InodeID(r.GetDir()), req)
+	op, err := tx.Tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), req)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +134,13 @@ func (s *writers) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Cal
 // orBeingWritten makes HELD of EXISTS while another writes the file: that name
 // may be free, or the file whole, in a moment, and the caller is told whom to
 // ask (HDFS: AlreadyBeingCreatedException before FileAlreadyExistsException).
-func (s *writers) orBeingWritten(tx *engine.Tx, c *namespace.Call, path string, by namespace.Holder, exists error) error {
-	a, err := tx.Tree.Stat(c, path, false)
+func (s *writers) orBeingWritten(tx *engine.Tx, c *namespace.Call, req namespace.CreateRequest, exists error) error {
+	a, err := tx.Tree.Stat(c, req.At)
 	if err != nil || a.Open == nil {
 		return exists
 	}
-	if v, st := s.leases.Take(*a.Open, by); v != leasemanager.Takeable {
-		return s.held(path, *a.Open, st)
+	if v, st := s.leases.Take(*a.Open, req.Holder); v != leasemanager.Takeable {
+		return s.held(*a.Open, st)
 	}
 	return exists
 }
@@ -149,7 +148,7 @@ func (s *writers) orBeingWritten(tx *engine.Tx, c *namespace.Call, path string, 
 // createRequest checks what the tree does not.
 func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, error) {
 	req := namespace.CreateRequest{
-		Path: r.GetPath(), KeepMode: !r.GetHasMode(),
+		At: ref(r.GetAt()), KeepMode: !r.GetHasMode(),
 		Overwrite: r.GetOverwrite() || r.GetSteal(), Parents: r.GetParents(), Close: r.GetClose(),
 		Data: r.GetData(), MTime: r.GetMtimeUnixMs(), Lease: namespace.LeaseID(r.GetLease()),
 	}
@@ -158,6 +157,10 @@ func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, e
 	}
 	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetDataCrc32C() {
 		return req, errChecksum(r.GetDataCrc32C(), r.GetData())
+	}
+	if r.GetAs() != 0 {
+		_, req.At.Path = fspath.Split(req.At.Path)
+		req.At.Base = namespace.InodeID(r.GetDir())
 	}
 	var err error
 	if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
@@ -210,7 +213,7 @@ func (s *writers) mayReplace(tx *engine.Tx, r *pb.CreateRequest, inode namespace
 	if v == leasemanager.Takeable || v == leasemanager.Free {
 		return nil
 	}
-	return s.held(r.GetPath(), f, st)
+	return s.held(f, st)
 }
 
 // opened makes the answer of Create and Append, also of a repeated one.
@@ -248,7 +251,7 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 		out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: true, Plan: func(tx *engine.Tx) (namespace.Op, error) { return s.planAppend(tx, c, r, h, token) }})
 		return err
 	}
-	at := target(r.GetPath(), r.GetInode())
+	at := ref(r.GetAt())
 	queued := wait > 0 && s.mustQueue(ctx, c, id, at, h)
 	if !queued {
 		err = try()
@@ -263,12 +266,12 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 }
 
 func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
-	a, err := tx.Tree.PlanOpen(c, target(r.GetPath(), r.GetInode()))
+	a, err := tx.Tree.PlanOpen(c, ref(r.GetAt()))
 	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
-			return nil, notAtEnd(r.GetPath(), 0, r.GetExpectedLength())
+			return nil, notAtEnd(0, r.GetExpectedLength())
 		}
-		req := namespace.CreateRequest{Path: r.GetPath(), Parents: r.GetParents(), Holder: h, Token: token}
+		req := namespace.CreateRequest{At: ref(r.GetAt()), Parents: r.GetParents(), Holder: h, Token: token}
 		if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
 			return nil, err
 		}
@@ -283,9 +286,9 @@ func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReque
 	if r.GetHasExpectedLength() {
 		switch t := r.GetExpectedMtimeUnixMs(); {
 		case a.Length != r.GetExpectedLength():
-			return nil, notAtEnd(r.GetPath(), a.Length, r.GetExpectedLength())
+			return nil, notAtEnd(a.Length, r.GetExpectedLength())
 		case t != 0 && t != a.MTime:
-			return nil, &fserror.Error{Kind: fserror.NotAtEnd, Path: r.GetPath(), Length: a.Length, Message: "the file was changed since, though its length is as expected"}
+			return nil, &fserror.Error{Kind: fserror.NotAtEnd, Length: a.Length, Message: "the file was changed since, though its length is as expected"}
 		}
 	}
 	if r.GetCut() {
@@ -303,7 +306,7 @@ func (s *writers) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest,
 		case err != nil:
 			return err
 		case w.Inode != a.ID || a.Open != nil && a.Open.Epoch == w.Epoch && a.Open.Holder.Session != h.Session:
-			return fserror.New(fserror.InvalidArgument, "", r.GetPath(), "the writer shown is not one of this file (inode %d) and of this session", a.ID)
+			return fserror.New(fserror.InvalidArgument, "", "", "the writer shown is not one of this file (inode %d) and of this session", a.ID)
 		}
 		return s.writer(tx, c, w)
 	}
@@ -315,22 +318,19 @@ func (s *writers) mayOpen(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest,
 	case leasemanager.Takeable:
 		return nil
 	case leasemanager.SameSession:
-		return fserror.New(fserror.Held, "", r.GetPath(), "this client process has the file open for write already; close that writer first")
+		return fserror.New(fserror.Held, "", "", "this client process has the file open for write already; close that writer first")
 	}
-	return s.held(r.GetPath(), *a.Open, st)
+	return s.held(*a.Open, st)
 }
 
-func notAtEnd(path string, length, expected int64) error {
-	return &fserror.Error{Kind: fserror.NotAtEnd, Path: path, Length: length, Message: fmt.Sprintf("the length is %d, not %d as expected", length, expected)}
+func notAtEnd(length, expected int64) error {
+	return &fserror.Error{Kind: fserror.NotAtEnd, Length: length, Message: fmt.Sprintf("the length is %d, not %d as expected", length, expected)}
 }
 
-func (s *desk) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Target) (namespace.InodeID, error) {
-	if at.Inode != 0 {
-		return at.Inode, nil
-	}
+func (s *desk) inodeOf(ctx context.Context, c *namespace.Call, at namespace.Ref) (namespace.InodeID, error) {
 	var a namespace.Attr
 	err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
-		a, err = tx.Tree.Stat(c, at.Path, true)
+		a, err = tx.Tree.Stat(c, at)
 		return err
 	})
 	return a.ID, err
@@ -482,7 +482,7 @@ func (s *writers) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 			return nil, err
 		}
 		if op == nil { // this very block is there already
-			now, err = tx.Tree.StatInode(c, w.Inode)
+			now, err = tx.Tree.Stat(c, namespace.Inode(w.Inode))
 			return nil, err
 		}
 		if err := s.blocks.MayCommit(w, b); err != nil {

@@ -13,7 +13,7 @@ func (s *tree) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateR
 	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
-		return engine.OrNil(tx.Tree.PlanXattr(c, target(r.GetPath(), r.GetInode()), r.GetFollow(), r.GetName(), r.GetValue(), action))
+		return engine.OrNil(tx.Tree.PlanXattr(c, ref(r.GetAt()), r.GetName(), r.GetValue(), action))
 	})
 }
 
@@ -27,7 +27,7 @@ func (s *tree) Xattrs(ctx context.Context, r *pb.XattrsRequest) (*pb.XattrsRespo
 	resp := new(pb.XattrsResponse)
 	var xattrs []namespace.Xattr
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
-		if xattrs, err = tx.Tree.Xattrs(c, target(r.GetPath(), r.GetInode()), r.GetFollow()); err == nil {
+		if xattrs, err = tx.Tree.Xattrs(c, ref(r.GetAt())); err == nil {
 			resp.Keys = mayCache(tx, c, r.GetCaller().GetSession(), false)
 		}
 		return err

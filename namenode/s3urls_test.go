@@ -55,7 +55,7 @@ func TestURLsEndWithTheCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := time.Now()
-	file, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, Path: "/f"})
+	file, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, At: pb.Follow("/f")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func TestMaxStreams(t *testing.T) {
 	who := n.Raw(t, "a").Who
 	nn := pb.NewNamenodeClient(dial(t, n))
 	stat := func(ctx context.Context, nn pb.NamenodeClient) error {
-		_, err := nn.Stat(ctx, &pb.StatRequest{Caller: who, Path: "/"})
+		_, err := nn.Stat(ctx, &pb.StatRequest{Caller: who, At: pb.At("/")})
 		return err
 	}
 	if err := stat(t.Context(), nn); err != nil { // the limit comes with the server's first frame
@@ -126,7 +126,7 @@ func TestMaxInFlight(t *testing.T) {
 	defer unpark()
 	go func() {
 		defer close(answered)
-		_, _ = waiter.NN.GetFile(parked, &pb.GetFileRequest{Caller: waiter.Who, Path: "/held", WaitBeyond: 1, WaitMs: 60_000}) // it is given up
+		_, _ = waiter.NN.GetFile(parked, &pb.GetFileRequest{Caller: waiter.Who, At: pb.Follow("/held"), WaitBeyond: 1, WaitMs: 60_000}) // it is given up
 	}()
 
 	gate.Lock()
@@ -134,7 +134,7 @@ func TestMaxInFlight(t *testing.T) {
 	for i := range most {
 		go func() {
 			for {
-				_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: fmt.Sprintf("/d%d", i)})
+				_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(fmt.Sprintf("/d%d", i))})
 				if !errors.Is(err, fserror.Retry) { // the call below may be in its place
 					made <- err
 					return
@@ -145,7 +145,7 @@ func TestMaxInFlight(t *testing.T) {
 	var refused *fserror.Error
 	for refused == nil { // until all are in
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/over"})
+		_, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/over")})
 		cancel()
 		if errors.Is(err, fserror.Retry) {
 			errors.As(err, &refused)
@@ -187,14 +187,14 @@ func TestOneAddressLeavesRoomForCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := n.Raw(t, "root")
-	if _, err := root.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: root.Call(), Caller: root.Who, Path: "/", SetMode: true, Mode: 0o1777}); err != nil {
+	if _, err := root.NN.SetAttr(t.Context(), &pb.SetAttrRequest{Call: root.Call(), Caller: root.Who, At: pb.At("/"), SetMode: true, Mode: 0o1777}); err != nil {
 		t.Fatal(err)
 	}
 	gate.Lock()
 	ended := make(chan error, 2*most)
 	for i := range 2 * most {
 		go func() {
-			_, err := greedy.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: greedy.Call(), Caller: greedy.Who, Path: fmt.Sprintf("/d%d", i)})
+			_, err := greedy.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: greedy.Call(), Caller: greedy.Who, At: pb.At(fmt.Sprintf("/d%d", i))})
 			ended <- err
 		}()
 	}

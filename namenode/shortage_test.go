@@ -36,7 +36,7 @@ func TestOnAFullDiskOnlyWhatFreesSpacePasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mkdir := &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/d"}
+	mkdir := &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d")}
 	if _, err := r.NN.Mkdir(t.Context(), proto.Clone(mkdir).(*pb.MkdirRequest)); err != nil {
 		t.Fatal(err)
 	}
@@ -49,25 +49,25 @@ func TestOnAFullDiskOnlyWhatFreesSpacePasses(t *testing.T) {
 		call    func() error
 	}{
 		{"create", true, func() error {
-			_, err := nn.Create(ctx, &pb.CreateRequest{Call: r.Call(), Caller: who, Path: "/new"})
+			_, err := nn.Create(ctx, &pb.CreateRequest{Call: r.Call(), Caller: who, At: pb.At("/new")})
 			return err
 		}},
 		{"append", true, func() error { _, err := r.Append("/f"); return err }},
 		{"mkdir", true, func() error {
-			_, err := nn.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: who, Path: "/new"})
+			_, err := nn.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: who, At: pb.At("/new")})
 			return err
 		}},
 		{"symlink", true, func() error {
-			_, err := nn.Symlink(ctx, &pb.SymlinkRequest{Call: r.Call(), Caller: who, Path: "/new", Target: "f"})
+			_, err := nn.Symlink(ctx, &pb.SymlinkRequest{Call: r.Call(), Caller: who, At: pb.At("/new"), Target: "f"})
 			return err
 		}},
 		{"rename", true, func() error {
-			_, err := nn.Rename(ctx, &pb.RenameRequest{Call: r.Call(), Caller: who, From: "/f", To: "/new"})
+			_, err := nn.Rename(ctx, &pb.RenameRequest{Call: r.Call(), Caller: who, From: pb.At("/f"), To: pb.At("/new")})
 			return err
 		}},
-		{"chmod", true, func() error { return setAttr(t, r, &pb.SetAttrRequest{Path: "/f", SetMode: true, Mode: 0o600}) }},
+		{"chmod", true, func() error { return setAttr(t, r, &pb.SetAttrRequest{At: pb.At("/f"), SetMode: true, Mode: 0o600}) }},
 		{"concat", true, func() error {
-			_, err := nn.Concat(ctx, &pb.ConcatRequest{Call: r.Call(), Caller: who, Target: "/f", Sources: []string{"/g"}})
+			_, err := nn.Concat(ctx, &pb.ConcatRequest{Call: r.Call(), Caller: who, Target: pb.Follow("/f"), Sources: []*pb.Ref{pb.At("/g")}})
 			return err
 		}},
 		{"flush", true, func() error { return r.Flush(open, 0, "more") }},
@@ -84,15 +84,15 @@ func TestOnAFullDiskOnlyWhatFreesSpacePasses(t *testing.T) {
 		{"close", false, func() error { return r.Close(open, 5) }},
 		{"close of an empty file", false, func() error { return r.Close(other, 0) }},
 		{"recover", false, func() error {
-			_, err := nn.Recover(ctx, &pb.RecoverRequest{Call: r.Call(), Caller: who, Path: "/last", Force: true, Epoch: last.GetEpoch()})
+			_, err := nn.Recover(ctx, &pb.RecoverRequest{Call: r.Call(), Caller: who, At: pb.Follow("/last"), Force: true, Epoch: last.GetEpoch()})
 			return err
 		}},
 		{"truncate", false, func() error {
-			_, err := nn.Truncate(ctx, &pb.TruncateRequest{Call: r.Call(), Caller: who, Path: "/f", Length: 1})
+			_, err := nn.Truncate(ctx, &pb.TruncateRequest{Call: r.Call(), Caller: who, At: pb.Follow("/f"), Length: 1})
 			return err
 		}},
 		{"delete", false, func() error {
-			_, err := nn.Delete(ctx, &pb.DeleteRequest{Call: r.Call(), Caller: who, Path: "/f"})
+			_, err := nn.Delete(ctx, &pb.DeleteRequest{Call: r.Call(), Caller: who, At: pb.At("/f")})
 			return err
 		}},
 	} {

@@ -52,7 +52,7 @@ func TestSilentWatchersHoldUpNoOther(t *testing.T) {
 	from := r.TxID() + 1
 	dir := "/" + strings.TrimSuffix(strings.Repeat(strings.Repeat("x", 200)+"/", 5), "/")
 	mkdir := func(path string) {
-		if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, Path: path, Parents: true}); err != nil {
+		if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, At: pb.At(path), Parents: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +142,7 @@ func TestSilentWatcherIsCutOff(t *testing.T) {
 	}()
 	made := 0
 	mkdir := func(path string) {
-		if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, Path: path}); err != nil {
+		if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, At: pb.At(path)}); err != nil {
 			t.Fatal(err)
 		}
 		made++

@@ -305,7 +305,7 @@ func TestActiveWithAFullDiskHandsOver(t *testing.T) {
 	if a.Role() != "active" {
 		t.Errorf("it is %s", a.Role())
 	}
-	if _, err := r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, Path: "/old"}); err != nil {
+	if _, err := r.NN.Delete(t.Context(), &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/old")}); err != nil {
 		t.Errorf("delete on a full disk: %v", err)
 	}
 	bfull.Store(false)

@@ -139,7 +139,7 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 		"Recover": func() sending {
 			p := v.path()
 			v.n.Raw(v.t, "other").Create(p)
-			req := &pb.RecoverRequest{Call: r.Call(), Caller: who, Path: p, Force: true}
+			req := &pb.RecoverRequest{Call: r.Call(), Caller: who, At: pb.Follow(p), Force: true}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Recover(ctx, req); return err }
 		},
 		"GrantLease": func() sending {
@@ -168,15 +168,15 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			return func(ctx context.Context, l link) error { _, err := l.nn.LeaseTimeToLive(ctx, req); return err }
 		},
 		"AttachLease": func() sending {
-			req := &pb.AttachLeaseRequest{Call: r.Call(), Caller: who, Id: v.lease(), Path: v.file("x")}
+			req := &pb.AttachLeaseRequest{Call: r.Call(), Caller: who, Id: v.lease(), At: pb.At(v.file("x"))}
 			return func(ctx context.Context, l link) error { _, err := l.nn.AttachLease(ctx, req); return err }
 		},
 		"DetachLease": func() sending {
 			p := v.file("x")
-			if _, err := r.NN.AttachLease(v.t.Context(), &pb.AttachLeaseRequest{Call: r.Call(), Caller: who, Id: v.lease(), Path: p}); err != nil {
+			if _, err := r.NN.AttachLease(v.t.Context(), &pb.AttachLeaseRequest{Call: r.Call(), Caller: who, Id: v.lease(), At: pb.At(p)}); err != nil {
 				v.t.Fatal(err)
 			}
-			req := &pb.DetachLeaseRequest{Call: r.Call(), Caller: who, Path: p}
+			req := &pb.DetachLeaseRequest{Call: r.Call(), Caller: who, At: pb.At(p)}
 			return func(ctx context.Context, l link) error { _, err := l.nn.DetachLease(ctx, req); return err }
 		},
 		"Watch": func() sending {
@@ -189,19 +189,19 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			}
 		},
 		"Create": func() sending {
-			req := &pb.CreateRequest{Call: r.Call(), Caller: who, Path: v.path(), Parents: true}
+			req := &pb.CreateRequest{Call: r.Call(), Caller: who, At: pb.At(v.path()), Parents: true}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Create(ctx, req); return err }
 		},
 		"CreateMany": func() sending {
 			req := &pb.CreateManyRequest{}
 			for range 10 {
-				req.Files = append(req.Files, &pb.CreateRequest{Call: r.Call(), Caller: who, Path: v.path(), Data: data, DataCrc32C: crc(data), Close: true})
+				req.Files = append(req.Files, &pb.CreateRequest{Call: r.Call(), Caller: who, At: pb.At(v.path()), Data: data, DataCrc32C: crc(data), Close: true})
 			}
 			return func(ctx context.Context, l link) error { _, err := l.nn.CreateMany(ctx, req); return err }
 		},
 		"Append": func() sending {
 			// /w is held by another client all the time: it waits.
-			req := &pb.AppendRequest{Call: r.Call(), Caller: v.n.Raw(v.t, "b").Who, Path: "/w", WaitMs: 60_000}
+			req := &pb.AppendRequest{Call: r.Call(), Caller: v.n.Raw(v.t, "b").Who, At: pb.Follow("/w"), WaitMs: 60_000}
 			req.Call.Session = req.Caller.GetSession()
 			return func(ctx context.Context, l link) error { _, err := l.nn.Append(ctx, req); return err }
 		},
@@ -234,44 +234,44 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			earlier.Create(p)
 			end()
 			later := v.n.Raw(v.t, "c")
-			req := &pb.CloseAbandonedRequest{Call: later.Call(), Caller: later.Who, Path: p}
+			req := &pb.CloseAbandonedRequest{Call: later.Call(), Caller: later.Who, At: pb.Follow(p)}
 			return func(ctx context.Context, l link) error { _, err := l.nn.CloseAbandoned(ctx, req); return err }
 		},
 		"GetFile": func() sending {
 			return func(ctx context.Context, l link) error {
-				_, err := l.nn.GetFile(ctx, &pb.GetFileRequest{Caller: who, Path: "/w", WaitBeyond: 100, WaitMs: 60_000})
+				_, err := l.nn.GetFile(ctx, &pb.GetFileRequest{Caller: who, At: pb.Follow("/w"), WaitBeyond: 100, WaitMs: 60_000})
 				return err
 			}
 		},
 		"Stat": func() sending {
 			return func(ctx context.Context, l link) error {
-				_, err := l.nn.Stat(ctx, &pb.StatRequest{Caller: who, Path: "/w"})
+				_, err := l.nn.Stat(ctx, &pb.StatRequest{Caller: who, At: pb.At("/w")})
 				return err
 			}
 		},
 		"List": func() sending {
 			return func(ctx context.Context, l link) error {
-				_, err := l.nn.List(ctx, &pb.ListRequest{Caller: who, Path: "/v"})
+				_, err := l.nn.List(ctx, &pb.ListRequest{Caller: who, At: pb.Follow("/v")})
 				return err
 			}
 		},
 		"Summary": func() sending {
 			return func(ctx context.Context, l link) error {
-				_, err := l.nn.Summary(ctx, &pb.SummaryRequest{Caller: who, Path: "/"})
+				_, err := l.nn.Summary(ctx, &pb.SummaryRequest{Caller: who, At: pb.Follow("/")})
 				return err
 			}
 		},
 		"Find": func() sending {
 			return func(ctx context.Context, l link) error {
-				return all(l.nn.Find(ctx, &pb.FindRequest{Caller: who, Path: "/"}))
+				return all(l.nn.Find(ctx, &pb.FindRequest{Caller: who, At: pb.Follow("/")}))
 			}
 		},
 		"Mkdir": func() sending {
-			req := &pb.MkdirRequest{Call: r.Call(), Caller: who, Path: v.path() + "/a/b", Parents: true}
+			req := &pb.MkdirRequest{Call: r.Call(), Caller: who, At: pb.At(v.path() + "/a/b"), Parents: true}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Mkdir(ctx, req); return err }
 		},
 		"Rename": func() sending {
-			req := &pb.RenameRequest{Call: r.Call(), Caller: who, From: v.file("x"), To: v.path()}
+			req := &pb.RenameRequest{Call: r.Call(), Caller: who, From: pb.At(v.file("x")), To: pb.At(v.path())}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Rename(ctx, req); return err }
 		},
 		"Delete": func() sending {
@@ -279,33 +279,33 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			for i := range 20 {
 				r.Create(fmt.Sprintf("%s/%d", dir, i))
 			}
-			req := &pb.DeleteRequest{Call: r.Call(), Caller: who, Path: dir, Recursive: true}
+			req := &pb.DeleteRequest{Call: r.Call(), Caller: who, At: pb.At(dir), Recursive: true}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Delete(ctx, req); return err }
 		},
 		"SetAttr": func() sending {
-			req := &pb.SetAttrRequest{Call: r.Call(), Caller: who, Path: v.file("x"), SetMode: true, Mode: 0o600}
+			req := &pb.SetAttrRequest{Call: r.Call(), Caller: who, At: pb.At(v.file("x")), SetMode: true, Mode: 0o600}
 			return func(ctx context.Context, l link) error { _, err := l.nn.SetAttr(ctx, req); return err }
 		},
 		"SetXattr": func() sending {
-			req := &pb.SetXattrRequest{Call: r.Call(), Caller: who, Path: v.file("x"), Name: "user.a", Value: []byte("v"), Action: pb.XattrAction_XATTR_ACTION_CREATE}
+			req := &pb.SetXattrRequest{Call: r.Call(), Caller: who, At: pb.At(v.file("x")), Name: "user.a", Value: []byte("v"), Action: pb.XattrAction_XATTR_ACTION_CREATE}
 			return func(ctx context.Context, l link) error { _, err := l.nn.SetXattr(ctx, req); return err }
 		},
 		"Xattrs": func() sending {
 			return func(ctx context.Context, l link) error {
-				_, err := l.nn.Xattrs(ctx, &pb.XattrsRequest{Caller: who, Path: "/"})
+				_, err := l.nn.Xattrs(ctx, &pb.XattrsRequest{Caller: who, At: pb.At("/")})
 				return err
 			}
 		},
 		"Symlink": func() sending {
-			req := &pb.SymlinkRequest{Call: r.Call(), Caller: who, Path: v.path(), Target: "/w"}
+			req := &pb.SymlinkRequest{Call: r.Call(), Caller: who, At: pb.At(v.path()), Target: "/w"}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Symlink(ctx, req); return err }
 		},
 		"Truncate": func() sending {
-			req := &pb.TruncateRequest{Call: r.Call(), Caller: who, Path: v.file("12345"), Length: 2}
+			req := &pb.TruncateRequest{Call: r.Call(), Caller: who, At: pb.Follow(v.file("12345")), Length: 2}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Truncate(ctx, req); return err }
 		},
 		"Concat": func() sending {
-			req := &pb.ConcatRequest{Call: r.Call(), Caller: who, Target: v.file("1"), Sources: []string{v.file("2"), v.file("3")}}
+			req := &pb.ConcatRequest{Call: r.Call(), Caller: who, Target: pb.Follow(v.file("1")), Sources: []*pb.Ref{pb.At(v.file("2")), pb.At(v.file("3"))}}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Concat(ctx, req); return err }
 		},
 		"Status": func() sending {

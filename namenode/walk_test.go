@@ -21,7 +21,7 @@ func manyNames(t *testing.T, r *env.Raw) {
 	for batch := range 3 {
 		req := &pb.CreateManyRequest{}
 		for i := range 1000 {
-			req.Files = append(req.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: fmt.Sprintf("/%d-%03d-%s", batch, i, strings.Repeat("n", 200))})
+			req.Files = append(req.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(fmt.Sprintf("/%d-%03d-%s", batch, i, strings.Repeat("n", 200)))})
 		}
 		if _, err := r.NN.CreateMany(t.Context(), req); err != nil {
 			t.Fatal(err)
@@ -32,7 +32,7 @@ func manyNames(t *testing.T, r *env.Raw) {
 // pausedFind is a find of which only the first page is read.
 func pausedFind(t *testing.T, r *env.Raw) (next func() error) {
 	t.Helper()
-	s, err := r.NN.Find(t.Context(), &pb.FindRequest{Caller: r.Who, Path: "/"})
+	s, err := r.NN.Find(t.Context(), &pb.FindRequest{Caller: r.Who, At: pb.Follow("/")})
 	if err == nil {
 		_, err = s.Recv()
 	}
@@ -55,7 +55,7 @@ func TestAPausedFindHoldsUpNoOtherWalk(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // they are broken off after a minute
 	defer cancel()
-	if out, err := r.NN.Summary(ctx, &pb.SummaryRequest{Caller: r.Who, Path: "/"}); err != nil || out.GetFiles() != 3000 {
+	if out, err := r.NN.Summary(ctx, &pb.SummaryRequest{Caller: r.Who, At: pb.Follow("/")}); err != nil || out.GetFiles() != 3000 {
 		t.Fatalf("%v, %v", out, err)
 	}
 }
@@ -73,12 +73,12 @@ func TestWaitingWalksLeaveRoomForCalls(t *testing.T) {
 	ended := make(chan error, 2*most)
 	for i := range 2 * most {
 		go func() {
-			_, err := r.NN.Summary(t.Context(), &pb.SummaryRequest{Caller: r.Who, Path: "/"})
+			_, err := r.NN.Summary(t.Context(), &pb.SummaryRequest{Caller: r.Who, At: pb.Follow("/")})
 			ended <- err
 		}()
 		env.Eventually(t, "it waits, or is refused", func() bool { return n.Parked()+n.Served() > int64(i) || len(ended) > 0 })
 	}
-	if _, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/"}); err != nil {
+	if _, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At("/")}); err != nil {
 		t.Errorf("a call beside walks that wait: %v", err)
 	}
 	release()

@@ -20,7 +20,7 @@ func TestTheTimeOfDayJumps(t *testing.T) {
 	n := env.Start(t, with, func(c *namenode.Config) { c.CollectEvery = 1000 * time.Hour })
 	r, other := n.Raw(t, "r"), n.Raw(t, "other")
 	create := func(id *pb.CallId) (*pb.OpenResponse, error) {
-		return r.NN.Create(t.Context(), &pb.CreateRequest{Call: id, Caller: r.Who, Path: "/f"})
+		return r.NN.Create(t.Context(), &pb.CreateRequest{Call: id, Caller: r.Who, At: pb.At("/f")})
 	}
 	id := r.Call()
 	first, err := create(id)
@@ -28,7 +28,7 @@ func TestTheTimeOfDayJumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	fileOfABlock(t, other, "/garbage")
-	if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, Path: "/garbage"}); err != nil {
+	if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, At: pb.At("/garbage")}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -54,7 +54,7 @@ func TestTheTimeOfDayJumps(t *testing.T) {
 
 	clk.ShiftWall(-century)
 	mkdir(t, other, "/now", 0o755)
-	out, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/now"})
+	out, err := r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At("/now")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
 			r, other := n.Raw(t, "r"), n.Raw(t, "other")
 			id := r.Call()
 			create := func() (*pb.OpenResponse, error) {
-				return r.NN.Create(t.Context(), &pb.CreateRequest{Call: id, Caller: r.Who, Path: "/f", Close: true})
+				return r.NN.Create(t.Context(), &pb.CreateRequest{Call: id, Caller: r.Who, At: pb.At("/f"), Close: true})
 			}
 			first, err := create()
 			if err != nil {
@@ -93,7 +93,7 @@ func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
 			}
 			fileOfABlock(t, other, "/garbage")
 			for _, path := range []string{"/garbage", "/f"} {
-				if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, Path: path}); err != nil {
+				if _, err := other.NN.Delete(t.Context(), &pb.DeleteRequest{Call: other.Call(), Caller: other.Who, At: pb.At(path)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -105,7 +105,7 @@ func TestTheTimeOfDayJumpsOverARestart(t *testing.T) {
 			if err != nil || again.GetAttr().GetInode() != first.GetAttr().GetInode() {
 				t.Errorf("the same call again: %v, %v", again, err)
 			}
-			_, err = r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, Path: "/f"})
+			_, err = r.NN.Stat(t.Context(), &pb.StatRequest{Caller: r.Who, At: pb.At("/f")})
 			if err := wire.FromStatus(err); !errors.Is(err, fserror.NotFound) {
 				t.Errorf("the same call made the file twice: %v", err)
 			}

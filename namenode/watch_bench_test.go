@@ -105,7 +105,7 @@ func BenchmarkStatBesideWatchers(b *testing.B) {
 						case <-ctx.Done():
 							return
 						}
-						if _, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, Path: fmt.Sprintf("/d%d-%d", w, i)}); err != nil {
+						if _, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.CallInTurn(), Caller: r.Who, At: pb.At(fmt.Sprintf("/d%d-%d", w, i))}); err != nil {
 							if ctx.Err() == nil {
 								b.Error(err)
 							}
@@ -118,7 +118,7 @@ func BenchmarkStatBesideWatchers(b *testing.B) {
 			other := n.Raw(b, "b")
 			began, before := time.Now(), cpuTime(b)
 			for b.Loop() {
-				if _, err := other.NN.Stat(ctx, &pb.StatRequest{Caller: other.Who, Path: "/"}); err != nil {
+				if _, err := other.NN.Stat(ctx, &pb.StatRequest{Caller: other.Who, At: pb.At("/")}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -95,7 +95,7 @@ func TestCallsWithoutARecordRenewNothing(t *testing.T) {
 	if err := r.Flush(w, 0, "bytes"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, Inode: w.GetInode(), Writer: w}); err != nil {
+	if _, err := r.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: r.Who, At: pb.Inode(w.GetInode()), Writer: w}); err != nil {
 		t.Fatal(err)
 	}
 	other := n.Raw(t, "other")

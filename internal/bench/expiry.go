@@ -69,9 +69,9 @@ func (r *runner) expiry(ctx context.Context) (Row, error) {
 		a := r.actors[w]
 		var err error
 		if i%2 == 0 {
-			_, err = r.of(w).Stat(ctx, &pb.StatRequest{Caller: a.caller, Path: dir})
+			_, err = r.of(w).Stat(ctx, &pb.StatRequest{Caller: a.caller, At: pb.At(dir)})
 		} else {
-			_, err = r.of(w).Create(ctx, &pb.CreateRequest{Call: a.call(), Caller: a.caller, Path: dir + "/f" + strconv.Itoa(i), Close: true})
+			_, err = r.of(w).Create(ctx, &pb.CreateRequest{Call: a.call(), Caller: a.caller, At: pb.At(dir + "/f" + strconv.Itoa(i)), Close: true})
 		}
 		return wire.FromStatus(err)
 	})

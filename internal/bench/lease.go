@@ -87,7 +87,7 @@ func (r *runner) newHolder(streamCtx, ctx context.Context, prefix string, w, fil
 		return nil, wire.FromDetail(e)
 	}
 	for i := range files {
-		resp, err := r.of(w).Create(ctx, &pb.CreateRequest{Call: h.actor.call(), Caller: h.actor.caller, Path: prefix + "-" + strconv.Itoa(i)})
+		resp, err := r.of(w).Create(ctx, &pb.CreateRequest{Call: h.actor.call(), Caller: h.actor.caller, At: pb.At(prefix + "-" + strconv.Itoa(i))})
 		if err != nil {
 			return nil, wire.FromStatus(err)
 		}
@@ -152,14 +152,14 @@ func (r *runner) recover(ctx context.Context) (Row, error) {
 	}
 	path := func(i int) string { return dir + "/f" + strconv.Itoa(i) }
 	if _, err := parallel(ctx, r.cfg.Workers, n, func(ctx context.Context, w, i int) error {
-		_, err := r.of(w).Create(ctx, &pb.CreateRequest{Call: gone[w].call(), Caller: gone[w].caller, Path: path(i)})
+		_, err := r.of(w).Create(ctx, &pb.CreateRequest{Call: gone[w].call(), Caller: gone[w].caller, At: pb.At(path(i))})
 		return wire.FromStatus(err)
 	}); err != nil {
 		return Row{}, err
 	}
 	row, err := parallel(ctx, 1, n, func(ctx context.Context, w, i int) error {
 		a := r.actors[w]
-		resp, err := r.of(w).Recover(ctx, &pb.RecoverRequest{Call: a.call(), Caller: a.caller, Path: path(i), Force: true})
+		resp, err := r.of(w).Recover(ctx, &pb.RecoverRequest{Call: a.call(), Caller: a.caller, At: pb.Follow(path(i)), Force: true})
 		if err == nil && !resp.GetWasOpen() {
 			return fserror.New(fserror.Internal, "recover", path(i), "was not open")
 		}

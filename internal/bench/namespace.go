@@ -46,7 +46,7 @@ func (r *runner) mkdirs(ctx context.Context) (Row, error) {
 	}
 	return r.each(ctx, r.cfg.N, "one call a directory", func(ctx context.Context, w, i int) error {
 		a := r.actors[w]
-		_, err := r.of(w).Mkdir(ctx, &pb.MkdirRequest{Call: a.call(), Caller: a.caller, Path: base + "/d" + strconv.Itoa(i)})
+		_, err := r.of(w).Mkdir(ctx, &pb.MkdirRequest{Call: a.call(), Caller: a.caller, At: pb.At(base + "/d" + strconv.Itoa(i))})
 		return wire.FromStatus(err)
 	})
 }
@@ -69,7 +69,7 @@ func (r *runner) create(ctx context.Context) (Row, error) {
 	r.renamed = false
 	row, err := r.each(ctx, r.cfg.N, "create and close in one call", func(ctx context.Context, w, i int) error {
 		a := r.actors[w]
-		_, err := r.of(w).Create(ctx, &pb.CreateRequest{Call: a.call(), Caller: a.caller, Path: r.filePath(i), Close: true})
+		_, err := r.of(w).Create(ctx, &pb.CreateRequest{Call: a.call(), Caller: a.caller, At: pb.At(r.filePath(i)), Close: true})
 		return wire.FromStatus(err)
 	})
 	if err == nil {
@@ -92,7 +92,7 @@ func (r *runner) stat(ctx context.Context) (Row, error) {
 		return Row{}, err
 	}
 	return r.each(ctx, 2*r.cfg.N, "attributes by path", func(ctx context.Context, w, i int) error {
-		_, err := r.of(w).Stat(ctx, &pb.StatRequest{Caller: r.actors[w].caller, Path: r.filePath(i % r.files)})
+		_, err := r.of(w).Stat(ctx, &pb.StatRequest{Caller: r.actors[w].caller, At: pb.At(r.filePath(i % r.files))})
 		return wire.FromStatus(err)
 	})
 }
@@ -102,7 +102,7 @@ func (r *runner) open(ctx context.Context) (Row, error) {
 		return Row{}, err
 	}
 	return r.each(ctx, 2*r.cfg.N, "attributes, block list and tail", func(ctx context.Context, w, i int) error {
-		_, err := r.of(w).GetFile(ctx, &pb.GetFileRequest{Caller: r.actors[w].caller, Path: r.filePath(i % r.files)})
+		_, err := r.of(w).GetFile(ctx, &pb.GetFileRequest{Caller: r.actors[w].caller, At: pb.Follow(r.filePath(i % r.files))})
 		return wire.FromStatus(err)
 	})
 }
@@ -118,7 +118,7 @@ func (r *runner) list100(ctx context.Context) (Row, error) {
 		}
 	}
 	return r.each(ctx, r.cfg.N, "100 entries with attributes a call", func(ctx context.Context, w, _ int) error {
-		resp, err := r.of(w).List(ctx, &pb.ListRequest{Caller: r.actors[w].caller, Path: dir, Limit: 100})
+		resp, err := r.of(w).List(ctx, &pb.ListRequest{Caller: r.actors[w].caller, At: pb.Follow(dir), Limit: 100})
 		if err == nil && len(resp.GetEntries()) != 100 {
 			return fserror.New(fserror.Internal, "list", dir, "%d entries instead of 100", len(resp.GetEntries()))
 		}
@@ -133,7 +133,7 @@ func (r *runner) rename(ctx context.Context) (Row, error) {
 	row, err := r.each(ctx, r.files, "within one directory", func(ctx context.Context, w, i int) error {
 		a, dir := r.actors[w], r.dir+"/files/"+strconv.Itoa(i%fanout)
 		_, err := r.of(w).Rename(ctx, &pb.RenameRequest{
-			Call: a.call(), Caller: a.caller, From: dir + "/f" + strconv.Itoa(i), To: dir + "/g" + strconv.Itoa(i),
+			Call: a.call(), Caller: a.caller, From: pb.At(dir + "/f" + strconv.Itoa(i)), To: pb.At(dir + "/g" + strconv.Itoa(i)),
 		})
 		return wire.FromStatus(err)
 	})
@@ -147,7 +147,7 @@ func (r *runner) remove(ctx context.Context) (Row, error) {
 	}
 	row, err := r.each(ctx, r.files, "one call a file", func(ctx context.Context, w, i int) error {
 		a := r.actors[w]
-		_, err := r.of(w).Delete(ctx, &pb.DeleteRequest{Call: a.call(), Caller: a.caller, Path: r.filePath(i)})
+		_, err := r.of(w).Delete(ctx, &pb.DeleteRequest{Call: a.call(), Caller: a.caller, At: pb.At(r.filePath(i))})
 		return wire.FromStatus(err)
 	})
 	r.files, r.renamed = 0, false

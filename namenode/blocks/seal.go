@@ -145,7 +145,7 @@ func mergeable(b namespace.Block, tail int, blockSize int64) bool {
 func (bs *Blocks) sealView(ctx context.Context, id namespace.InodeID) (v namespace.FileView, err error) {
 	c := &namespace.Call{Super: true}
 	err = bs.Engine.View(ctx, c, func(tx *engine.Tx) (err error) {
-		v, err = tx.Tree.FileInode(c, id)
+		v, err = tx.Tree.File(c, namespace.Inode(id))
 		return err
 	})
 	if errors.Is(err, fserror.NotFound) || v.Attr.Open != nil {

@@ -135,7 +135,7 @@ func BenchmarkStat(b *testing.B) {
 	c := &Call{User: "alice", Groups: []string{"staff"}}
 	i := 0
 	for b.Loop() {
-		if _, err := r.tree.Stat(c, paths[i%len(paths)], true); err != nil {
+		if _, err := r.tree.Stat(c, Follow(paths[i%len(paths)])); err != nil {
 			b.Fatal(err)
 		}
 		i++
@@ -146,7 +146,7 @@ func BenchmarkList100(b *testing.B) {
 	r := benchRig(b)
 	c := &Call{User: "alice", Groups: []string{"staff"}}
 	for b.Loop() {
-		if _, _, _, err := r.tree.List(c, "/dir0000500", "", 100); err != nil {
+		if _, _, _, err := r.tree.List(c, Follow("/dir0000500"), "", 100); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -159,7 +159,7 @@ func BenchmarkCreate(b *testing.B) {
 	r.applyDirect(b, &OpMkdir{Parent: RootID, Names: []string{fmt.Sprintf("new%d", r.tree.txid)}, Mode: 0o755, User: "alice", Group: "staff"})
 	dir := fmt.Sprintf("/new%d/", r.tree.txid-1)
 	for b.Loop() {
-		op, err := r.tree.PlanCreate(c, CreateRequest{Path: dir + fmt.Sprintf("file%09d", i), Mode: 0o644, Close: true})
+		op, err := r.tree.PlanCreate(c, CreateRequest{At: At(dir + fmt.Sprintf("file%09d", i)), Mode: 0o644, Close: true})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func BenchmarkRename(b *testing.B) {
 	names := [2]string{"/dir0000001/file000001001", "/dir0000001/renamed"}
 	i := 0
 	for b.Loop() {
-		op, err := r.tree.PlanRename(c, names[i%2], names[1-i%2], false, false)
+		op, err := r.tree.PlanRename(c, At(names[i%2]), At(names[1-i%2]), false, false)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func BenchmarkRename(b *testing.B) {
 
 func BenchmarkAppendTail(b *testing.B) {
 	r := benchRig(b)
-	a, _ := r.tree.Stat(nil, "/dir0000002/file000002002", false)
+	a, _ := r.tree.Stat(nil, At("/dir0000002/file000002002"))
 	res := r.applyDirect(b, &OpOpen{Inode: a.ID, Holder: Holder{User: "alice", Client: "c", Session: SessionID{1}}, Token: Token{1}})
 	w := Writer{Inode: a.ID, Epoch: res.Opened.Epoch, Token: Token{1}}
 	c := &Call{User: "alice"}

@@ -52,6 +52,21 @@ func (s *script) path(i int) string {
 	return ""
 }
 
+// ref is what has the first path, or what that leads to.
+func (s *script) ref(follow bool) Ref {
+	if follow {
+		return Follow(s.path(0))
+	}
+	return At(s.path(0))
+}
+
+func refs(paths []string) (all []Ref) {
+	for _, p := range paths {
+		all = append(all, At(p))
+	}
+	return all
+}
+
 func (s *script) paths() (all []string) {
 	for _, a := range s.d.CmdArgs {
 		if len(a.Vals) == 0 && strings.HasPrefix(a.Key, "/") {
@@ -138,20 +153,20 @@ func (s *script) run() string {
 	input := strings.TrimSuffix(s.d.Input, "\n")
 	switch s.d.Cmd {
 	case "mkdir":
-		op, err := s.tree.PlanMkdir(s.call(), s.path(0), uint16(s.number("mode", 0o755)), s.has("p"))
+		op, err := s.tree.PlanMkdir(s.call(), At(s.path(0)), uint16(s.number("mode", 0o755)), s.has("p"))
 		return act(s, op == nil, op, err)
 	case "create":
 		op, err := s.tree.PlanCreate(s.call(), CreateRequest{
-			Path: s.path(0), Mode: uint16(s.number("mode", 0o644)), DirMode: 0o755, Overwrite: s.has("overwrite"),
+			At: s.ref(s.has("overwrite")), Mode: uint16(s.number("mode", 0o644)), DirMode: 0o755, Overwrite: s.has("overwrite"),
 			Parents: s.has("p"), Close: !s.has("as"), Holder: s.holder(), Token: s.newToken(), Data: []byte(input),
 		})
 		return act(s, op == nil, op, err)
 	case "open":
-		a, err := s.tree.PlanOpen(s.call(), At(s.path(0)))
+		a, err := s.tree.PlanOpen(s.call(), Follow(s.path(0)))
 		return act(s, false, &OpOpen{Inode: a.ID, Holder: s.holder(), Token: s.newToken()}, err)
 	case "write":
 		w := s.writers[s.value("as", "w")]
-		o, _ := s.tree.StatInode(nil, w.Inode)
+		o, _ := s.tree.Stat(nil, Inode(w.Inode))
 		op, _, err := s.tree.PlanAppendTail(nil, w, s.number("offset", o.Length), []byte(input), int(s.number("max", testMaxTail)))
 		return act(s, op == nil, op, err)
 	case "commit":
@@ -160,30 +175,30 @@ func (s *script) run() string {
 		return s.sealTail()
 	case "close":
 		w := s.writers[s.value("as", "w")]
-		o, _ := s.tree.StatInode(nil, w.Inode)
+		o, _ := s.tree.Stat(nil, Inode(w.Inode))
 		op, err := s.tree.PlanClose(nil, w, s.number("offset", o.Length), []byte(input), s.number("length", -1), s.number("mtime", 0), testMaxTail)
 		return act(s, op == nil, op, err)
 	case "recover":
-		a, _ := s.tree.Stat(nil, s.path(0), true)
+		a, _ := s.tree.Stat(nil, Follow(s.path(0)))
 		return act(s, false, &OpRecover{Inode: a.ID, Reason: "forced"}, nil)
 	case "rename":
-		op, err := s.tree.PlanRename(s.call(), s.path(0), s.path(1), s.has("overwrite"), false)
+		op, err := s.tree.PlanRename(s.call(), At(s.path(0)), At(s.path(1)), s.has("overwrite"), false)
 		return act(s, op == nil, op, err)
 	case "rm":
 		return s.remove()
 	case "ln":
-		op, err := s.tree.PlanSymlink(s.call(), s.path(0), s.value("to", ""), s.has("p"))
+		op, err := s.tree.PlanSymlink(s.call(), At(s.path(0)), s.value("to", ""), s.has("p"))
 		return act(s, op == nil, op, err)
 	case "setattr":
 		set := OpSetAttr{SetMode: s.has("mode"), Mode: uint16(s.number("mode", 0)), User: s.value("owner", ""), Group: s.value("group", "")}
 		set.SetMTime, set.MTime = s.has("mtime"), s.number("mtime", 0)
-		op, err := s.tree.PlanSetAttr(s.call(), At(s.path(0)), s.has("follow"), set)
+		op, err := s.tree.PlanSetAttr(s.call(), At(s.path(0)), set)
 		return act(s, op == nil, op, err)
 	case "truncate":
-		op, err := s.tree.PlanTruncate(s.call(), At(s.path(0)), s.number("length", 0))
+		op, err := s.tree.PlanTruncate(s.call(), Follow(s.path(0)), s.number("length", 0))
 		return act(s, op == nil, op, err)
 	case "concat":
-		op, err := s.tree.PlanConcat(s.call(), s.path(0), s.paths()[1:])
+		op, err := s.tree.PlanConcat(s.call(), Follow(s.path(0)), refs(s.paths()[1:]))
 		return act(s, op == nil, op, err)
 	case "reclaim":
 		return act(s, false, &OpReclaim{Limit: uint32(s.number("limit", 10))}, nil)
@@ -200,7 +215,7 @@ func (s *script) run() string {
 func (s *script) remove() string {
 	c := s.call()
 	only := map[string]Type{"": 0, "file": TypeFile, "dir": TypeDir, "link": TypeSymlink}[s.value("only", "")]
-	op, err := s.tree.PlanDelete(c, s.path(0), s.has("r"), only)
+	op, err := s.tree.PlanDelete(c, At(s.path(0)), s.has("r"), only)
 	if err == nil && s.has("r") {
 		var check RemoveCheck
 		for done := false; !done && err == nil; {
@@ -212,7 +227,7 @@ func (s *script) remove() string {
 
 func (s *script) commitBlock(input string) string {
 	w := s.writers[s.value("as", "w")]
-	v, _ := s.tree.FileInode(nil, w.Inode)
+	v, _ := s.tree.File(nil, Inode(w.Inode))
 	b, known := s.keys[s.value("block", "?")]
 	if !known {
 		b = s.block(input)
@@ -225,8 +240,8 @@ func (s *script) commitBlock(input string) string {
 }
 
 func (s *script) sealTail() string {
-	a, _ := s.tree.Stat(nil, s.path(0), true)
-	v, _ := s.tree.FileInode(nil, a.ID)
+	a, _ := s.tree.Stat(nil, Follow(s.path(0)))
+	v, _ := s.tree.File(nil, Inode(a.ID))
 	data, offset := string(v.Tail), a.Length-a.TailLength
 	var last *Block
 	if n := len(v.Blocks); n > 0 {
@@ -245,13 +260,13 @@ func (s *script) show() string {
 	var b strings.Builder
 	switch s.d.Cmd {
 	case "stat":
-		a, err := s.tree.Stat(s.call(), s.path(0), s.has("follow"))
+		a, err := s.tree.Stat(s.call(), s.ref(s.has("follow")))
 		if err != nil {
 			return say(err)
 		}
 		b.WriteString(line(s.path(0), a))
 	case "ls":
-		_, entries, more, err := s.tree.List(s.call(), s.path(0), s.value("after", ""), int(s.number("limit", 0)))
+		_, entries, more, err := s.tree.List(s.call(), Follow(s.path(0)), s.value("after", ""), int(s.number("limit", 0)))
 		if err != nil {
 			return say(err)
 		}
@@ -262,7 +277,7 @@ func (s *script) show() string {
 			b.WriteString("more\n")
 		}
 	case "cat":
-		v, err := s.tree.File(s.call(), s.path(0))
+		v, err := s.tree.File(s.call(), Follow(s.path(0)))
 		if err != nil {
 			return say(err)
 		}

@@ -76,7 +76,7 @@ func TestNothingIsPutWhereItCannotBeNamed(t *testing.T) {
 	half := path[:len(path)/2]
 	half = half[:strings.LastIndexByte(half, '/')]
 	for name, target := range map[string]string{"/deepest": path, "/half": half} {
-		op, err := r.tree.PlanSymlink(nil, name, target, false)
+		op, err := r.tree.PlanSymlink(nil, At(name), target, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,17 +94,23 @@ func TestNothingIsPutWhereItCannotBeNamed(t *testing.T) {
 	r.mkdir(t, "/long2"+long)
 
 	for name, plan := range map[string]func() error{
-		"mkdir": func() error { _, err := r.tree.PlanMkdir(nil, "/deepest/x", 0o755, false); return err },
+		"mkdir": func() error { _, err := r.tree.PlanMkdir(nil, At("/deepest/x"), 0o755, false); return err },
 		"mkdir of many": func() error {
-			_, err := r.tree.PlanMkdir(nil, "/half"+strings.Repeat("/x", 520), 0o755, true)
+			_, err := r.tree.PlanMkdir(nil, At("/half"+strings.Repeat("/x", 520)), 0o755, true)
 			return err
 		},
-		"create":          func() error { _, err := r.tree.PlanCreate(nil, CreateRequest{Path: "/deepest/x"}); return err },
-		"symlink":         func() error { _, err := r.tree.PlanSymlink(nil, "/deepest/x", "y", false); return err },
-		"rename of file":  func() error { _, err := r.tree.PlanRename(nil, "/f", "/deepest/x", false, false); return err },
-		"rename of empty": func() error { _, err := r.tree.PlanRename(nil, "/empty", "/deepest/x", false, false); return err },
-		"rename of chain": func() error { _, err := r.tree.PlanRename(nil, "/top", "/empty/top", false, false); return err },
-		"rename of bytes": func() error { _, err := r.tree.PlanRename(nil, "/long1", "/long2"+long+"/x", false, false); return err },
+		"create":         func() error { _, err := r.tree.PlanCreate(nil, CreateRequest{At: At("/deepest/x")}); return err },
+		"symlink":        func() error { _, err := r.tree.PlanSymlink(nil, At("/deepest/x"), "y", false); return err },
+		"rename of file": func() error { _, err := r.tree.PlanRename(nil, At("/f"), At("/deepest/x"), false, false); return err },
+		"rename of empty": func() error {
+			_, err := r.tree.PlanRename(nil, At("/empty"), At("/deepest/x"), false, false)
+			return err
+		},
+		"rename of chain": func() error { _, err := r.tree.PlanRename(nil, At("/top"), At("/empty/top"), false, false); return err },
+		"rename of bytes": func() error {
+			_, err := r.tree.PlanRename(nil, At("/long1"), At("/long2"+long+"/x"), false, false)
+			return err
+		},
 	} {
 		if err := plan(); fserror.KindOf(err) != fserror.NameTooLong {
 			t.Errorf("%s: %.200v", name, err)
@@ -112,12 +118,18 @@ func TestNothingIsPutWhereItCannotBeNamed(t *testing.T) {
 	}
 
 	for name, plan := range map[string]func() error{
-		"mkdir through a link": func() error { _, err := r.tree.PlanMkdir(nil, "/half/x", 0o755, false); return err },
-		"rename where it is":   func() error { _, err := r.tree.PlanRename(nil, "/top", "/pot", false, false); return err },
-		"rename to less depth": func() error { _, err := r.tree.PlanRename(nil, "/top/d", "/d", false, false); return err },
-		"rename of much":       func() error { _, err := r.tree.PlanRename(nil, "/wide", "/empty/wide", false, false); return err },
-		"rename of a half":     func() error { _, err := r.tree.PlanRename(nil, "/long2", "/half/x", false, false); return err },
-		"rename below a chain": func() error { _, err := r.tree.PlanRename(nil, "/wide/sub", "/half/x", false, false); return err },
+		"mkdir through a link": func() error { _, err := r.tree.PlanMkdir(nil, At("/half/x"), 0o755, false); return err },
+		"rename where it is":   func() error { _, err := r.tree.PlanRename(nil, At("/top"), At("/pot"), false, false); return err },
+		"rename to less depth": func() error { _, err := r.tree.PlanRename(nil, At("/top/d"), At("/d"), false, false); return err },
+		"rename of much": func() error {
+			_, err := r.tree.PlanRename(nil, At("/wide"), At("/empty/wide"), false, false)
+			return err
+		},
+		"rename of a half": func() error { _, err := r.tree.PlanRename(nil, At("/long2"), At("/half/x"), false, false); return err },
+		"rename below a chain": func() error {
+			_, err := r.tree.PlanRename(nil, At("/wide/sub"), At("/half/x"), false, false)
+			return err
+		},
 	} {
 		if err := plan(); err != nil {
 			t.Errorf("%s: %.200v", name, err)

@@ -24,7 +24,7 @@ func TestHide(t *testing.T) {
 	w := r.open(t, "/d/log", "client")
 	r.write(t, w, 0, "old")
 	newer := r.create(t, "/tmp/new", "new")
-	op, err := r.tree.PlanRename(nil, "/tmp/new", "/d/log", true, false)
+	op, err := r.tree.PlanRename(nil, At("/tmp/new"), At("/d/log"), true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestHide(t *testing.T) {
 	if len(res.Closed) != 0 || res.Inode != w.Inode {
 		t.Fatalf("%+v", res)
 	}
-	if a, err := r.tree.Stat(nil, "/d/log", false); err != nil || a.ID != newer {
+	if a, err := r.tree.Stat(nil, At("/d/log")); err != nil || a.ID != newer {
 		t.Fatalf("%+v %v", a, err)
 	}
 	r.absent(t, "/tmp/new")
@@ -47,12 +47,12 @@ func TestHide(t *testing.T) {
 	if got := r.content(t, r.tree, w.Inode); got != "old and more" {
 		t.Fatal(got)
 	}
-	if d, _ := r.tree.Stat(nil, "/d", false); d.Entries != 2 {
+	if d, _ := r.tree.Stat(nil, At("/d")); d.Entries != 2 {
 		t.Fatal(d.Entries)
 	}
 
 	// A removal likewise.
-	del, err := r.tree.PlanDelete(nil, "/d/log", false, 0)
+	del, err := r.tree.PlanDelete(nil, At("/d/log"), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestHide(t *testing.T) {
 	if closed := r.end(t, 5).Closed; len(closed) != 1 || closed[0].Inode != w.Inode {
 		t.Fatalf("%+v", closed)
 	}
-	if d, _ := r.tree.Stat(nil, "/d", false); d.Entries != 0 {
+	if d, _ := r.tree.Stat(nil, At("/d")); d.Entries != 0 {
 		t.Fatal(d.Entries)
 	}
 	r.watch.check(t)
@@ -78,7 +78,7 @@ func TestPlanHideRefuses(t *testing.T) {
 	r.grant(t, 5, 60_000)
 	id := r.create(t, "/f", "x")
 	other := r.create(t, "/g", "y")
-	op, err := r.tree.PlanDelete(nil, "/f", false, 0)
+	op, err := r.tree.PlanDelete(nil, At("/f"), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestCut(t *testing.T) {
 	r.watch = newObserver(r.tree)
 	w := r.open(t, "/f", "client")
 	r.write(t, w, 0, "abc")
-	a, err := r.tree.PlanOpen(nil, At("/f"))
+	a, err := r.tree.PlanOpen(nil, Follow("/f"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestCut(t *testing.T) {
 func TestHideNothing(t *testing.T) {
 	r := newRig(t)
 	r.create(t, "/a", "text")
-	op, err := r.tree.PlanRename(nil, "/a", "/b", true, false)
+	op, err := r.tree.PlanRename(nil, At("/a"), At("/b"), true, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func rich(t tb) *rig {
 	r.commit(t, w, "456789abc")
 	r.write(t, w, 13, "tail")
 	r.close(t, r.open(t, "/a/closed", "client"))
-	op, err := r.tree.PlanSymlink(nil, "/link", "a/b", false)
+	op, err := r.tree.PlanSymlink(nil, At("/link"), "a/b", false)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

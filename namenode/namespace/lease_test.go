@@ -33,7 +33,7 @@ func leaseRig(t *testing.T) *rig {
 // lease has.
 func (r *rig) lease(t tb, path string) (id LeaseID, files int) {
 	t.Helper()
-	a, err := r.tree.Stat(nil, path, false)
+	a, err := r.tree.Stat(nil, At(path))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -48,14 +48,14 @@ func (r *rig) files(id LeaseID) int {
 
 func (r *rig) absent(t tb, path string) {
 	t.Helper()
-	if _, err := r.tree.Stat(nil, path, false); fserror.KindOf(err) != fserror.NotFound {
+	if _, err := r.tree.Stat(nil, At(path)); fserror.KindOf(err) != fserror.NotFound {
 		t.Fatalf("%s is there: %v", path, err)
 	}
 }
 
 func (r *rig) remove(t tb, path string) Result {
 	t.Helper()
-	op, err := r.tree.PlanDelete(nil, path, true, 0)
+	op, err := r.tree.PlanDelete(nil, At(path), true, 0)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -64,7 +64,7 @@ func (r *rig) remove(t tb, path string) Result {
 
 func (r *rig) rename(t tb, from, to string, detach bool) {
 	t.Helper()
-	op, err := r.tree.PlanRename(nil, from, to, true, detach)
+	op, err := r.tree.PlanRename(nil, At(from), At(to), true, detach)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -102,7 +102,7 @@ func TestEndOfALeaseDeletesItsFiles(t *testing.T) {
 		r.absent(t, path)
 	}
 	wantKind(t, r.tree.CheckWriter(nil, w), fserror.LeaseLostGone)
-	if a, err := r.tree.Stat(nil, "/d", false); err != nil || a.Entries != 1 {
+	if a, err := r.tree.Stat(nil, At("/d")); err != nil || a.Entries != 1 {
 		t.Fatal(a, err)
 	}
 	if _, ok := r.tree.Lease(nil, 1); ok || r.tree.EndedLeases() != 0 {
@@ -120,7 +120,7 @@ func TestAttachedFileGoes(t *testing.T) {
 	for name, do := range map[string]func(r *rig){
 		"delete": func(r *rig) { r.remove(t, "/d/f") },
 		"create over it": func(r *rig) {
-			op, err := r.tree.PlanCreate(nil, CreateRequest{Path: "/d/f", Overwrite: true, Close: true})
+			op, err := r.tree.PlanCreate(nil, CreateRequest{At: Follow("/d/f"), Overwrite: true, Close: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestAttachedFileGoes(t *testing.T) {
 		},
 		"rename over it": func(r *rig) { r.rename(t, "/d/other", "/d/f", false) },
 		"concat": func(r *rig) {
-			op, err := r.tree.PlanConcat(nil, "/d/other", []string{"/d/f"})
+			op, err := r.tree.PlanConcat(nil, Follow("/d/other"), []Ref{At("/d/f")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestAttachedFileStays(t *testing.T) {
 	r.create(t, "/src", "data")
 	r.create(t, "/there", "data")
 	id := r.attach(t, 1, "/f")
-	op, err := r.tree.PlanConcat(nil, "/f", []string{"/src"})
+	op, err := r.tree.PlanConcat(nil, Follow("/f"), []Ref{At("/src")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,16 +228,16 @@ func TestAttachElsewhereAndDetach(t *testing.T) {
 		r.create(t, f, "")
 		r.attach(t, 1, f)
 	}
-	if op, err := r.tree.PlanAttach(nil, 1, "/a"); op != nil || err != nil {
+	if op, err := r.tree.PlanAttach(nil, 1, At("/a")); op != nil || err != nil {
 		t.Fatal(op, err)
 	}
 	r.attach(t, 2, "/a")
-	op, err := r.tree.PlanDetach(nil, "/b")
+	op, err := r.tree.PlanDetach(nil, At("/b"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.must(t, op)
-	if again, err := r.tree.PlanDetach(nil, "/b"); again != nil || err != nil {
+	if again, err := r.tree.PlanDetach(nil, At("/b")); again != nil || err != nil {
 		t.Fatal(again, err)
 	}
 	r.refused(t, op)
@@ -293,15 +293,15 @@ func TestEndedLease(t *testing.T) {
 	})
 	_, err = r.tree.PlanEndLease(nil, 1, LeaseRevoked)
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanAttach(nil, 1, "/free")
+	_, err = r.tree.PlanAttach(nil, 1, At("/free"))
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanAttach(nil, 2, "/last")
+	_, err = r.tree.PlanAttach(nil, 2, At("/last"))
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanDetach(nil, "/last")
+	_, err = r.tree.PlanDetach(nil, At("/last"))
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanRename(nil, "/last", "/saved", false, true)
+	_, err = r.tree.PlanRename(nil, At("/last"), At("/saved"), false, true)
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanCreate(nil, CreateRequest{Path: "/new", Close: true, Lease: 1})
+	_, err = r.tree.PlanCreate(nil, CreateRequest{At: At("/new"), Close: true, Lease: 1})
 	wantKind(t, err, fserror.NotFound)
 	_, err = r.tree.PlanGrant(nil, 1, 5, Owner{})
 	wantKind(t, err, fserror.Exists)
@@ -367,7 +367,7 @@ func TestReapOrder(t *testing.T) {
 	r.end(t, 1)
 	left := func(dir string) string {
 		t.Helper()
-		_, entries, _, err := r.tree.List(nil, dir, "", 0)
+		_, entries, _, err := r.tree.List(nil, Follow(dir), "", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -416,30 +416,30 @@ func TestWhoMayUseALease(t *testing.T) {
 	wantKind(t, r.tree.CheckLease(v, "", 9), fserror.NotFound)
 	_, err := r.tree.PlanEndLease(v, 1, LeaseRevoked)
 	wantKind(t, err, fserror.Permission)
-	_, err = r.tree.PlanAttach(v, 1, "/d/f")
+	_, err = r.tree.PlanAttach(v, 1, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
-	_, err = r.tree.PlanCreate(v, CreateRequest{Path: "/d/new", Close: true, Lease: 1})
+	_, err = r.tree.PlanCreate(v, CreateRequest{At: At("/d/new"), Close: true, Lease: 1})
 	wantKind(t, err, fserror.Permission)
 	// Attaching takes the file's owner, or a superuser.
-	_, err = r.tree.PlanAttach(u, 1, "/d/f")
+	_, err = r.tree.PlanAttach(u, 1, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
-	if _, err := r.tree.PlanAttach(super, 1, "/d/f"); err != nil {
+	if _, err := r.tree.PlanAttach(super, 1, At("/d/f")); err != nil {
 		t.Fatal(err)
 	}
 	r.must(t, &OpSetAttr{Inode: f, User: "u"})
-	if _, err := r.tree.PlanAttach(u, 1, "/d/f"); err != nil {
+	if _, err := r.tree.PlanAttach(u, 1, At("/d/f")); err != nil {
 		t.Fatal(err)
 	}
 	// Attaching and detaching take what deleting takes.
 	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o555})
-	_, err = r.tree.PlanAttach(u, 1, "/d/f")
+	_, err = r.tree.PlanAttach(u, 1, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
 	r.attach(t, 1, "/d/f")
-	_, err = r.tree.PlanDetach(u, "/d/f")
+	_, err = r.tree.PlanDetach(u, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
 	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o1777})
 	r.must(t, &OpSetAttr{Inode: f, User: "v"})
-	_, err = r.tree.PlanDetach(u, "/d/f") // the sticky bit: neither is u's
+	_, err = r.tree.PlanDetach(u, At("/d/f")) // the sticky bit: neither is u's
 	wantKind(t, err, fserror.Permission)
 }
 
@@ -556,7 +556,7 @@ func TestWritersRecordsForgetAges(t *testing.T) {
 func TestInodeToComeIsNotCached(t *testing.T) {
 	r := leaseRig(t)
 	c := &Call{User: "u", Super: true, Collect: true}
-	_, err := r.tree.StatInode(c, r.tree.nextInode)
+	_, err := r.tree.Stat(c, Inode(r.tree.nextInode))
 	wantKind(t, err, fserror.NotFound)
 	if c.Collect || c.Looks != nil {
 		t.Fatalf("may be kept: %+v", c.Looks)
@@ -565,7 +565,7 @@ func TestInodeToComeIsNotCached(t *testing.T) {
 	id := r.create(t, "/f", "")
 	r.remove(t, "/f")
 	c = &Call{User: "u", Super: true, Collect: true}
-	_, err = r.tree.StatInode(c, id)
+	_, err = r.tree.Stat(c, Inode(id))
 	wantKind(t, err, fserror.NotFound)
 	if !c.Collect || len(c.Looks) != 1 {
 		t.Fatalf("may not be kept: %+v", c.Looks)
@@ -632,9 +632,9 @@ func TestEvents(t *testing.T) {
 	dir := r.mkdir(t, "/d")
 	h := Holder{Client: "c1", Session: SessionID{1}}
 	want(&OpMkdir{Parent: dir, Names: []string{"x", "y"}}, "create /d/x dir, create /d/x/y dir")
-	y, _ := r.tree.Stat(nil, "/d/x/y", false)
+	y, _ := r.tree.Stat(nil, At("/d/x/y"))
 	want(&OpCreate{Parent: dir, Dirs: []string{"n"}, Name: "f", Holder: h, Token: Token{1}}, "create /d/n dir, create /d/n/f, lease /d/n/f by c1")
-	f, _ := r.tree.Stat(nil, "/d/n/f", false)
+	f, _ := r.tree.Stat(nil, At("/d/n/f"))
 	want(&OpAppendTail{Inode: f.ID, Data: []byte("abc")}, "length /d/n/f 3")
 	want(&OpAttach{ID: 1, Inode: f.ID}, "lease /d/n/f by c1 3")
 	want(&OpOpen{Inode: f.ID, Holder: Holder{Client: "c2"}, Token: Token{2}}, "lease /d/n/f by c2 3")
@@ -645,9 +645,9 @@ func TestEvents(t *testing.T) {
 	want(&OpSetAttr{Inode: dir, SetMTime: true}, "attr /d dir")
 	want(&OpSymlink{Parent: dir, Name: "l", Target: "f"}, "create /d/l 1")
 	want(&OpCreate{Parent: dir, Name: "f", Replace: f.ID, Closed: true, Data: []byte("z"), Lease: 2}, "delete /d/f 2, create /d/f 1")
-	f, _ = r.tree.Stat(nil, "/d/f", false)
+	f, _ = r.tree.Stat(nil, At("/d/f"))
 	want(&OpDetach{Inode: f.ID}, "lease /d/f 1")
-	l, _ := r.tree.Stat(nil, "/d/l", false)
+	l, _ := r.tree.Stat(nil, At("/d/l"))
 	want(&OpRename{FromParent: dir, FromName: "f", ToParent: dir, ToName: "l", Replace: l.ID, Detach: true}, "delete /d/l 1, rename /d/f /d/l 1")
 	g := r.create(t, "/d/g", "")
 	want(&OpConcat{Target: g, Sources: []InodeID{f.ID}}, "delete /d/l 1, length /d/g 1")

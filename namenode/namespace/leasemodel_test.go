@@ -231,7 +231,7 @@ func (m *machine) Attach(t *rapid.T) {
 	if m.lives(id) {
 		want = m.attachable(path)
 	}
-	op, err := m.tree.PlanAttach(nil, id, path)
+	op, err := m.tree.PlanAttach(nil, id, At(path))
 	if !expect(t, "attach "+path, err, want) {
 		return
 	}
@@ -250,7 +250,7 @@ func (m *machine) Attach(t *rapid.T) {
 
 func (m *machine) Detach(t *rapid.T) {
 	path := m.known(t, "path")
-	op, err := m.tree.PlanDetach(nil, path)
+	op, err := m.tree.PlanDetach(nil, At(path))
 	if !expect(t, "detach "+path, err, m.attachable(path)) {
 		return
 	}

@@ -117,7 +117,7 @@ func expect(t *rapid.T, what string, err error, want fserror.Kind) bool {
 func (m *machine) learn(path string) {
 	for i, c := range path {
 		if i > 0 && c == '/' && m.nodes[path[:i]] == nil {
-			a, _ := m.tree.Stat(nil, path[:i], false)
+			a, _ := m.tree.Stat(nil, At(path[:i]))
 			m.nodes[path[:i]] = &node{id: a.ID, typ: TypeDir}
 		}
 	}
@@ -134,7 +134,7 @@ func (m *machine) Mkdir(t *rapid.T) {
 	case n != nil && (n.typ != TypeDir || !parents):
 		want = fserror.Exists
 	}
-	op, err := m.tree.PlanMkdir(nil, path, 0o755, parents)
+	op, err := m.tree.PlanMkdir(nil, At(path), 0o755, parents)
 	if !expect(t, "mkdir "+path, err, want) || op == nil {
 		return
 	}
@@ -163,7 +163,11 @@ func (m *machine) Create(t *rapid.T) {
 	}
 	h := Holder{User: "u", Client: "c", Session: SessionID{9}, Host: "h", TTL: rapid.Int64Range(0, 2).Draw(t, "session ttl")}
 	token := m.newToken()
-	op, err := m.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Overwrite: over, Parents: parents, Close: closed, Holder: h, Token: token, Data: []byte(data), Lease: lease})
+	at := At(path)
+	if over {
+		at = Follow(path)
+	}
+	op, err := m.tree.PlanCreate(nil, CreateRequest{At: at, Mode: 0o644, DirMode: 0o755, Overwrite: over, Parents: parents, Close: closed, Holder: h, Token: token, Data: []byte(data), Lease: lease})
 	if !expect(t, "create "+path, err, want) {
 		return
 	}
@@ -228,7 +232,7 @@ func (m *machine) Append(t *rapid.T) {
 
 func (m *machine) Commit(t *rapid.T) {
 	n := m.file(t, true)
-	v, _ := m.tree.FileInode(nil, n.id)
+	v, _ := m.tree.File(nil, Inode(n.id))
 	begin := int(v.Attr.Length - v.Attr.TailLength)
 	data := n.bytes[begin:]
 	if rapid.Bool().Draw(t, "part") {
@@ -252,7 +256,7 @@ func (m *machine) Commit(t *rapid.T) {
 
 // seal makes a file's tail, and perhaps its last block, a block.
 func (m *machine) seal(t *rapid.T, id InodeID, replace bool) {
-	v, _ := m.tree.FileInode(nil, id)
+	v, _ := m.tree.File(nil, Inode(id))
 	if len(v.Tail) == 0 {
 		return
 	}
@@ -305,12 +309,12 @@ func (m *machine) Close(t *rapid.T) {
 func (m *machine) Truncate(t *rapid.T) {
 	n := m.file(t, false)
 	length := rapid.IntRange(0, len(n.bytes)).Draw(t, "length")
-	before, err := m.tree.FileInode(nil, n.id)
+	before, err := m.tree.File(nil, Inode(n.id))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	m.must(t, &OpTruncate{Inode: n.id, Length: int64(length)})
-	if after, _ := m.tree.FileInode(nil, n.id); (after.Cut > before.Cut) != (length < len(n.bytes)) {
+	if after, _ := m.tree.File(nil, Inode(n.id)); (after.Cut > before.Cut) != (length < len(n.bytes)) {
 		t.Fatalf("cut from %d to %d bytes: record %d, before %d", len(n.bytes), length, after.Cut, before.Cut)
 	}
 	n.bytes = n.bytes[:length]
@@ -351,7 +355,7 @@ func (m *machine) Rename(t *rapid.T) {
 			want = fserror.NotFound
 		}
 	}
-	op, err := m.tree.PlanRename(nil, from, to, over, detach)
+	op, err := m.tree.PlanRename(nil, At(from), At(to), over, detach)
 	if !expect(t, "rename "+from+" "+to, err, want) || op == nil {
 		return
 	}
@@ -384,7 +388,7 @@ func (m *machine) Delete(t *rapid.T) {
 	case n.typ == TypeDir && !recursive && !m.empty(path):
 		want = fserror.NotEmpty
 	}
-	op, err := m.tree.PlanDelete(nil, path, recursive, 0)
+	op, err := m.tree.PlanDelete(nil, At(path), recursive, 0)
 	if !expect(t, "delete "+path, err, want) {
 		return
 	}
@@ -399,7 +403,7 @@ func (m *machine) Delete(t *rapid.T) {
 			if n.lease != 0 {
 				m.gone[n.id] = n.lease
 			}
-			if _, err := m.tree.StatInode(nil, n.id); fserror.KindOf(err) != fserror.NotFound {
+			if _, err := m.tree.Stat(nil, Inode(n.id)); fserror.KindOf(err) != fserror.NotFound {
 				t.Fatalf("deleted, but there: %v", err)
 			}
 		}
@@ -423,7 +427,7 @@ func (m *machine) Symlink(t *rapid.T) {
 		t.Skip("no place")
 	}
 	target := rapid.SampledFrom([]string{"/a", "b/..", "../a", "a/../../b", "link", longName}).Draw(t, "target")
-	op, err := m.tree.PlanSymlink(nil, path, target, false)
+	op, err := m.tree.PlanSymlink(nil, At(path), target, false)
 	if err != nil {
 		t.Fatalf("symlink: %v", err)
 	}
@@ -444,7 +448,7 @@ func (m *machine) Concat(t *rapid.T) {
 	}
 	paths = rapid.Permutation(paths).Draw(t, "sources")[:rapid.IntRange(1, len(paths)).Draw(t, "count")]
 	where, _ := m.tree.Path(target.id)
-	op, err := m.tree.PlanConcat(nil, where, paths)
+	op, err := m.tree.PlanConcat(nil, Follow(where), refs(paths))
 	if err != nil {
 		t.Fatalf("concat: %v", err)
 	}
@@ -463,7 +467,7 @@ func (m *machine) SetAttr(t *rapid.T) {
 	if m.nodes[path] == nil {
 		return
 	}
-	op, err := m.tree.PlanSetAttr(nil, At(path), false, OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
+	op, err := m.tree.PlanSetAttr(nil, At(path), OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
 	if err != nil {
 		t.Fatalf("setattr: %v", err)
 	}

@@ -87,7 +87,7 @@ func TestNumbersAreSeen(t *testing.T) {
 	caching(t, r, a)
 	n := r.must(t, &OpReserve{Session: a, Count: 2}).Inode
 	c := &Call{Super: true, Collect: true}
-	if _, err := r.tree.StatInode(c, n); fserror.KindOf(err) != fserror.NotFound {
+	if _, err := r.tree.Stat(c, Inode(n)); fserror.KindOf(err) != fserror.NotFound {
 		t.Fatal(err)
 	}
 	if !c.Collect || len(c.Looks) == 0 {

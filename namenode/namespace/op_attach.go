@@ -21,12 +21,12 @@ func (op *OpAttach) fields(c coder) {
 // may delete it there, the file must be the caller's, if that is no superuser. A
 // nil record without an error: it is attached to it already.
 // Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link).
-func (t *Tree) PlanAttach(c *Call, id LeaseID, path string) (*OpAttach, error) {
+func (t *Tree) PlanAttach(c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	const op = "lease attach"
 	if err := t.CheckLease(c, op, id); err != nil {
-		return nil, fserror.With(err, op, path)
+		return nil, fserror.With(err, op, r.Path)
 	}
-	n, err := t.leaseFile(c, op, path)
+	n, path, err := t.leaseFile(c, op, r)
 	if err != nil || t.leases.Of(n.id) == id {
 		return nil, err
 	}
@@ -41,25 +41,25 @@ func (t *Tree) mayAttach(c *Call, n *inode) bool { return c.isSuper() || t.isOwn
 
 // leaseFile returns a file that the caller may delete and whose lease, if it
 // has one, has not ended.
-func (t *Tree) leaseFile(c *Call, op, path string) (*inode, error) {
-	at, err := t.find(c, op, path, false)
+func (t *Tree) leaseFile(c *Call, op string, r Ref) (n *inode, path string, err error) {
+	at, err := t.find(c, op, r)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	n := at.node
+	n, path = at.node, at.path
 	switch n.typ {
 	case TypeDir:
-		return nil, isDirectory(op, path)
+		return nil, "", isDirectory(op, path)
 	case TypeSymlink:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link; name the file itself")
+		return nil, "", fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link; name the file itself")
 	}
 	if err := t.requireRemove(c, at.dir, n, op, path); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if t.attachable(n.id) != nil {
-		return nil, fserror.New(fserror.NotFound, op, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
+		return nil, "", fserror.New(fserror.NotFound, op, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
 	}
-	return n, nil
+	return n, path, nil
 }
 
 func (op *OpAttach) apply(t *Tree, e stamp) (Result, error) {

@@ -23,34 +23,34 @@ func (op *OpConcat) fields(c coder) {
 
 // PlanConcat checks the joining of closed files: the bytes of the sources, 1 to
 // MaxConcat, come after those of the target, in order, and the sources are
-// deleted. A link as target is followed, one as source refused. It takes
+// deleted. A link as source is refused. It takes
 // permission to write the target, to read and write the sources and to remove
 // them. Errors: NotFound, IsDirectory, Permission, Held with the holder,
 // InvalidArgument (too few, too many, or one twice). Tails that ConcatNeedsSeal
 // lists must become blocks before the record fits.
-func (t *Tree) PlanConcat(c *Call, target string, sources []string) (*OpConcat, error) {
+func (t *Tree) PlanConcat(c *Call, target Ref, sources []Ref) (*OpConcat, error) {
 	const op = "concat"
 	switch {
 	case len(sources) == 0:
-		return nil, fserror.New(fserror.InvalidArgument, op, target, "no sources given")
+		return nil, fserror.New(fserror.InvalidArgument, op, target.Path, "no sources given")
 	case len(sources) > MaxConcat:
-		return nil, fserror.New(fserror.InvalidArgument, op, target, "%d sources are over the limit of %d", len(sources), MaxConcat)
+		return nil, fserror.New(fserror.InvalidArgument, op, target.Path, "%d sources are over the limit of %d", len(sources), MaxConcat)
 	}
-	n, _, err := t.findWritable(c, op, At(target))
+	n, path, err := t.findWritable(c, op, target)
 	if err != nil {
 		return nil, err
 	}
 	if n.open() != nil {
-		return nil, held(op, target, n)
+		return nil, held(op, path, n)
 	}
 	o := &OpConcat{Target: n.id}
 	seen := map[InodeID]bool{n.id: true}
-	for _, path := range sources {
-		at, err := t.find(c, op, path, false)
+	for _, r := range sources {
+		at, err := t.find(c, op, r)
 		if err != nil {
 			return nil, err
 		}
-		s := at.node
+		s, path := at.node, at.path
 		switch {
 		case s.typ == TypeDir:
 			return nil, isDirectory(op, path)

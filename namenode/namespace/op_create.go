@@ -42,16 +42,14 @@ func (op *OpCreate) fields(c coder) {
 
 // CreateRequest asks for a new file.
 type CreateRequest struct {
-	Path string
+	At   Ref
 	Mode uint16 // permission bits of the file
 	// KeepMode makes a file that replaces one take its mode over instead.
-	KeepMode bool
-	DirMode  uint16 // of directories made on the way
-	// Overwrite replaces an existing file. A symbolic link at the end of the
-	// path is then followed, as open(2) with O_TRUNC does; else it is in the way.
-	Overwrite bool
-	Parents   bool // make missing directories
-	Close     bool // the file is whole: Holder and Token do not count
+	KeepMode  bool
+	DirMode   uint16 // of directories made on the way
+	Overwrite bool   // replace an existing file
+	Parents   bool   // make missing directories
+	Close     bool   // the file is whole: Holder and Token do not count
 	Holder    Holder
 	Token     Token
 	Data      []byte
@@ -65,13 +63,14 @@ type CreateRequest struct {
 // and all that removing it takes. Errors: as of PlanMkdir, and IsDirectory.
 func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 	const op = "create"
-	at, err := t.resolve(c, op, r.Path, r.Overwrite)
+	at, err := t.resolve(c, op, r.At)
 	if err != nil {
 		return nil, err
 	}
+	path := at.path
 	if r.Lease != 0 {
 		if err := t.CheckLease(c, op, r.Lease); err != nil {
-			return nil, fserror.With(err, op, r.Path)
+			return nil, fserror.With(err, op, path)
 		}
 	}
 	o := &OpCreate{
@@ -85,24 +84,24 @@ func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
 	if n := at.node; n != nil {
 		switch {
 		case !r.Overwrite:
-			return nil, exists(op, r.Path, n)
+			return nil, exists(op, path, n)
 		case n.typ == TypeDir:
-			return nil, isDirectory(op, r.Path)
+			return nil, isDirectory(op, path)
 		}
-		if err := t.require(c, n, mayWrite, op, r.Path); err != nil {
+		if err := t.require(c, n, mayWrite, op, path); err != nil {
 			return nil, err
 		}
-		if err := t.requireRemove(c, at.dir, n, op, r.Path); err != nil {
+		if err := t.requireRemove(c, at.dir, n, op, path); err != nil {
 			return nil, err
 		}
-		if err := t.checkOwners(c, op, r.Path, o.User, t.groupIn(c, at.dir)); err != nil {
+		if err := t.checkOwners(c, op, path, o.User, t.groupIn(c, at.dir)); err != nil {
 			return nil, err
 		}
 		o.Replace, o.Name = n.id, at.name
 		if r.KeepMode {
 			o.Mode = n.mode & modeBits
 		}
-	} else if o.Dirs, o.Name, err = t.planNew(c, op, r.Path, at, r.Parents); err != nil {
+	} else if o.Dirs, o.Name, err = t.planNew(c, op, at, r.Parents); err != nil {
 		return nil, err
 	}
 	o.Parent, o.Group = at.dir.id, t.groupIn(c, at.dir)

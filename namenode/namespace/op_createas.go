@@ -1,9 +1,6 @@
 package namespace
 
-import (
-	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
-)
+import "github.com/leasefs/leasefs/internal/fserror"
 
 // OpCreateAs is an OpCreate, without missing parents and replacing nothing,
 // of a file whose number was set aside for the session.
@@ -26,45 +23,34 @@ func (op *OpCreateAs) fields(c coder) {
 const NoNumber = "no number"
 
 // PlanCreateAs checks the making of a file with an inode number that was set
-// aside for the holder's session, in a directory by inode; of the request's path
-// only the last component counts. Errors: Exists, NotFound (the directory), NotDirectory, Permission,
-// NoSpace (MaxOwners), InvalidArgument (the number), and those of a bad name.
-func (t *Tree) PlanCreateAs(c *Call, id, dir InodeID, r CreateRequest) (*OpCreateAs, error) {
+// aside for the holder's session. Errors: as of PlanCreate without Overwrite and
+// Parents, and InvalidArgument (the number).
+func (t *Tree) PlanCreateAs(c *Call, id InodeID, r CreateRequest) (*OpCreateAs, error) {
 	const op = "create"
-	_, name := fspath.Split(r.Path)
-	if err := fspath.CheckName(name); err != nil {
-		return nil, fserror.With(err, op, r.Path)
-	}
-	d, err := t.reach(c, dir, op)
+	at, err := t.resolve(c, op, r.At)
 	if err != nil {
 		return nil, err
 	}
-	if d.typ != TypeDir {
-		return nil, t.notDirectory(d, op, r.Path)
+	if at.node != nil {
+		return nil, exists(op, at.path, at.node)
 	}
-	if err := t.requireChange(c, d, op, r.Path); err != nil {
+	_, name, err := t.planNew(c, op, at, false)
+	if err != nil {
 		return nil, err
 	}
-	t.lookName(c, dir, name)
-	if n := t.lookup(dir, name); n != nil {
-		return nil, exists(op, r.Path, n)
-	}
-	if depth, size := t.extent(d); !fits(depth+1, size+1+len(name)) {
-		return nil, tooLong(op, r.Path, "its path")
-	}
 	if !t.Reserved(r.Holder.Session, id) {
-		err := fserror.New(fserror.InvalidArgument, op, r.Path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
+		err := fserror.New(fserror.InvalidArgument, op, at.path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
 		err.Reason = NoNumber
 		return nil, err
 	}
 	o := &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: OpCreate{
-		Parent: dir, Name: name, Mode: r.Mode & modeBits, User: t.caller(c), Group: t.groupIn(c, d),
+		Parent: at.dir.id, Name: name, Mode: r.Mode & modeBits, User: t.caller(c), Group: t.groupIn(c, at.dir),
 		MTime: r.MTime, Closed: r.Close, Data: r.Data,
 	}}
 	if !r.Close {
 		o.Holder, o.Token = r.Holder, r.Token
 	}
-	return o, t.checkOwners(c, op, r.Path, o.User, o.Group)
+	return o, nil
 }
 
 func (op *OpCreateAs) apply(t *Tree, e stamp) (Result, error) {

@@ -18,18 +18,17 @@ func (op *OpDelete) fields(c coder) {
 	c.inode(&op.Inode)
 }
 
-// PlanDelete checks a delete. A link at the end is itself deleted. A directory
-// with entries takes recursive; that its subtree may be emptied by a caller
+// PlanDelete checks a delete. A directory with entries takes recursive; that its subtree may be emptied by a caller
 // other than the superuser is for CanRemoveAll. If only is not 0 an inode of
 // another type is refused (a link counts as a file). Errors: NotFound,
 // NotEmpty, IsDirectory, NotDirectory, InvalidArgument (the root), Permission.
-func (t *Tree) PlanDelete(c *Call, path string, recursive bool, only Type) (*OpDelete, error) {
+func (t *Tree) PlanDelete(c *Call, r Ref, recursive bool, only Type) (*OpDelete, error) {
 	const op = "rm"
-	at, err := t.find(c, op, path, false)
+	at, err := t.find(c, op, r)
 	if err != nil {
 		return nil, err
 	}
-	n := at.node
+	n, path := at.node, at.path
 	switch {
 	case n.id == RootID:
 		return nil, fserror.New(fserror.InvalidArgument, op, path, "the root directory cannot be deleted")

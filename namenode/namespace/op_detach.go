@@ -9,9 +9,9 @@ func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 
 // PlanDetach checks the detaching of a file from its lease. A nil record
 // without an error: it is attached to none. Errors as for PlanAttach.
-func (t *Tree) PlanDetach(c *Call, path string) (*OpDetach, error) {
+func (t *Tree) PlanDetach(c *Call, r Ref) (*OpDetach, error) {
 	const op = "lease detach"
-	n, err := t.leaseFile(c, op, path)
+	n, _, err := t.leaseFile(c, op, r)
 	if err != nil || t.leases.Of(n.id) == 0 {
 		return nil, err
 	}

@@ -23,25 +23,26 @@ func (op *OpMkdir) fields(c coder) {
 // is there already. Errors: Exists, NotFound (a parent), NotDirectory,
 // Permission (write and search on the deepest directory that exists), Loop,
 // NoSpace (MaxOwners), and those of a bad path.
-func (t *Tree) PlanMkdir(c *Call, path string, mode uint16, parents bool) (*OpMkdir, error) {
+func (t *Tree) PlanMkdir(c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, error) {
 	const op = "mkdir"
-	at, err := t.resolve(c, op, path, false)
+	at, err := t.resolve(c, op, r)
 	if err != nil {
 		return nil, err
 	}
 	if at.node != nil {
 		n := at.node
 		if parents && n.typ == TypeSymlink {
-			if to, err := t.resolve(c, op, path, true); err == nil && to.node != nil {
+			r.How |= FollowLast
+			if to, err := t.resolve(c, op, r); err == nil && to.node != nil {
 				n = to.node
 			}
 		}
 		if parents && n.typ == TypeDir {
 			return nil, nil
 		}
-		return nil, exists(op, path, at.node)
+		return nil, exists(op, at.path, at.node)
 	}
-	dirs, name, err := t.planNew(c, op, path, at, parents)
+	dirs, name, err := t.planNew(c, op, at, parents)
 	if err != nil {
 		return nil, err
 	}

@@ -22,71 +22,70 @@ func (op *OpRename) fields(c coder) {
 	c.Bool(&op.Detach)
 }
 
-// PlanRename checks a rename by the rules of rename(2): a link at either end is
-// itself renamed or replaced; with overwrite a file may replace a file or link,
-// a directory an empty directory. Both results are nil if both paths name the
-// same inode. Errors: NotFound, Exists, NotEmpty, IsDirectory, NotDirectory,
+// PlanRename checks a rename by the rules of rename(2): with overwrite a file may replace a file or link,
+// a directory an empty directory. Both results are nil if both name the same
+// inode. Errors: NotFound, Exists, NotEmpty, IsDirectory, NotDirectory,
 // InvalidArgument (the root, or a directory into itself), Permission, Loop,
 // NameTooLong (also of a path below a directory, as far as that is looked at).
-func (t *Tree) PlanRename(c *Call, from, to string, overwrite, detach bool) (*OpRename, error) {
+func (t *Tree) PlanRename(c *Call, from, to Ref, overwrite, detach bool) (*OpRename, error) {
 	const op = "rename"
-	src, err := t.find(c, op, from, false)
+	src, err := t.find(c, op, from)
 	if err != nil {
 		return nil, err
 	}
-	dst, err := t.resolve(c, op, to, false)
+	dst, err := t.resolve(c, op, to)
 	if err != nil {
 		return nil, err
 	}
 	n, old := src.node, dst.node
 	switch {
 	case n.id == RootID || (old != nil && old.id == RootID):
-		return nil, fserror.New(fserror.InvalidArgument, op, from, "the root directory can be neither renamed nor replaced")
+		return nil, fserror.New(fserror.InvalidArgument, op, src.path, "the root directory can be neither renamed nor replaced")
 	case old == nil && dst.rest != "":
-		return nil, t.missing(dst, op, to)
+		return nil, t.missing(dst, op)
 	case old == n:
 		return nil, nil
 	case n.typ == TypeDir && t.isBelow(dst.dir, n.id):
-		return nil, fserror.New(fserror.InvalidArgument, op, from, "%s is inside it", to)
+		return nil, fserror.New(fserror.InvalidArgument, op, src.path, "%s is inside it", dst.path)
 	case old != nil && !overwrite:
-		return nil, exists(op, to, old)
+		return nil, exists(op, dst.path, old)
 	case old != nil && old.typ == TypeDir && n.typ != TypeDir:
-		return nil, isDirectory(op, to)
+		return nil, isDirectory(op, dst.path)
 	case old != nil && old.typ != TypeDir && n.typ == TypeDir:
-		return nil, fserror.New(fserror.NotDirectory, op, to, "not a directory: a directory cannot replace it")
+		return nil, fserror.New(fserror.NotDirectory, op, dst.path, "not a directory: a directory cannot replace it")
 	}
-	if err := t.requireRemove(c, src.dir, n, op, from); err != nil {
+	if err := t.requireRemove(c, src.dir, n, op, src.path); err != nil {
 		return nil, err
 	}
 	if n.typ == TypeDir && src.dir != dst.dir {
 		// Its entry ".." changes: it must itself be writable (POSIX, Linux).
-		if err := t.require(c, n, mayWrite, op, from); err != nil {
+		if err := t.require(c, n, mayWrite, op, src.path); err != nil {
 			return nil, err
 		}
 	}
 	if detach {
 		if err := t.attachable(n.id); err != nil {
-			return nil, fserror.New(fserror.NotFound, op, from, "%v, it is being deleted", err)
+			return nil, fserror.New(fserror.NotFound, op, src.path, "%v, it is being deleted", err)
 		}
 	}
 	if n.typ == TypeDir && t.deepens(c, n, dst) {
-		return nil, tooLong(op, to, "the path of something in it")
+		return nil, tooLong(op, dst.path, "the path of something in it")
 	}
 	o := &OpRename{FromParent: src.dir.id, FromName: src.name, ToParent: dst.dir.id, ToName: dst.name, Detach: detach}
 	if old == nil {
-		if _, _, err := t.planNew(c, op, to, dst, false); err != nil {
+		if _, _, err := t.planNew(c, op, dst, false); err != nil {
 			return nil, err
 		}
 		return o, nil
 	}
 	o.Replace = old.id
-	if err := t.requireRemove(c, dst.dir, old, op, to); err != nil {
+	if err := t.requireRemove(c, dst.dir, old, op, dst.path); err != nil {
 		return nil, err
 	}
 	if old.typ == TypeDir {
 		t.lookShown(c, old)
 		if old.entries() > 0 {
-			return nil, fserror.New(fserror.NotEmpty, op, to, "the directory is not empty")
+			return nil, fserror.New(fserror.NotEmpty, op, dst.path, "the directory is not empty")
 		}
 	}
 	return o, nil

@@ -33,12 +33,13 @@ func (op *OpSetAttr) fields(c coder) {
 // of group by the owner takes the set-id bits from a file, and set-group-id
 // cannot be set for a group that the caller is not in. Both results are nil if
 // there is nothing to change. Errors: NotFound, Permission, NoSpace (MaxOwners).
-func (t *Tree) PlanSetAttr(c *Call, at Target, follow bool, op OpSetAttr) (*OpSetAttr, error) {
+func (t *Tree) PlanSetAttr(c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	const name = "setattr"
-	n, path, err := t.aim(c, name, at, follow)
+	at, err := t.find(c, name, r)
 	if err != nil {
 		return nil, err
 	}
+	n, path := at.node, at.path
 	op.Inode, op.Mode = n.id, op.Mode&modeBits
 	if !op.SetMode && !op.SetMTime && op.User == "" && op.Group == "" {
 		return nil, nil

@@ -30,24 +30,24 @@ func (op *OpSymlink) fields(c coder) {
 // PlanSymlink checks the making of a symbolic link. The target, 1 to MaxTarget
 // bytes without NUL, is taken as it is. Errors: as of PlanMkdir, and
 // InvalidArgument.
-func (t *Tree) PlanSymlink(c *Call, path, target string, parents bool) (*OpSymlink, error) {
+func (t *Tree) PlanSymlink(c *Call, r Ref, target string, parents bool) (*OpSymlink, error) {
 	const op = "symlink"
 	switch {
 	case target == "":
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "the target of a symbolic link must not be empty")
+		return nil, fserror.New(fserror.InvalidArgument, op, r.Path, "the target of a symbolic link must not be empty")
 	case len(target) > MaxTarget:
-		return nil, fserror.New(fserror.NameTooLong, op, path, "target of %d bytes is over the limit of %d", len(target), MaxTarget)
+		return nil, fserror.New(fserror.NameTooLong, op, r.Path, "target of %d bytes is over the limit of %d", len(target), MaxTarget)
 	case strings.IndexByte(target, 0) >= 0:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "the target contains a NUL byte")
+		return nil, fserror.New(fserror.InvalidArgument, op, r.Path, "the target contains a NUL byte")
 	}
-	at, err := t.resolve(c, op, path, false)
+	at, err := t.resolve(c, op, r)
 	if err != nil {
 		return nil, err
 	}
 	if at.node != nil {
-		return nil, exists(op, path, at.node)
+		return nil, exists(op, at.path, at.node)
 	}
-	dirs, name, err := t.planNew(c, op, path, at, parents)
+	dirs, name, err := t.planNew(c, op, at, parents)
 	if err != nil {
 		return nil, err
 	}

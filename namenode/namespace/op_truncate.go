@@ -15,13 +15,12 @@ func (op *OpTruncate) fields(c coder) {
 	c.I64(&op.Length)
 }
 
-// PlanTruncate checks the shrinking of a closed file to length bytes. Links are
-// followed. Both results are nil if it has that length. Errors: NotFound,
+// PlanTruncate checks the shrinking of a closed file to length bytes. Both results are nil if it has that length. Errors: NotFound,
 // IsDirectory, Permission (write), Held with the holder, InvalidArgument (a
 // length below 0), Unsupported (a length above the file's).
-func (t *Tree) PlanTruncate(c *Call, at Target, length int64) (*OpTruncate, error) {
+func (t *Tree) PlanTruncate(c *Call, r Ref, length int64) (*OpTruncate, error) {
 	const op = "truncate"
-	n, path, err := t.findWritable(c, op, at)
+	n, path, err := t.findWritable(c, op, r)
 	switch {
 	case err != nil:
 		return nil, err

@@ -45,12 +45,13 @@ const NoXattr = "no such attribute"
 // Errors: NotFound, Exists, Permission, Unsupported (a name outside of the user
 // namespace), TooLarge (a name or value over its limit), NoSpace (all together
 // are), InvalidArgument.
-func (t *Tree) PlanXattr(c *Call, at Target, follow bool, name string, value []byte, action XattrAction) (*OpXattr, error) {
+func (t *Tree) PlanXattr(c *Call, r Ref, name string, value []byte, action XattrAction) (*OpXattr, error) {
 	const op = "setxattr"
-	n, path, err := t.aim(c, op, at, follow)
+	at, err := t.find(c, op, r)
 	if err != nil {
 		return nil, err
 	}
+	n, path := at.node, at.path
 	if err := tables.CheckXattrName(name); err != nil {
 		return nil, fserror.With(err, op, path)
 	}

@@ -21,33 +21,33 @@ func (t *Tree) groupIn(c *Call, dir *inode) string {
 	return t.groups.Name(dir.group)
 }
 
-// planNew is what making an inode where a path leads takes: that nothing is
+// planNew is what making an inode at a place takes: that nothing is
 // there, that its directory may be changed, and with parents which directories
 // are to be made first.
-func (t *Tree) planNew(c *Call, op, path string, at place, parents bool) (dirs []string, name string, err error) {
+func (t *Tree) planNew(c *Call, op string, at place, parents bool) (dirs []string, name string, err error) {
 	if at.rest != "" && !parents {
-		return nil, "", t.missing(at, op, path)
+		return nil, "", t.missing(at, op)
 	}
-	dirs, name, err = at.newNames(op, path)
+	dirs, name, err = at.newNames(op)
 	if err != nil {
 		return nil, "", err
 	}
 	if at.dir.typ != TypeDir {
-		return nil, "", t.notDirectory(at.dir, op, path)
+		return nil, "", t.notDirectory(at.dir, op, at.path)
 	}
-	if err := t.requireChange(c, at.dir, op, path); err != nil {
+	if err := t.requireChange(c, at.dir, op, at.path); err != nil {
 		return nil, "", err
 	}
-	if at.linked {
+	if at.unmeasured {
 		depth, size := t.extent(at.dir)
 		for _, d := range dirs {
 			depth, size = depth+1, size+1+len(d)
 		}
 		if !fits(depth+1, size+1+len(name)) {
-			return nil, "", tooLong(op, path, "its path")
+			return nil, "", tooLong(op, at.path, "its path")
 		}
 	}
-	return dirs, name, t.checkOwners(c, op, path, t.caller(c), t.groupIn(c, at.dir))
+	return dirs, name, t.checkOwners(c, op, at.path, t.caller(c), t.groupIn(c, at.dir))
 }
 
 func exists(op, path string, n *inode) error {

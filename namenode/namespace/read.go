@@ -67,12 +67,11 @@ func (t *Tree) attr(n *inode) Attr {
 	return a
 }
 
-// Stat returns the attributes of what a path leads to; of a symbolic link at
-// its end, without follow, those of the link. It takes permission to search
-// the directories on the way. Errors: NotFound, NotDirectory, Permission,
+// Stat returns the attributes of what a Ref leads to. It takes permission to
+// search the directories on the way. Errors: NotFound, NotDirectory, Permission,
 // Loop, and those of a bad path.
-func (t *Tree) Stat(c *Call, path string, follow bool) (Attr, error) {
-	at, err := t.find(c, "stat", path, follow)
+func (t *Tree) Stat(c *Call, r Ref) (Attr, error) {
+	at, err := t.find(c, "stat", r)
 	if err != nil {
 		return Attr{}, err
 	}
@@ -82,7 +81,7 @@ func (t *Tree) Stat(c *Call, path string, follow bool) (Attr, error) {
 
 // reach returns an inode by number if it is in the tree and the caller may
 // search all directories above it.
-func (t *Tree) reach(c *Call, id InodeID, op string) (*inode, error) {
+func (t *Tree) reach(c *Call, op string, id InodeID) (*inode, error) {
 	path := inodeName(id)
 	n := t.get(id)
 	t.lookAttr(c, id)
@@ -99,23 +98,12 @@ func (t *Tree) reach(c *Call, id InodeID, op string) (*inode, error) {
 // MaySearch reports whether a caller may look for names in a directory: it is
 // in the tree, and it and all directories above may be searched.
 func (t *Tree) MaySearch(c *Call, dir InodeID) bool {
-	n, err := t.reach(c, dir, "")
+	n, err := t.reach(c, "", dir)
 	return err == nil && n.typ == TypeDir && t.allowed(c, n, mayExecute)
 }
 
 // inodeName names an inode in an error message.
 func inodeName(id InodeID) string { return fmt.Sprintf("inode %d", uint64(id)) }
-
-// StatInode is Stat for an inode by number. NotFound if it is not in the tree
-// any more. The directories above it must be searchable as for a path.
-func (t *Tree) StatInode(c *Call, id InodeID) (Attr, error) {
-	n, err := t.reach(c, id, "stat")
-	if err != nil {
-		return Attr{}, err
-	}
-	t.lookShown(c, n)
-	return t.attr(n), nil
-}
 
 // Path returns where an inode is; false if it is not in the tree.
 func (t *Tree) Path(id InodeID) (string, bool) {
@@ -145,21 +133,21 @@ func (t *Tree) Path(id InodeID) (string, bool) {
 
 // List returns a directory's attributes and those of up to limit of its
 // entries (0: DefaultList), in the order of the bytes of their names, whose
-// names are greater than after, and whether there are more. A symbolic link at
-// the end of the path is followed. It takes permission to read the directory.
+// names are greater than after, and whether there are more. It takes permission
+// to read the directory.
 // Of what the call collects, the first DirLooks are of the directory itself.
-// A path to a file is an error of kind NotDirectory.
-func (t *Tree) List(c *Call, path, after string, limit int) (dir Attr, entries []Attr, more bool, err error) {
-	at, err := t.find(c, "ls", path, true)
+// A file is an error of kind NotDirectory.
+func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries []Attr, more bool, err error) {
+	at, err := t.find(c, "ls", r)
 	if err != nil {
 		return Attr{}, nil, false, err
 	}
 	n := at.node
 	t.lookShown(c, n)
 	if n.typ != TypeDir {
-		return t.attr(n), nil, false, t.notDirectory(n, "ls", path)
+		return t.attr(n), nil, false, t.notDirectory(n, "ls", at.path)
 	}
-	if err := t.require(c, n, mayRead, "ls", path); err != nil {
+	if err := t.require(c, n, mayRead, "ls", at.path); err != nil {
 		return Attr{}, nil, false, err
 	}
 	if limit <= 0 {
@@ -181,35 +169,21 @@ func (t *Tree) List(c *Call, path, after string, limit int) (dir Attr, entries [
 	return t.attr(n), entries, more, nil
 }
 
-// File returns attributes, blocks and tail of a file as one state. Links are
-// followed. It takes permission to read the file. Errors as for Stat, and
-// IsDirectory.
-func (t *Tree) File(c *Call, path string) (FileView, error) {
-	at, err := t.find(c, "read", path, true)
+// File returns attributes, blocks and tail of a file as one state. It takes
+// permission to read the file. Errors as for Stat, and IsDirectory.
+func (t *Tree) File(c *Call, r Ref) (FileView, error) {
+	at, err := t.find(c, "read", r)
 	if err != nil {
 		return FileView{}, err
 	}
-	return t.view(c, at.node, path)
-}
-
-// FileInode is File for an inode by number, wherever it is now; NotFound if it
-// is not in the tree any more.
-func (t *Tree) FileInode(c *Call, id InodeID) (FileView, error) {
-	n, err := t.reach(c, id, "read")
-	if err != nil {
-		return FileView{}, err
-	}
-	return t.view(c, n, inodeName(id))
-}
-
-func (t *Tree) view(c *Call, n *inode, path string) (FileView, error) {
+	n := at.node
 	switch n.typ {
 	case TypeDir:
-		return FileView{}, isDirectory("read", path)
+		return FileView{}, isDirectory("read", at.path)
 	case TypeSymlink:
-		return FileView{}, fserror.New(fserror.InvalidArgument, "read", path, "it is a symbolic link")
+		return FileView{}, fserror.New(fserror.InvalidArgument, "read", at.path, "it is a symbolic link")
 	}
-	if err := t.require(c, n, mayRead, "read", path); err != nil {
+	if err := t.require(c, n, mayRead, "read", at.path); err != nil {
 		return FileView{}, err
 	}
 	blocks, tail := n.blocks(), n.tail()

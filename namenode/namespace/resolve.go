@@ -22,30 +22,111 @@ const (
 
 var wantNames = [8]string{mayRead: "read", mayWrite: "write", mayExecute: "search", mayWrite | mayExecute: "change", mayRead | mayWrite: "read and write"}
 
-// place is where a path leads.
+// How says how a Ref is followed.
+type How uint32
+
+// The ways, to be combined.
+const (
+	// FollowLast follows a symbolic link at the end of the path.
+	FollowLast How = 1 << iota
+	// NoLinks refuses (Loop) what would follow a symbolic link, wherever it is.
+	NoLinks
+)
+
+// Ref names what a call is about, as openat(2) does: by a path from an inode. It is
+// resolved within one attempt of the call, under the lock.
+//
+// It gives no rights, as a descriptor would: numbers of inodes can be guessed. So
+// also who names a base has to be allowed to search all directories above it.
+type Ref struct {
+	Base InodeID // 0: the root, and Path is absolute
+	Path string  // from Base, without a slash before it; empty: Base itself
+	How  How
+	// Expect is the inode that it has to lead to, else NotFound; 0: any, or none. It
+	// keeps a change by name from what has got the name since.
+	Expect InodeID
+}
+
+// At is what has a path: a symbolic link at its end is meant itself.
+func At(path string) Ref { return Ref{Path: path} }
+
+// Follow is what a path leads to.
+func Follow(path string) Ref { return Ref{Path: path, How: FollowLast} }
+
+// Inode is an inode, wherever it is.
+func Inode(id InodeID) Ref { return Ref{Base: id} }
+
+// Dir is the directory of what a Ref names, which must have a name in its path.
+func (r Ref) Dir() Ref {
+	if r.Base == 0 {
+		r.Path, _ = fspath.Split(r.Path)
+	} else {
+		r.Path = r.Path[:max(strings.LastIndexByte(r.Path, '/'), 0)]
+	}
+	r.How, r.Expect = r.How|FollowLast, 0
+	return r
+}
+
+// place is where a Ref leads.
 type place struct {
+	path string // for errors: of what was asked for
 	dir  *inode // the directory that has, or would have, the last component
 	name string // the last component; or, with rest, the first that is missing
 	node *inode // nil if it is missing
 	rest string // what of the path comes after a missing component
-	// linked: a symbolic link was followed, so the path of what it leads to may
-	// be longer than the one that was given.
-	linked bool
+	// unmeasured: the path of what it leads to may be longer than one that was
+	// checked, since a symbolic link was followed, or it began at an inode.
+	unmeasured bool
 }
 
-// resolve follows a path. Symbolic links in the middle are followed, one at the
-// end only with follow. A component that is missing is no error here: see
-// place. Errors are of kind InvalidPath, NameTooLong, NotDirectory, Permission
-// (a directory on the way may not be searched) and Loop (also where the call
-// follows no link).
-func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
-	if err := fspath.Check(path); err != nil {
-		return place{}, fserror.With(err, op, path)
+// begin is where the way of a Ref begins, and the rest of it.
+func (t *Tree) begin(c *Call, op string, r Ref) (at place, rest string, err error) {
+	if r.How&^(FollowLast|NoLinks) != 0 {
+		return at, "", fserror.New(fserror.InvalidArgument, op, r.Path, "a reference cannot be followed in the way %#x; the ways are %#x and %#x", uint32(r.How), uint32(FollowLast), uint32(NoLinks))
 	}
-	cur := t.get(RootID)
-	t.lookAttr(c, cur.id)
-	at := place{dir: cur, node: cur}
-	rest := path[1:]
+	if r.Base == 0 {
+		if err := fspath.Check(r.Path); err != nil {
+			return at, "", fserror.With(err, op, r.Path)
+		}
+		root := t.get(RootID)
+		t.lookAttr(c, root.id)
+		return place{path: r.Path, dir: root, node: root}, r.Path[1:], nil
+	}
+	n, err := t.reach(c, op, r.Base)
+	if err != nil {
+		return at, "", err
+	}
+	at = place{dir: n, node: n, unmeasured: true}
+	if n.parent != 0 {
+		at.dir, at.name = t.get(n.parent), n.nameString()
+	}
+	at.path, _ = t.Path(n.id)
+	if r.Path == "" {
+		return at, "", nil
+	}
+	at.path = fspath.Join(at.path, r.Path)
+	return at, r.Path, fserror.With(fspath.Check("/"+r.Path), op, at.path)
+}
+
+// resolve finds where a Ref leads. Symbolic links in the middle are followed, one
+// at the end only with FollowLast. A component that is missing is no error here,
+// unless Expect is set: see place. Errors are of kind InvalidPath, NameTooLong,
+// NotDirectory, Permission (a directory on the way may not be searched), Loop (also
+// with NoLinks), NotFound (the base, or Expect) and InvalidArgument (How).
+func (t *Tree) resolve(c *Call, op string, r Ref) (place, error) {
+	at, err := t.follow(c, op, r)
+	if err == nil && r.Expect != 0 && (at.node == nil || at.node.id != r.Expect) {
+		err = fserror.New(fserror.NotFound, op, at.path, "inode %d does not have this name any more; look again", uint64(r.Expect))
+	}
+	return at, err
+}
+
+func (t *Tree) follow(c *Call, op string, r Ref) (place, error) {
+	at, rest, err := t.begin(c, op, r)
+	if err != nil {
+		return place{}, err
+	}
+	cur := at.node
 	for links := 0; ; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
@@ -57,9 +138,9 @@ func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
 			return at, nil
 		}
 		if cur.typ != TypeDir {
-			return place{}, t.notDirectory(cur, op, path)
+			return place{}, t.notDirectory(cur, op, at.path)
 		}
-		if err := t.require(c, cur, mayExecute, op, path); err != nil {
+		if err := t.require(c, cur, mayExecute, op, at.path); err != nil {
 			return place{}, err
 		}
 		var child *inode
@@ -74,40 +155,41 @@ func (t *Tree) resolve(c *Call, op, path string, follow bool) (place, error) {
 			child = t.lookup(cur.id, name)
 			t.lookName(c, cur.id, name)
 		}
+		at.dir, at.name, at.node = cur, name, child
 		if child == nil {
-			return place{dir: cur, name: name, rest: rest, linked: links > 0}, nil
+			at.rest = rest
+			return at, nil
 		}
 		t.lookAttr(c, child.id)
-		if child.typ == TypeSymlink && (follow || rest != "") {
-			if c != nil && c.NoLinks {
-				where, _ := t.Path(child.id)
-				return place{}, fserror.New(fserror.Loop, op, path, "%s is a symbolic link, which is not followed here", where)
-			}
-			if links++; links > MaxLinks {
-				return place{}, fserror.New(fserror.Loop, op, path, "the path leads through more than %d symbolic links", MaxLinks)
-			}
-			target := child.target()
-			if target[0] == '/' {
-				cur = t.get(RootID)
-			}
-			at = place{dir: cur, node: cur, linked: true}
-			if rest == "" {
-				rest = target
-			} else {
-				rest = target + "/" + rest
-			}
+		if child.typ != TypeSymlink || rest == "" && r.How&FollowLast == 0 {
+			cur = child
 			continue
 		}
-		at = place{dir: cur, name: name, node: child, linked: links > 0}
-		cur = child
+		if r.How&NoLinks != 0 {
+			where, _ := t.Path(child.id)
+			return place{}, fserror.New(fserror.Loop, op, at.path, "%s is a symbolic link, which is not followed here", where)
+		}
+		if links++; links > MaxLinks {
+			return place{}, fserror.New(fserror.Loop, op, at.path, "the path leads through more than %d symbolic links", MaxLinks)
+		}
+		target := child.target()
+		if target[0] == '/' {
+			cur = t.get(RootID)
+		}
+		at.dir, at.name, at.node, at.unmeasured = cur, "", cur, true
+		if rest == "" {
+			rest = target
+		} else {
+			rest = target + "/" + rest
+		}
 	}
 }
 
-// find is resolve for a path that must exist: else NotFound.
-func (t *Tree) find(c *Call, op, path string, follow bool) (place, error) {
-	at, err := t.resolve(c, op, path, follow)
+// find is resolve for what must exist: else NotFound.
+func (t *Tree) find(c *Call, op string, r Ref) (place, error) {
+	at, err := t.resolve(c, op, r)
 	if err == nil && at.node == nil {
-		err = t.missing(at, op, path)
+		err = t.missing(at, op)
 	}
 	return at, err
 }
@@ -127,7 +209,7 @@ func (t *Tree) CheckPlaces(c *Call) error {
 	c.Collect = false // the call's own paths depend on the same
 	defer func() { c.Collect = collects }()
 	for _, p := range c.Places {
-		at, err := t.resolve(c, "", p.Path, true)
+		at, err := t.resolve(c, "", Follow(p.Path))
 		if err != nil || at.node == nil || at.node.id != p.Inode {
 			return &fserror.Error{Kind: fserror.NotFound, Reason: Moved, Message: fmt.Sprintf("%s is not the directory any more that it was (inode %d): it, or one above, was renamed or removed; look it up again", p.Path, uint64(p.Inode))}
 		}
@@ -135,12 +217,12 @@ func (t *Tree) CheckPlaces(c *Call) error {
 	return nil
 }
 
-func (t *Tree) missing(at place, op, path string) error {
+func (t *Tree) missing(at place, op string) error {
 	if at.rest == "" {
-		return fserror.New(fserror.NotFound, op, path, "no such file or directory")
+		return fserror.New(fserror.NotFound, op, at.path, "no such file or directory")
 	}
 	dir, _ := t.Path(at.dir.id)
-	return fserror.New(fserror.NotFound, op, path, "no such directory: %s", fspath.Join(dir, at.name))
+	return fserror.New(fserror.NotFound, op, at.path, "no such directory: %s", fspath.Join(dir, at.name))
 }
 
 func (t *Tree) notDirectory(n *inode, op, path string) error {
@@ -157,7 +239,7 @@ func isDirectory(op, path string) error {
 
 // newNames returns the components of a place that is missing, checked: the
 // directories to be made first, and the last one.
-func (at place) newNames(op, path string) (dirs []string, name string, err error) {
+func (at place) newNames(op string) (dirs []string, name string, err error) {
 	names := []string{at.name}
 	for rest := at.rest; rest != ""; {
 		var next string
@@ -167,7 +249,7 @@ func (at place) newNames(op, path string) (dirs []string, name string, err error
 	}
 	last := len(names) - 1
 	if err := checkNames(names[:last], names[last]); err != nil {
-		return nil, "", fserror.With(err, op, path)
+		return nil, "", fserror.With(err, op, at.path)
 	}
 	if last > 0 {
 		dirs = names[:last]

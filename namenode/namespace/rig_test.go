@@ -105,12 +105,12 @@ func (r *rig) newToken() Token {
 
 func (r *rig) mkdir(t tb, path string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanMkdir(nil, path, 0o755, true)
+	op, err := r.tree.PlanMkdir(nil, At(path), 0o755, true)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	if op == nil {
-		a, _ := r.tree.Stat(nil, path, true)
+		a, _ := r.tree.Stat(nil, Follow(path))
 		return a.ID
 	}
 	return r.must(t, op).Inode
@@ -119,7 +119,7 @@ func (r *rig) mkdir(t tb, path string) InodeID {
 // create makes a closed file.
 func (r *rig) create(t tb, path string, data string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte(data)})
+	op, err := r.tree.PlanCreate(nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte(data)})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -131,10 +131,10 @@ func (r *rig) open(t tb, path, client string) Writer {
 	t.Helper()
 	h := Holder{User: "u", Client: client, Session: SessionID{client[0]}, Host: "host", PID: 42}
 	token := r.newToken()
-	a, err := r.tree.PlanOpen(nil, At(path))
+	a, err := r.tree.PlanOpen(nil, Follow(path))
 	var res Result
 	if errors.Is(err, fserror.NotFound) {
-		op, err := r.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Parents: true, Holder: h, Token: token})
+		op, err := r.tree.PlanCreate(nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Holder: h, Token: token})
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -192,7 +192,7 @@ func (r *rig) grant(t tb, id LeaseID, ttl int64) {
 
 func (r *rig) attach(t tb, id LeaseID, path string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanAttach(nil, id, path)
+	op, err := r.tree.PlanAttach(nil, id, At(path))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -202,7 +202,7 @@ func (r *rig) attach(t tb, id LeaseID, path string) InodeID {
 // attachNew makes a closed file that is attached to a lease.
 func (r *rig) attachNew(t tb, id LeaseID, path string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanCreate(nil, CreateRequest{Path: path, Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte("x"), Lease: id})
+	op, err := r.tree.PlanCreate(nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte("x"), Lease: id})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -222,7 +222,7 @@ func (r *rig) end(t tb, id LeaseID) Result {
 // commit makes data a block at the end of a file's blocks.
 func (r *rig) commit(t tb, w Writer, data string) Block {
 	t.Helper()
-	v, err := r.tree.FileInode(nil, w.Inode)
+	v, err := r.tree.File(nil, Inode(w.Inode))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -239,7 +239,7 @@ func (r *rig) commit(t tb, w Writer, data string) Block {
 // content is what a reader reads.
 func (r *rig) content(t tb, tree *Tree, id InodeID) string {
 	t.Helper()
-	v, err := tree.FileInode(nil, id)
+	v, err := tree.File(nil, Inode(id))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

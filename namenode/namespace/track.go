@@ -9,8 +9,6 @@ type Call struct {
 	User   string
 	Groups []string
 	Super  bool // may everything: the superuser, or a member of the supergroup
-	// NoLinks refuses (Loop) what would follow a symbolic link.
-	NoLinks bool
 	// Places are directories that must be where the call believes them to be, see
 	// CheckPlaces.
 	Places []Place

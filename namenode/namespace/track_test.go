@@ -19,9 +19,11 @@ func TestAsOf(t *testing.T) {
 		look(c)
 		return c.AsOf()
 	}
-	stat := func(path string) func(c *Call) { return func(c *Call) { _, _ = tree.Stat(c, path, true) } }
-	list := func(path string) func(c *Call) { return func(c *Call) { _, _, _, _ = tree.List(c, path, "", 0) } }
-	statInode := func(id InodeID) func(c *Call) { return func(c *Call) { _, _ = tree.StatInode(c, id) } }
+	stat := func(path string) func(c *Call) { return func(c *Call) { _, _ = tree.Stat(c, Follow(path)) } }
+	list := func(path string) func(c *Call) {
+		return func(c *Call) { _, _, _, _ = tree.List(c, Follow(path), "", 0) }
+	}
+	statInode := func(id InodeID) func(c *Call) { return func(c *Call) { _, _ = tree.Stat(c, Inode(id)) } }
 	wait := func(name string, look func(c *Call), want uint64) {
 		t.Helper()
 		if got := asOf(look); got != want {
@@ -40,7 +42,7 @@ func TestAsOf(t *testing.T) {
 	wait("the directory itself", stat("/d"), n)
 	wait("the list", list("/d"), n)
 	wait("the list above", list("/"), n) // shows how many entries /d has
-	wait("create of the same name", func(c *Call) { _, _ = tree.PlanCreate(c, CreateRequest{Path: "/d/new"}) }, n)
+	wait("create of the same name", func(c *Call) { _, _ = tree.PlanCreate(c, CreateRequest{At: At("/d/new")}) }, n)
 	tree.SetDurable(n - 1)
 	wait("the new one, still", stat("/d/new"), n)
 	tree.SetDurable(n)
@@ -52,7 +54,7 @@ func TestAsOf(t *testing.T) {
 	wait("missing there", stat("/d/none"), n)
 	tree.SetDurable(n)
 
-	op, _ := tree.PlanRename(nil, "/d", "/e", false, false)
+	op, _ := tree.PlanRename(nil, At("/d"), At("/e"), false, false)
 	n = r.must(t, op).TxID
 	wait("directory above renamed", stat("/e/f"), n)
 	wait("old name", stat("/d/f"), n)
@@ -63,7 +65,7 @@ func TestAsOf(t *testing.T) {
 	wait("length", stat("/e/w"), n)
 	wait("length in a list", list("/e"), n)
 	wait("another file", stat("/e/f"), 0)
-	wait("file", func(c *Call) { _, _ = tree.FileInode(c, w.Inode) }, n)
+	wait("file", func(c *Call) { _, _ = tree.File(c, Inode(w.Inode)) }, n)
 	wait("repeated append", func(c *Call) { _, _, _ = tree.PlanAppendTail(c, w, 0, []byte("abc"), 100) }, n)
 	tree.SetDurable(n)
 
@@ -75,7 +77,7 @@ func TestAsOf(t *testing.T) {
 	// Reclaiming hides why it is gone, so it counts too.
 	n = r.must(t, &OpReclaim{Limit: 100}).TxID
 	wait("reclaimed inode", statInode(file), n)
-	wait("a clone waits for all", func(c *Call) { _, _ = tree.Clone().Stat(c, "/", true) }, n)
+	wait("a clone waits for all", func(c *Call) { _, _ = tree.Clone().Stat(c, Follow("/")) }, n)
 	tree.SetDurable(n)
 	wait("all durable", statInode(file), 0)
 	if tr := tree.track; len(tr.pending) != 0 || len(tr.queue) != tr.head {

@@ -40,7 +40,7 @@ func TestStatAllocates(t *testing.T) {
 	path := "/a/b/c/" + longName
 	r.create(t, path, "")
 	c := &Call{User: "u"}
-	if n := testing.AllocsPerRun(100, func() { _, _ = r.tree.Stat(c, path, true) }); n > 1 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = r.tree.Stat(c, Follow(path)) }); n > 1 {
 		t.Errorf("stat allocates %v times", n)
 	}
 }
@@ -91,7 +91,7 @@ func TestViewsStay(t *testing.T) {
 	r.commit(t, w, "abc")
 	r.commit(t, w, "def")
 	r.write(t, w, 6, "ghi")
-	v, err := r.tree.File(nil, "/f")
+	v, err := r.tree.File(nil, Follow("/f"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestDeleteFindsOpenFiles(t *testing.T) {
 			want = append(want, r.open(t, fmt.Sprintf("/top/d%d/e/open%d", i%10, i), "c").Inode)
 			r.open(t, fmt.Sprintf("/elsewhere/e%d/open", i), "c")
 		}
-		op, err := r.tree.PlanDelete(nil, "/top", true, TypeDir)
+		op, err := r.tree.PlanDelete(nil, At("/top"), true, TypeDir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestDeepTree(t *testing.T) {
 		t.Fatal(seen, err)
 	}
 	roundTrip(t, r.tree)
-	op, err := r.tree.PlanDelete(nil, "/d", true, 0)
+	op, err := r.tree.PlanDelete(nil, At("/d"), true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,18 +192,18 @@ func TestOwnersLimit(t *testing.T) {
 	for r.tree.users.Len() <= MaxOwners {
 		r.must(t, &OpSetAttr{Inode: id, User: "user" + strconv.Itoa(r.tree.users.Len())})
 	}
-	_, err := r.tree.PlanCreate(&Call{User: "one more", Super: true}, CreateRequest{Path: "/g"})
+	_, err := r.tree.PlanCreate(&Call{User: "one more", Super: true}, CreateRequest{At: At("/g")})
 	wantKind(t, err, fserror.NoSpace)
-	_, err = r.tree.PlanSetAttr(nil, At("/f"), true, OpSetAttr{User: "one more"})
+	_, err = r.tree.PlanSetAttr(nil, Follow("/f"), OpSetAttr{User: "one more"})
 	wantKind(t, err, fserror.NoSpace)
 	if _, err := r.apply(CallID{}, &OpSetAttr{Inode: id, User: "one more"}); err == nil {
 		t.Fatal("applied")
 	}
-	if _, err := r.tree.PlanCreate(&Call{User: "user77", Super: true}, CreateRequest{Path: "/g"}); err != nil {
+	if _, err := r.tree.PlanCreate(&Call{User: "user77", Super: true}, CreateRequest{At: At("/g")}); err != nil {
 		t.Fatal(err)
 	}
 	back := roundTrip(t, r.tree)
-	if a, err := back.Stat(nil, "/f", true); err != nil || a.User != "user"+strconv.Itoa(MaxOwners) {
+	if a, err := back.Stat(nil, Follow("/f")); err != nil || a.User != "user"+strconv.Itoa(MaxOwners) {
 		t.Fatal(a, err)
 	}
 }
@@ -236,7 +236,7 @@ func TestPlanMergeSeesChanges(t *testing.T) {
 	if err := seal(3, &b); err != nil {
 		t.Fatal(err)
 	}
-	op, _ := r.tree.PlanDelete(nil, "/f", false, 0)
+	op, _ := r.tree.PlanDelete(nil, At("/f"), false, 0)
 	r.must(t, op)
 	_, err := r.tree.PlanMerge(w.Inode, r.block("abc"), 5, 3, false, &b)
 	wantKind(t, err, fserror.Retry)

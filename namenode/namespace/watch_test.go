@@ -230,18 +230,18 @@ func (o *observer) read(t *rapid.T, paths []string) {
 	}
 	switch rapid.IntRange(0, 6).Draw(t, "how") {
 	case 0:
-		o.keep(who, "stat "+path, func(c *Call) (string, bool) { return stat(tree.Stat(c, path, false)) })
+		o.keep(who, "stat "+path, func(c *Call) (string, bool) { return stat(tree.Stat(c, At(path))) })
 	case 1:
-		o.keep(who, "stat -L "+path, func(c *Call) (string, bool) { return stat(tree.Stat(c, path, true)) })
+		o.keep(who, "stat -L "+path, func(c *Call) (string, bool) { return stat(tree.Stat(c, Follow(path))) })
 	case 2:
-		o.keep(who, "read "+path, func(c *Call) (string, bool) { return view(tree.File(c, path)) })
+		o.keep(who, "read "+path, func(c *Call) (string, bool) { return view(tree.File(c, Follow(path))) })
 	case 3:
-		o.keep(who, fmt.Sprintf("stat inode %d", id), func(c *Call) (string, bool) { return stat(tree.StatInode(c, id)) })
+		o.keep(who, fmt.Sprintf("stat inode %d", id), func(c *Call) (string, bool) { return stat(tree.Stat(c, Inode(id))) })
 	case 4:
-		o.keep(who, fmt.Sprintf("read inode %d", id), func(c *Call) (string, bool) { return view(tree.FileInode(c, id)) })
+		o.keep(who, fmt.Sprintf("read inode %d", id), func(c *Call) (string, bool) { return view(tree.File(c, Inode(id))) })
 	case 5:
 		o.keep(who, "ls "+path, func(c *Call) (string, bool) {
-			dir, entries, more, err := tree.List(c, path, "", 0)
+			dir, entries, more, err := tree.List(c, Follow(path), "", 0)
 			closed := dir.Open == nil
 			dir.Open = nil
 			for i := range entries {

@@ -27,14 +27,15 @@ func errorHolder(h *Holder) *fserror.Holder {
 }
 
 // findWritable returns a file that the caller may write.
-func (t *Tree) findWritable(c *Call, op string, at Target) (n *inode, path string, err error) {
-	n, path, err = t.aim(c, op, at, true)
+func (t *Tree) findWritable(c *Call, op string, r Ref) (n *inode, path string, err error) {
+	at, err := t.find(c, op, r)
+	n, path = at.node, at.path
 	switch {
 	case err != nil:
 		return nil, path, err
 	case n.typ == TypeDir:
 		return nil, path, isDirectory(op, path)
-	case n.typ != TypeFile: // by its number
+	case n.typ != TypeFile:
 		return nil, path, fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link")
 	}
 	return n, path, t.require(c, n, mayWrite, op, path)

@@ -59,15 +59,16 @@ func (t *Tree) dropXattrs(id InodeID) {
 
 // Xattrs returns the extended attributes of an inode in the order of names. It
 // takes permission to read it. Errors as for Stat.
-func (t *Tree) Xattrs(c *Call, at Target, follow bool) (xattrs []Xattr, err error) {
+func (t *Tree) Xattrs(c *Call, r Ref) (xattrs []Xattr, err error) {
 	const op = "getxattr"
-	n, path, err := t.aim(c, op, at, follow)
+	at, err := t.find(c, op, r)
 	if err != nil {
 		return nil, err
 	}
+	n := at.node
 	t.lookAttr(c, n.id)
 	if n.typ != TypeSymlink { // anybody may read a link
-		if err := t.require(c, n, mayRead, op, path); err != nil {
+		if err := t.require(c, n, mayRead, op, at.path); err != nil {
 			return nil, err
 		}
 	}

@@ -419,12 +419,14 @@ func withRequest(err error, method string, req any) error {
 	}
 	var path string
 	switch r := req.(type) {
+	case interface{ GetAt() *pb.Ref }:
+		path = r.GetAt().AbsolutePath()
+	case interface{ GetFrom() *pb.Ref }:
+		path = r.GetFrom().AbsolutePath()
+	case interface{ GetTarget() *pb.Ref }:
+		path = r.GetTarget().AbsolutePath()
 	case interface{ GetPath() string }:
 		path = r.GetPath()
-	case interface{ GetFrom() string }:
-		path = r.GetFrom()
-	case interface{ GetTarget() string }:
-		path = r.GetTarget()
 	}
 	var e *fserror.Error
 	if !errors.As(err, &e) {

@@ -85,13 +85,13 @@ func admin[Q, A any](method func(pb.AdminClient, context.Context, *Q, ...grpc.Ca
 }
 
 func (c *client) mkdir(path string) *call {
-	q := &pb.MkdirRequest{Call: c.id(), Caller: c.who(), Path: path, Parents: true}
+	q := &pb.MkdirRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Parents: true}
 	return &call{name: "mkdir " + path, answers: true, send: api(pb.NamenodeClient.Mkdir, q), effect: func(m *model, _ any) { m.mkdirAll(path) }}
 }
 
 // create makes a file; with whole it is closed in the same call.
 func (c *client) create(id, path, data string, whole bool, alter ...func(*pb.CreateRequest)) *call {
-	q := &pb.CreateRequest{Call: c.id(), Caller: c.who(), Path: path, Parents: true, Data: []byte(data), Close: whole, DataCrc32C: crc([]byte(data))}
+	q := &pb.CreateRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Parents: true, Data: []byte(data), Close: whole, DataCrc32C: crc([]byte(data))}
 	for _, a := range alter {
 		a(q)
 	}
@@ -126,7 +126,7 @@ func (c *client) createMany(dir string, names ...string) *call {
 	acked := c.seq
 	for _, name := range names {
 		data := "many " + name
-		f := &pb.CreateRequest{Call: c.id(), Caller: c.who(), Path: dir + "/" + name, Data: []byte(data), DataCrc32C: crc([]byte(data))}
+		f := &pb.CreateRequest{Call: c.id(), Caller: c.who(), At: pb.At(dir + "/" + name), Data: []byte(data), DataCrc32C: crc([]byte(data))}
 		f.Call.Acked = acked
 		q.Files = append(q.Files, f)
 		out.more = append(out.more, func(m *model, _ any) {
@@ -152,7 +152,7 @@ func (c *client) createMany(dir string, names ...string) *call {
 // appendTo opens a file at its end. With wait the machine's clock moves on first,
 // so that another's lease is past its soft limit.
 func (c *client) appendTo(id, path string, wait time.Duration) *call {
-	q := &pb.AppendRequest{Call: c.id(), Caller: c.who(), Path: path}
+	q := &pb.AppendRequest{Call: c.id(), Caller: c.who(), At: pb.Follow(path)}
 	send := api(pb.NamenodeClient.Append, q)
 	return &call{name: "append " + path, send: func(m *machine) (any, error) { m.clock.Advance(wait); return send(m) }, effect: func(m *model, out any) {
 		n := m.nodes[path]
@@ -237,27 +237,27 @@ func (c *client) commit(id string, target *pb.BlockTarget, object []byte, sum ui
 }
 
 func (c *client) recover(path string) *call {
-	q := &pb.RecoverRequest{Call: c.id(), Caller: c.who(), Path: path, Force: true}
+	q := &pb.RecoverRequest{Call: c.id(), Caller: c.who(), At: pb.Follow(path), Force: true}
 	return &call{name: "recover " + path, answers: true, send: api(pb.NamenodeClient.Recover, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
 }
 
 func (c *client) closeAbandoned(path string) *call {
-	q := &pb.CloseAbandonedRequest{Call: c.id(), Caller: c.who(), Path: path}
+	q := &pb.CloseAbandonedRequest{Call: c.id(), Caller: c.who(), At: pb.Follow(path)}
 	return &call{name: "close abandoned " + path, answers: true, send: api(pb.NamenodeClient.CloseAbandoned, q), effect: func(m *model, _ any) { m.fence(m.nodes[path]); m.nodes[path].mtime = 0 }}
 }
 
 func (c *client) rename(from, to string) *call {
-	q := &pb.RenameRequest{Call: c.id(), Caller: c.who(), From: from, To: to, Overwrite: true}
+	q := &pb.RenameRequest{Call: c.id(), Caller: c.who(), From: pb.At(from), To: pb.At(to), Overwrite: true}
 	return &call{name: "rename " + from + " " + to, answers: true, send: api(pb.NamenodeClient.Rename, q), effect: func(m *model, _ any) { m.rename(from, to) }}
 }
 
 func (c *client) delete(path string) *call {
-	q := &pb.DeleteRequest{Call: c.id(), Caller: c.who(), Path: path, Recursive: true}
+	q := &pb.DeleteRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Recursive: true}
 	return &call{name: "delete " + path, answers: true, send: api(pb.NamenodeClient.Delete, q), effect: func(m *model, _ any) { m.remove(path) }}
 }
 
 func (c *client) symlink(target, path string) *call {
-	q := &pb.SymlinkRequest{Call: c.id(), Caller: c.who(), Path: path, Target: target, Parents: true}
+	q := &pb.SymlinkRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Target: target, Parents: true}
 	return &call{name: "symlink " + path, answers: true, send: api(pb.NamenodeClient.Symlink, q), effect: func(m *model, _ any) {
 		m.mkdirAll(parentOf(path))
 		m.nodes[path] = &node{typ: symlink, target: target}
@@ -265,17 +265,20 @@ func (c *client) symlink(target, path string) *call {
 }
 
 func (c *client) truncate(path string, length int) *call {
-	q := &pb.TruncateRequest{Call: c.id(), Caller: c.who(), Path: path, Length: int64(length)}
+	q := &pb.TruncateRequest{Call: c.id(), Caller: c.who(), At: pb.Follow(path), Length: int64(length)}
 	return &call{name: "truncate " + path, answers: true, send: api(pb.NamenodeClient.Truncate, q), effect: func(m *model, _ any) { m.nodes[path].data, m.nodes[path].mtime = m.nodes[path].data[:length], 0 }}
 }
 
 func (c *client) setattr(path string, mode uint32, mtime int64) *call {
-	q := &pb.SetAttrRequest{Call: c.id(), Caller: c.who(), Path: path, SetMode: true, Mode: mode, SetMtime: true, MtimeUnixMs: mtime}
+	q := &pb.SetAttrRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), SetMode: true, Mode: mode, SetMtime: true, MtimeUnixMs: mtime}
 	return &call{name: "setattr " + path, answers: true, send: api(pb.NamenodeClient.SetAttr, q), effect: func(m *model, _ any) { m.nodes[path].mode, m.nodes[path].mtime = mode, mtime }}
 }
 
 func (c *client) concat(target string, sources ...string) *call {
-	q := &pb.ConcatRequest{Call: c.id(), Caller: c.who(), Target: target, Sources: sources}
+	q := &pb.ConcatRequest{Call: c.id(), Caller: c.who(), Target: pb.Follow(target)}
+	for _, s := range sources {
+		q.Sources = append(q.Sources, pb.At(s))
+	}
 	return &call{name: "concat " + target, answers: true, send: api(pb.NamenodeClient.Concat, q), effect: func(m *model, _ any) {
 		n := m.nodes[target]
 		n.mtime = 0
@@ -319,7 +322,7 @@ func (c *client) collectNow() *call {
 // but when room was short.
 func (c *client) hold(path string) *call {
 	var blocks []*pb.Block
-	c.r.do(&call{name: "hold " + path, send: api(pb.NamenodeClient.GetFile, &pb.GetFileRequest{Caller: c.who(), Path: path}), effect: func(_ *model, out any) {
+	c.r.do(&call{name: "hold " + path, send: api(pb.NamenodeClient.GetFile, &pb.GetFileRequest{Caller: c.who(), At: pb.Follow(path)}), effect: func(_ *model, out any) {
 		if f, ok := out.(*pb.GetFileResponse); ok {
 			blocks = f.GetBlocks()
 		}
@@ -357,7 +360,7 @@ func (c *client) look(id string) *call {
 // find looks a path up: if it was there or not there, so it must stay, unless
 // the answer is that of the state before.
 func (c *client) find(path string) *call {
-	q := &pb.StatRequest{Caller: c.who(), Path: path}
+	q := &pb.StatRequest{Caller: c.who(), At: pb.At(path)}
 	return &call{name: "find " + path, send: func(m *machine) (any, error) {
 		ctx, cancel := background()
 		defer cancel()

@@ -130,7 +130,7 @@ func drafts(r *run) {
 	r.do(a.caches(l, &call{name: "stat /d", send: func(m *machine) (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		s, err := m.api.Stat(ctx, &pb.StatRequest{Caller: a.who(), Path: "/d"})
+		s, err := m.api.Stat(ctx, &pb.StatRequest{Caller: a.who(), At: pb.At("/d")})
 		return s, wire.FromStatus(err)
 	}, effect: func(_ *model, out any) {
 		if s, ok := out.(*pb.StatResponse); ok {

@@ -254,7 +254,7 @@ func (r *run) probes(may []*model) []*model {
 		if err := r.m.nn.Err(); err == nil || !strings.Contains(err.Error(), r.fault.says) {
 			r.failf("the namenode ended and says only: %v", err)
 		}
-		_, err := r.m.api.Stat(ctx, &pb.StatRequest{Caller: root, Path: "/"})
+		_, err := r.m.api.Stat(ctx, &pb.StatRequest{Caller: root, At: pb.At("/")})
 		if err = wire.FromStatus(err); !errors.Is(err, fserror.NotActive) && !errors.Is(err, fserror.Unavailable) {
 			r.failf("a namenode whose journal failed answers: %v", err)
 		}

@@ -9,7 +9,7 @@ import (
 // cut cuts a file that the client has open, which continues under a new epoch.
 func (c *client) cut(id string, length int) *call {
 	w, n := c.writer(id)
-	q := &pb.AppendRequest{Call: c.id(), Caller: c.who(), Inode: n.inode, Writer: w, Cut: true, CutLength: int64(length)}
+	q := &pb.AppendRequest{Call: c.id(), Caller: c.who(), At: pb.Inode(n.inode), Writer: w, Cut: true, CutLength: int64(length)}
 	return &call{name: "cut " + id, answers: true, send: api(pb.NamenodeClient.Append, q), effect: func(m *model, out any) {
 		n := m.byID(id)
 		m.fence(n)
@@ -23,7 +23,7 @@ func (c *client) cut(id string, length int) *call {
 
 // xattr sets an extended attribute; with an empty value it removes it.
 func (c *client) xattr(path, name, value string) *call {
-	q := &pb.SetXattrRequest{Call: c.id(), Caller: c.who(), Path: path, Name: name, Value: []byte(value)}
+	q := &pb.SetXattrRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Name: name, Value: []byte(value)}
 	if value == "" {
 		q.Action = pb.XattrAction_XATTR_ACTION_REMOVE
 	}
@@ -54,9 +54,9 @@ func (c *client) hide(from, to, name string) *call {
 		}
 	}}
 	if from == "" {
-		out.send = api(pb.NamenodeClient.Delete, &pb.DeleteRequest{Call: c.id(), Caller: c.who(), Path: to, Hide: h})
+		out.send = api(pb.NamenodeClient.Delete, &pb.DeleteRequest{Call: c.id(), Caller: c.who(), At: pb.At(to), Hide: h})
 	} else {
-		out.send = api(pb.NamenodeClient.Rename, &pb.RenameRequest{Call: c.id(), Caller: c.who(), From: from, To: to, Overwrite: true, Hide: h})
+		out.send = api(pb.NamenodeClient.Rename, &pb.RenameRequest{Call: c.id(), Caller: c.who(), From: pb.At(from), To: pb.At(to), Overwrite: true, Hide: h})
 	}
 	return out
 }

@@ -155,7 +155,7 @@ func (m *machine) state() (*model, error) {
 		return nil, err
 	}
 	got.safe = safe.GetOn()
-	stream, err := m.api.Find(ctx, &pb.FindRequest{Caller: root, Path: "/"})
+	stream, err := m.api.Find(ctx, &pb.FindRequest{Caller: root, At: pb.Follow("/")})
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (m *machine) state() (*model, error) {
 				n.open = &writer{session: string(o.GetHolder().GetSession()), id: &pb.WriterId{Inode: a.GetInode(), Epoch: o.GetEpoch()}}
 			}
 			if a.GetXattrs() > 0 {
-				x, err := m.api.Xattrs(ctx, &pb.XattrsRequest{Caller: root, Inode: a.GetInode()})
+				x, err := m.api.Xattrs(ctx, &pb.XattrsRequest{Caller: root, At: pb.Inode(a.GetInode())})
 				if err != nil {
 					return nil, err
 				}
@@ -198,7 +198,7 @@ func (m *machine) state() (*model, error) {
 
 // content reads a file: blocks by their URLs, each verified, and the tail.
 func (m *machine) content(ctx context.Context, inode uint64) (string, error) {
-	f, err := m.api.GetFile(ctx, &pb.GetFileRequest{Caller: root, Inode: inode})
+	f, err := m.api.GetFile(ctx, &pb.GetFileRequest{Caller: root, At: pb.Inode(inode)})
 	if err != nil {
 		return "", err
 	}
@@ -257,7 +257,7 @@ func (m *machine) referenced() (map[blockstore.Key]bool, error) {
 	ctx, cancel := background()
 	defer cancel()
 	keys := map[blockstore.Key]bool{}
-	stream, err := m.api.Find(ctx, &pb.FindRequest{Caller: root, Path: "/"})
+	stream, err := m.api.Find(ctx, &pb.FindRequest{Caller: root, At: pb.Follow("/")})
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +273,7 @@ func (m *machine) referenced() (map[blockstore.Key]bool, error) {
 			if e.GetAttr().GetBlocks() == 0 {
 				continue
 			}
-			f, err := m.api.GetFile(ctx, &pb.GetFileRequest{Caller: root, Inode: e.GetAttr().GetInode(), NoUrls: true})
+			f, err := m.api.GetFile(ctx, &pb.GetFileRequest{Caller: root, At: pb.Inode(e.GetAttr().GetInode()), NoUrls: true})
 			if err != nil {
 				return nil, err
 			}

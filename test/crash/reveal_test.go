@@ -101,38 +101,38 @@ func reveal(r *run, disk *slow) {
 	who := root
 	early := map[string]func(context.Context) error{
 		"read of a flushed file": func(ctx context.Context) error {
-			_, err := r.m.api.GetFile(ctx, &pb.GetFileRequest{Caller: who, Path: "/f"})
+			_, err := r.m.api.GetFile(ctx, &pb.GetFileRequest{Caller: who, At: pb.Follow("/f")})
 			return err
 		},
 		"stat of a new folder": func(ctx context.Context) error {
-			_, err := r.m.api.Stat(ctx, &pb.StatRequest{Caller: who, Path: "/new"})
+			_, err := r.m.api.Stat(ctx, &pb.StatRequest{Caller: who, At: pb.At("/new")})
 			return err
 		},
 		"a deleted file is not found": func(ctx context.Context) error {
-			_, err := r.m.api.Stat(ctx, &pb.StatRequest{Caller: who, Path: "/g"})
+			_, err := r.m.api.Stat(ctx, &pb.StatRequest{Caller: who, At: pb.At("/g")})
 			return err
 		},
 		"list": func(ctx context.Context) error {
-			_, err := r.m.api.List(ctx, &pb.ListRequest{Caller: who, Path: "/"})
+			_, err := r.m.api.List(ctx, &pb.ListRequest{Caller: who, At: pb.Follow("/")})
 			return err
 		},
 		"find": func(ctx context.Context) error {
-			s, err := r.m.api.Find(ctx, &pb.FindRequest{Caller: who, Path: "/"})
+			s, err := r.m.api.Find(ctx, &pb.FindRequest{Caller: who, At: pb.Follow("/")})
 			if err == nil {
 				_, err = s.Recv()
 			}
 			return err
 		},
 		"summary": func(ctx context.Context) error {
-			_, err := r.m.api.Summary(ctx, &pb.SummaryRequest{Caller: who, Path: "/"})
+			_, err := r.m.api.Summary(ctx, &pb.SummaryRequest{Caller: who, At: pb.Follow("/")})
 			return err
 		},
 		"a name is taken": func(ctx context.Context) error {
-			_, err := r.m.api.Create(ctx, &pb.CreateRequest{Call: b.id(), Caller: b.who(), Path: "/new", Close: true})
+			_, err := r.m.api.Create(ctx, &pb.CreateRequest{Call: b.id(), Caller: b.who(), At: pb.At("/new"), Close: true})
 			return err
 		},
 		"append to a file that was closed": func(ctx context.Context) error {
-			_, err := r.m.api.Append(ctx, &pb.AppendRequest{Call: r.by("e").id(), Caller: r.by("e").who(), Path: "/h"})
+			_, err := r.m.api.Append(ctx, &pb.AppendRequest{Call: r.by("e").id(), Caller: r.by("e").who(), At: pb.Follow("/h")})
 			return err
 		},
 		"a lease is lost": func(ctx context.Context) error {
@@ -154,7 +154,7 @@ func reveal(r *run, disk *slow) {
 			return err
 		},
 		"the same call again": func(ctx context.Context) error {
-			q := &pb.MkdirRequest{Call: &pb.CallId{Session: c.session, Seq: c.seq, Acked: c.seq - 1}, Caller: c.who(), Path: "/new", Parents: true}
+			q := &pb.MkdirRequest{Call: &pb.CallId{Session: c.session, Seq: c.seq, Acked: c.seq - 1}, Caller: c.who(), At: pb.At("/new"), Parents: true}
 			_, err := r.m.api.Mkdir(ctx, q)
 			return err
 		},
@@ -174,7 +174,7 @@ func reveal(r *run, disk *slow) {
 		})
 	}
 	// Of no concern: at once, also while all the others wait.
-	_, errOther := r.m.api.GetFile(ctx, &pb.GetFileRequest{Caller: who, Path: "/d/o"})
+	_, errOther := r.m.api.GetFile(ctx, &pb.GetFileRequest{Caller: who, At: pb.Follow("/d/o")})
 	wg.Wait()
 	images, err := disk.List(dataDir + "/image")
 	left := disk.FS.Clone().Crash(crashfs.Strict)
@@ -232,7 +232,7 @@ func TestSafeModeIsNotShownBeforeItIsDurable(t *testing.T) {
 		"get":      func() error { _, err := m.admin.SafeMode(soon, get); return err },
 		"on again": func() error { _, err := m.admin.SafeMode(soon, enter); return err },
 		"a change is refused": func() error {
-			_, err := m.api.Mkdir(soon, &pb.MkdirRequest{Call: &pb.CallId{Session: root.GetSession(), Seq: 1}, Caller: root, Path: "/d"})
+			_, err := m.api.Mkdir(soon, &pb.MkdirRequest{Call: &pb.CallId{Session: root.GetSession(), Seq: 1}, Caller: root, At: pb.At("/d")})
 			return err
 		},
 	} {

@@ -85,7 +85,7 @@ func TestScenario27RecoveryIsOneRecord(t *testing.T) {
 // expires lets the hard limit pass and waits until the monitor has closed the
 // file.
 func (c *client) expires(path string) *call {
-	q := &pb.StatRequest{Caller: c.who(), Path: path}
+	q := &pb.StatRequest{Caller: c.who(), At: pb.At(path)}
 	return &call{name: path + " expires", send: func(m *machine) (any, error) {
 		m.clock.Advance(time.Second)
 		return nil, c.r.until(m, func() error {
@@ -137,7 +137,7 @@ func TestScenario46ColdTails(t *testing.T) {
 // sealed waits until a file has so many blocks and no tail, or until there is no
 // reason any more to seal it.
 func (c *client) sealed(path string, blocks uint64) *call {
-	q := &pb.StatRequest{Caller: c.who(), Path: path}
+	q := &pb.StatRequest{Caller: c.who(), At: pb.At(path)}
 	return &call{name: "seal of " + path, send: func(m *machine) (any, error) {
 		return nil, c.r.until(m, func() error {
 			ctx, cancel := background()

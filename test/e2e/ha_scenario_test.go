@@ -193,9 +193,9 @@ func everyChange(ctx context.Context, t *testing.T, r *env.Raw) (all []repeated,
 	mkdir := func(at *env.Raw, ctx context.Context, q *pb.MkdirRequest) (*pb.MutateResponse, error) {
 		return at.NN.Mkdir(ctx, q)
 	}
-	do(repeatable("Mkdir", &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/d"}, mkdir))
+	do(repeatable("Mkdir", &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d")}, mkdir))
 	create := func(path string, closed bool) *pb.WriterId {
-		q := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: path, Close: closed}
+		q := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Close: closed}
 		if closed {
 			q.Data, q.DataCrc32C = []byte("data"), env.TailRequest(nil, 0, "data").GetCrc32C()
 		}
@@ -222,51 +222,51 @@ func everyChange(ctx context.Context, t *testing.T, r *env.Raw) (all []repeated,
 		return at.NN.Close(ctx, q)
 	}))
 	do(repeatable("CreateMany", &pb.CreateManyRequest{Files: []*pb.CreateRequest{
-		{Call: r.Call(), Caller: r.Who, Path: "/d/m1"}, {Call: r.Call(), Caller: r.Who, Path: "/d/m2"},
+		{Call: r.Call(), Caller: r.Who, At: pb.At("/d/m1")}, {Call: r.Call(), Caller: r.Who, At: pb.At("/d/m2")},
 	}}, func(at *env.Raw, ctx context.Context, q *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
 		return at.NN.CreateMany(ctx, q)
 	}))
 	create("/d/whole", true)
-	m := do(repeatable("Append", &pb.AppendRequest{Call: r.Call(), Caller: r.Who, Path: "/d/whole"}, func(at *env.Raw, ctx context.Context, q *pb.AppendRequest) (*pb.OpenResponse, error) {
+	m := do(repeatable("Append", &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow("/d/whole")}, func(at *env.Raw, ctx context.Context, q *pb.AppendRequest) (*pb.OpenResponse, error) {
 		return at.NN.Append(ctx, q)
 	}))
 	w = m.(*pb.OpenResponse).GetWriter() //nolint:forcetypeassert // as sent
 	tail(w, 4, " and more")
-	do(repeatable("Recover", &pb.RecoverRequest{Call: r.Call(), Caller: r.Who, Path: "/d/whole", Force: true}, func(at *env.Raw, ctx context.Context, q *pb.RecoverRequest) (*pb.RecoverResponse, error) {
+	do(repeatable("Recover", &pb.RecoverRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow("/d/whole"), Force: true}, func(at *env.Raw, ctx context.Context, q *pb.RecoverRequest) (*pb.RecoverResponse, error) {
 		return at.NN.Recover(ctx, q)
 	}))
 	create("/d/abandoned", false)
-	do(repeatable("CloseAbandoned", &pb.CloseAbandonedRequest{Call: r.Call(), Caller: r.Who, Path: "/d/abandoned"}, func(at *env.Raw, ctx context.Context, q *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
+	do(repeatable("CloseAbandoned", &pb.CloseAbandonedRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow("/d/abandoned")}, func(at *env.Raw, ctx context.Context, q *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
 		return at.NN.CloseAbandoned(ctx, q)
 	}))
-	do(repeatable("Rename", &pb.RenameRequest{Call: r.Call(), Caller: r.Who, From: "/d/m1", To: "/d/renamed"}, func(at *env.Raw, ctx context.Context, q *pb.RenameRequest) (*pb.MutateResponse, error) {
+	do(repeatable("Rename", &pb.RenameRequest{Call: r.Call(), Caller: r.Who, From: pb.At("/d/m1"), To: pb.At("/d/renamed")}, func(at *env.Raw, ctx context.Context, q *pb.RenameRequest) (*pb.MutateResponse, error) {
 		return at.NN.Rename(ctx, q)
 	}))
-	do(repeatable("Delete", &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, Path: "/d/m2"}, func(at *env.Raw, ctx context.Context, q *pb.DeleteRequest) (*pb.MutateResponse, error) {
+	do(repeatable("Delete", &pb.DeleteRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d/m2")}, func(at *env.Raw, ctx context.Context, q *pb.DeleteRequest) (*pb.MutateResponse, error) {
 		return at.NN.Delete(ctx, q)
 	}))
-	do(repeatable("SetAttr", &pb.SetAttrRequest{Call: r.Call(), Caller: r.Who, Path: "/d/renamed", SetMode: true, Mode: 0o600}, func(at *env.Raw, ctx context.Context, q *pb.SetAttrRequest) (*pb.MutateResponse, error) {
+	do(repeatable("SetAttr", &pb.SetAttrRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d/renamed"), SetMode: true, Mode: 0o600}, func(at *env.Raw, ctx context.Context, q *pb.SetAttrRequest) (*pb.MutateResponse, error) {
 		return at.NN.SetAttr(ctx, q)
 	}))
-	do(repeatable("Symlink", &pb.SymlinkRequest{Call: r.Call(), Caller: r.Who, Path: "/d/l", Target: "renamed"}, func(at *env.Raw, ctx context.Context, q *pb.SymlinkRequest) (*pb.MutateResponse, error) {
+	do(repeatable("Symlink", &pb.SymlinkRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d/l"), Target: "renamed"}, func(at *env.Raw, ctx context.Context, q *pb.SymlinkRequest) (*pb.MutateResponse, error) {
 		return at.NN.Symlink(ctx, q)
 	}))
 	create("/d/one", true)
 	create("/d/two", true)
-	do(repeatable("Concat", &pb.ConcatRequest{Call: r.Call(), Caller: r.Who, Target: "/d/one", Sources: []string{"/d/two"}}, func(at *env.Raw, ctx context.Context, q *pb.ConcatRequest) (*pb.MutateResponse, error) {
+	do(repeatable("Concat", &pb.ConcatRequest{Call: r.Call(), Caller: r.Who, Target: pb.Follow("/d/one"), Sources: []*pb.Ref{pb.At("/d/two")}}, func(at *env.Raw, ctx context.Context, q *pb.ConcatRequest) (*pb.MutateResponse, error) {
 		return at.NN.Concat(ctx, q)
 	}))
-	do(repeatable("Truncate", &pb.TruncateRequest{Call: r.Call(), Caller: r.Who, Path: "/d/one", Length: 6}, func(at *env.Raw, ctx context.Context, q *pb.TruncateRequest) (*pb.MutateResponse, error) {
+	do(repeatable("Truncate", &pb.TruncateRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow("/d/one"), Length: 6}, func(at *env.Raw, ctx context.Context, q *pb.TruncateRequest) (*pb.MutateResponse, error) {
 		return at.NN.Truncate(ctx, q)
 	}))
 	do(repeatable("GrantLease", &pb.GrantLeaseRequest{Call: r.Call(), Caller: r.Who, TtlMs: 300_000}, func(at *env.Raw, ctx context.Context, q *pb.GrantLeaseRequest) (*pb.GrantLeaseResponse, error) {
 		return at.NN.GrantLease(ctx, q)
 	}))
 	id := answers[len(answers)-1].(*pb.GrantLeaseResponse).GetId() //nolint:forcetypeassert // as sent
-	do(repeatable("AttachLease", &pb.AttachLeaseRequest{Call: r.Call(), Caller: r.Who, Id: id, Path: "/d/one"}, func(at *env.Raw, ctx context.Context, q *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
+	do(repeatable("AttachLease", &pb.AttachLeaseRequest{Call: r.Call(), Caller: r.Who, Id: id, At: pb.At("/d/one")}, func(at *env.Raw, ctx context.Context, q *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
 		return at.NN.AttachLease(ctx, q)
 	}))
-	do(repeatable("DetachLease", &pb.DetachLeaseRequest{Call: r.Call(), Caller: r.Who, Path: "/d/one"}, func(at *env.Raw, ctx context.Context, q *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
+	do(repeatable("DetachLease", &pb.DetachLeaseRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d/one")}, func(at *env.Raw, ctx context.Context, q *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
 		return at.NN.DetachLease(ctx, q)
 	}))
 	do(repeatable("RevokeLease", &pb.RevokeLeaseRequest{Call: r.Call(), Caller: r.Who, Id: id}, func(at *env.Raw, ctx context.Context, q *pb.RevokeLeaseRequest) (*pb.RevokeLeaseResponse, error) {
@@ -329,7 +329,7 @@ func refusedByAStandby(ctx context.Context, t *testing.T, e *fleet) bool {
 	b := e.another(a)
 	r := env.RawAt(t, b.listen, "A")
 	name := fmt.Sprint("d", b.look(ctx).Term)
-	req := &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/" + name}
+	req := &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/" + name)}
 	mkdir := func() error {
 		_, err := r.NN.Mkdir(ctx, proto.Clone(req).(*pb.MkdirRequest))
 		return err
@@ -340,7 +340,7 @@ func refusedByAStandby(ctx context.Context, t *testing.T, e *fleet) bool {
 	})
 	// Nor does it answer anything else, whatever it is asked.
 	answers := []error{mkdir()}
-	_, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, Path: "/"})
+	_, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, At: pb.At("/")})
 	answers = append(answers, err)
 	_, err = r.NN.Commit(ctx, env.CommitRequest(&pb.WriterId{}, 0, &pb.Block{}, ""))
 	answers = append(answers, err)
@@ -492,7 +492,7 @@ func TestScenario45PagedListing(t *testing.T) {
 	ctx := deadline(t, 3*time.Minute)
 	e := startFleet(ctx, t, func(c *fleetConfig) { c.flags = []string{"--soft-limit", "5m"} })
 	r := e.raw(t, "many")
-	if _, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/d"}); err != nil {
+	if _, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d")}); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -504,7 +504,7 @@ func TestScenario45PagedListing(t *testing.T) {
 			who := proto.Clone(r.Who).(*pb.Caller)
 			who.Client = fmt.Sprint("c", i)
 			who.Session = []byte(fmt.Sprintf("%016d", i*7919%sessions))
-			_, err := r.NN.Create(ctx, &pb.CreateRequest{Call: &pb.CallId{Session: who.GetSession(), Seq: 1}, Caller: who, Path: fmt.Sprintf("/d/f%04d", i)})
+			_, err := r.NN.Create(ctx, &pb.CreateRequest{Call: &pb.CallId{Session: who.GetSession(), Seq: 1}, Caller: who, At: pb.At(fmt.Sprintf("/d/f%04d", i))})
 			if err != nil {
 				t.Error(err)
 			}

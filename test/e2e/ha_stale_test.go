@@ -32,7 +32,7 @@ const registerPath = "/register"
 // question is stale.
 func (g *register) read(ctx context.Context, r *env.Raw) error {
 	known := g.written.Load()
-	out, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, Path: registerPath})
+	out, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, At: pb.At(registerPath)})
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (g *register) writeOn(ctx context.Context, at []*env.Raw) {
 		if n > 0o777 {
 			return
 		}
-		_, err := r.NN.SetAttr(ctx, &pb.SetAttrRequest{Call: r.Call(), Caller: r.Who, Path: registerPath, SetMode: true, Mode: n})
+		_, err := r.NN.SetAttr(ctx, &pb.SetAttrRequest{Call: r.Call(), Caller: r.Who, At: pb.At(registerPath), SetMode: true, Mode: n})
 		if err == nil {
 			g.written.Store(n)
 			i--
@@ -148,7 +148,7 @@ func TestScenario42PausedPastItsSession(t *testing.T) {
 		// The file is the successor's writer's by now.
 		if _, err := e.raw(t, "other").NN.Recover(ctx, &pb.RecoverRequest{
 			Call:   &pb.CallId{Session: make([]byte, 16), Seq: uint64(round + 1)}, //nolint:gosec // small
-			Caller: &pb.Caller{User: "root", Client: "other", Session: make([]byte, 16), Host: "h", Pid: 1}, Path: fmt.Sprintf("/w%d", round), Force: true,
+			Caller: &pb.Caller{User: "root", Client: "other", Session: make([]byte, 16), Host: "h", Pid: 1}, At: pb.Follow(fmt.Sprintf("/w%d", round)), Force: true,
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestScenario42PausedPastItsSession(t *testing.T) {
 				outcome(err)
 			})
 			wg.Go(func() {
-				_, err := old.NN.Mkdir(ctx, &pb.MkdirRequest{Call: old.Call(), Caller: old.Who, Path: fmt.Sprintf("/d%d", round)})
+				_, err := old.NN.Mkdir(ctx, &pb.MkdirRequest{Call: old.Call(), Caller: old.Who, At: pb.At(fmt.Sprintf("/d%d", round))})
 				outcome(err)
 			})
 		}

@@ -310,7 +310,7 @@ func (s *soak) raw(t *testing.T, user, from string) soakRaw {
 }
 
 func (r soakRaw) mkdir(ctx context.Context, path string) error {
-	_, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: path, Mode: 0o1777, HasMode: true})
+	_, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Mode: 0o1777, HasMode: true})
 	return err
 }
 
@@ -355,7 +355,7 @@ func (s *soak) silent(ctx context.Context, t *testing.T, dir string) {
 		if err := r.cache(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, Path: dir, Cache: true}); err != nil {
+		if _, err := r.NN.Stat(ctx, &pb.StatRequest{Caller: r.Who, At: pb.At(dir), Cache: true}); err != nil {
 			t.Fatal(err)
 		}
 		w := r.Create(fmt.Sprintf("%s/silent%d", dir, i))
@@ -366,7 +366,7 @@ func (s *soak) silent(ctx context.Context, t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.NN.AttachLease(ctx, &pb.AttachLeaseRequest{Call: r.Call(), Caller: r.Who, Id: g.GetId(), Path: fmt.Sprintf("%s/silent%d", dir, i)}); err != nil {
+		if _, err := r.NN.AttachLease(ctx, &pb.AttachLeaseRequest{Call: r.Call(), Caller: r.Who, Id: g.GetId(), At: pb.At(fmt.Sprintf("%s/silent%d", dir, i))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -136,7 +136,7 @@ func (r *Raw) insist(call func() error) error {
 func (r *Raw) Create(path string) *pb.WriterId {
 	r.t.Helper()
 	var out *pb.OpenResponse
-	req := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, Path: path, Parents: true}
+	req := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(path), Parents: true}
 	err := r.insist(func() (err error) {
 		out, err = r.NN.Create(r.t.Context(), req)
 		return err
@@ -149,7 +149,7 @@ func (r *Raw) Create(path string) *pb.WriterId {
 
 // Append opens a file at its end.
 func (r *Raw) Append(path string) (*pb.OpenResponse, error) {
-	return r.NN.Append(r.t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, Path: path})
+	return r.NN.Append(r.t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow(path)})
 }
 
 // Flush appends to the tail.
@@ -223,7 +223,7 @@ func (r *Raw) File(path string) *pb.GetFileResponse {
 	r.t.Helper()
 	var out *pb.GetFileResponse
 	err := r.insist(func() (err error) {
-		out, err = r.NN.GetFile(r.t.Context(), &pb.GetFileRequest{Caller: r.Who, Path: path, NoUrls: true})
+		out, err = r.NN.GetFile(r.t.Context(), &pb.GetFileRequest{Caller: r.Who, At: pb.Follow(path), NoUrls: true})
 		return err
 	})
 	if err != nil {

@@ -368,7 +368,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.AttachLease(r.ctx, &pb.AttachLeaseRequest{Call: call, Caller: r.a.Who, Id: uint64(id), Path: r.path(dir, "f", other)})
+				return r.a.NN.AttachLease(r.ctx, &pb.AttachLeaseRequest{Call: call, Caller: r.a.Who, Id: uint64(id), At: pb.At(r.path(dir, "f", other))})
 			},
 			undo:  func(t *testing.T) { must(t, r.b.Leases().Detach(t.Context(), p)) },
 			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
@@ -380,7 +380,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.DetachLease(r.ctx, &pb.DetachLeaseRequest{Call: call, Caller: r.a.Who, Path: r.path(dir, "f", other)})
+				return r.a.NN.DetachLease(r.ctx, &pb.DetachLeaseRequest{Call: call, Caller: r.a.Who, At: pb.At(r.path(dir, "f", other))})
 			},
 			undo:  func(t *testing.T) { must(t, r.b.Leases().Attach(t.Context(), id, p)) },
 			check: func(t *testing.T) { wantAttached(t, r.b, p, id) },
@@ -393,7 +393,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
 				lease := map[bool]uint64{true: 0, false: uint64(id)}[other]
-				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, Path: p, Lease: lease, Close: true})
+				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Lease: lease, Close: true})
 			},
 			undo:  func(t *testing.T) { must(t, r.b.Leases().Detach(t.Context(), p)) },
 			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
@@ -405,7 +405,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Rename(r.ctx, &pb.RenameRequest{Call: call, Caller: r.a.Who, From: from, To: to, Detach: !other})
+				return r.a.NN.Rename(r.ctx, &pb.RenameRequest{Call: call, Caller: r.a.Who, From: pb.At(from), To: pb.At(to), Detach: !other})
 			},
 			undo: func(t *testing.T) {
 				must(t, r.b.Rename(t.Context(), to, from, false))

@@ -41,7 +41,7 @@ func TestScenario48aTwoProcessesOfOneName(t *testing.T) {
 	defer three.Connect()()
 	defer four.Connect()()
 	req := func(r *env.Raw) error {
-		_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, Path: "/d"})
+		_, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At("/d")})
 		return err
 	}
 	must(t, req(three))

@@ -216,7 +216,7 @@ func TestWaiterAsksAgain(t *testing.T) {
 	ask := func(r *env.Raw, wait time.Duration, again bool) <-chan answer {
 		got := make(chan answer, 1)
 		go func() {
-			resp, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, Path: "/f", WaitMs: wait.Milliseconds(), Again: again})
+			resp, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow("/f"), WaitMs: wait.Milliseconds(), Again: again})
 			got <- answer{resp, wire.FromStatus(err)}
 		}()
 		return got
@@ -286,7 +286,7 @@ func TestComingBackPassesWaiters(t *testing.T) {
 	answers := make(chan answer)
 	ask := func(path string, r *env.Raw) {
 		go func() {
-			resp, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, Path: path, WaitMs: time.Minute.Milliseconds()})
+			resp, err := r.NN.Append(t.Context(), &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow(path), WaitMs: time.Minute.Milliseconds()})
 			answers <- answer{r.Who.GetClient(), resp, wire.FromStatus(err)}
 		}()
 	}

@@ -250,7 +250,7 @@ func TestScenario26TailBudget(t *testing.T) {
 	wantKind(t, a.Flush(third, 0, "x"), fserror.Retry)
 	wantKind(t, a.Flush(full[0], 16<<10, "x"), fserror.TooLarge) // of its own
 	_, err := a.NN.Create(t.Context(), &pb.CreateRequest{
-		Call: a.Call(), Caller: a.Who, Path: "/t4", Close: true, Data: []byte("x"), DataCrc32C: blockstore.CRC([]byte("x")),
+		Call: a.Call(), Caller: a.Who, At: pb.At("/t4"), Close: true, Data: []byte("x"), DataCrc32C: blockstore.CRC([]byte("x")),
 	})
 	wantKind(t, err, fserror.Retry)
 
@@ -316,7 +316,7 @@ func TestScenario30SafeMode(t *testing.T) {
 	other := n.Raw(t, "C")
 	_, err := other.Append("/f")
 	wantKind(t, err, fserror.Retry)
-	_, err = other.NN.Recover(t.Context(), &pb.RecoverRequest{Call: other.Call(), Caller: other.Who, Path: "/f", Force: true})
+	_, err = other.NN.Recover(t.Context(), &pb.RecoverRequest{Call: other.Call(), Caller: other.Who, At: pb.Follow("/f"), Force: true})
 	wantKind(t, err, fserror.Retry)
 	wantKind(t, a.Flush(w, 3, " late"), fserror.Retry)
 	if o := stat(t, b, "/f").Open; o == nil || o.SoftExpired || o.TakeableIn < namenode.DefaultSoftLimit {
@@ -349,7 +349,7 @@ func TestScenario30MonitorInSafeMode(t *testing.T) {
 	must(t, err)
 	clk.Advance(5 * shortSoft)
 	// Waits a second, in which the monitor looks often, for the file to be closed.
-	out, err := a.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: a.Who, Path: "/f", WaitBeyond: 1, WaitMs: 1000})
+	out, err := a.NN.GetFile(t.Context(), &pb.GetFileRequest{Caller: a.Who, At: pb.Follow("/f"), WaitBeyond: 1, WaitMs: 1000})
 	if err != nil || out.GetAttr().GetOpen() == nil {
 		t.Fatalf("the file was closed in safe mode: %v, %v", out.GetAttr(), err)
 	}

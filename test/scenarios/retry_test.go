@@ -65,7 +65,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, Path: r.path(dir, "f", other)})
+				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, At: pb.At(r.path(dir, "f", other))})
 			},
 			undo:  func(t *testing.T) { must(t, r.b.Remove(t.Context(), p)) },
 			check: func(t *testing.T) { gone(t, r.b, p) },
@@ -77,7 +77,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, Path: r.path(dir, "f", other), Overwrite: true, Steal: true})
+				return r.a.NN.Create(r.ctx, &pb.CreateRequest{Call: call, Caller: r.a.Who, At: pb.Follow(r.path(dir, "f", other)), Overwrite: true, Steal: true})
 			},
 			undo: func(t *testing.T) {
 				w := create(t, r.b, p, client.WithOverwrite(), client.WithSteal())
@@ -93,7 +93,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
 				data := []byte(fmt.Sprint("mine ", other))
 				return r.a.NN.Create(r.ctx, &pb.CreateRequest{
-					Call: call, Caller: r.a.Who, Path: p, Overwrite: true, Close: true, Data: data, DataCrc32C: blockstore.CRC(data),
+					Call: call, Caller: r.a.Who, At: pb.Follow(p), Overwrite: true, Close: true, Data: data, DataCrc32C: blockstore.CRC(data),
 				})
 			},
 			undo:  func(t *testing.T) { r.replace(t, p) },
@@ -108,7 +108,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 				more, _ := ids.LoadOrStore(call.GetSeq(), []*pb.CallId{r.a.Call(), r.a.Call()})
 				req := &pb.CreateManyRequest{}
 				for i, id := range append([]*pb.CallId{call}, more.([]*pb.CallId)...) {
-					req.Files = append(req.Files, &pb.CreateRequest{Call: id, Caller: r.a.Who, Path: r.path(dir, fmt.Sprint(i), other)})
+					req.Files = append(req.Files, &pb.CreateRequest{Call: id, Caller: r.a.Who, At: pb.At(r.path(dir, fmt.Sprint(i), other))})
 				}
 				out, err := r.a.NN.CreateMany(r.ctx, req)
 				if err == nil && out.GetResults()[0].GetError() != nil {
@@ -133,7 +133,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Append(r.ctx, &pb.AppendRequest{Call: call, Caller: r.a.Who, Path: p, WaitMs: map[bool]int64{true: 1}[other]})
+				return r.a.NN.Append(r.ctx, &pb.AppendRequest{Call: call, Caller: r.a.Who, At: pb.Follow(p), WaitMs: map[bool]int64{true: 1}[other]})
 			},
 			undo: func(t *testing.T) {
 				_, err := r.b.Recover(t.Context(), p, true)
@@ -147,7 +147,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Append(r.ctx, &pb.AppendRequest{Call: call, Caller: r.a.Who, Path: p, Create: true, Parents: other})
+				return r.a.NN.Append(r.ctx, &pb.AppendRequest{Call: call, Caller: r.a.Who, At: pb.Follow(p), Create: true, Parents: other})
 			},
 			undo:  func(t *testing.T) { must(t, r.b.Remove(t.Context(), p)) },
 			check: func(t *testing.T) { gone(t, r.b, p) },
@@ -176,7 +176,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.CloseAbandoned(r.ctx, &pb.CloseAbandonedRequest{Call: call, Caller: r.a.Who, Path: r.path(dir, "f", other)})
+				return r.a.NN.CloseAbandoned(r.ctx, &pb.CloseAbandonedRequest{Call: call, Caller: r.a.Who, At: pb.Follow(r.path(dir, "f", other))})
 			},
 			// Another process of that name has it again: it would be closed.
 			undo: func(t *testing.T) {
@@ -194,7 +194,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Recover(r.ctx, &pb.RecoverRequest{Call: call, Caller: r.a.Who, Path: p, Force: !other})
+				return r.a.NN.Recover(r.ctx, &pb.RecoverRequest{Call: call, Caller: r.a.Who, At: pb.Follow(p), Force: !other})
 			},
 			undo:  func(t *testing.T) { appendTo(t, r.b, p) },
 			check: func(t *testing.T) { wantOpen(t, r.b, p, "B") },
@@ -205,7 +205,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Mkdir(r.ctx, &pb.MkdirRequest{Call: call, Caller: r.a.Who, Path: p, Parents: !other})
+				return r.a.NN.Mkdir(r.ctx, &pb.MkdirRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Parents: !other})
 			},
 			undo:  func(t *testing.T) { must(t, r.b.Rename(t.Context(), p, p+"y", false)) },
 			check: func(t *testing.T) { gone(t, r.b, p); stat(t, r.b, p+"y") },
@@ -217,7 +217,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Rename(r.ctx, &pb.RenameRequest{Call: call, Caller: r.a.Who, From: from, To: to, Overwrite: !other})
+				return r.a.NN.Rename(r.ctx, &pb.RenameRequest{Call: call, Caller: r.a.Who, From: pb.At(from), To: pb.At(to), Overwrite: !other})
 			},
 			undo: func(t *testing.T) {
 				must(t, r.b.Rename(t.Context(), to, from, false))
@@ -232,7 +232,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Delete(r.ctx, &pb.DeleteRequest{Call: call, Caller: r.a.Who, Path: p, Recursive: other})
+				return r.a.NN.Delete(r.ctx, &pb.DeleteRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Recursive: other})
 			},
 			undo:  func(t *testing.T) { r.replace(t, p) },
 			check: func(t *testing.T) { wantContent(t, r.b, p, "theirs") },
@@ -244,7 +244,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.SetAttr(r.ctx, &pb.SetAttrRequest{Call: call, Caller: r.a.Who, Path: p, SetMode: true, Mode: map[bool]uint32{true: 0o700, false: 0o600}[other]})
+				return r.a.NN.SetAttr(r.ctx, &pb.SetAttrRequest{Call: call, Caller: r.a.Who, At: pb.At(p), SetMode: true, Mode: map[bool]uint32{true: 0o700, false: 0o600}[other]})
 			},
 			undo: func(t *testing.T) { must(t, r.b.Chmod(t.Context(), p, 0o644)) },
 			check: func(t *testing.T) {
@@ -260,7 +260,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.SetXattr(r.ctx, &pb.SetXattrRequest{Call: call, Caller: r.a.Who, Path: p, Name: "user.a", Value: []byte(fmt.Sprint("mine ", other))})
+				return r.a.NN.SetXattr(r.ctx, &pb.SetXattrRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Name: "user.a", Value: []byte(fmt.Sprint("mine ", other))})
 			},
 			undo: func(t *testing.T) {
 				must(t, r.b.SetXattr(t.Context(), p, "user.a", []byte("theirs"), client.XattrReplace))
@@ -283,7 +283,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
 				return r.a.NN.Rename(r.ctx, &pb.RenameRequest{
-					Call: call, Caller: r.a.Who, From: from, To: to, Overwrite: true,
+					Call: call, Caller: r.a.Who, From: pb.At(from), To: pb.At(to), Overwrite: true,
 					Hide: &pb.Hide{Inode: old.Inode, Name: map[bool]string{true: ".other", false: ".hidden"}[other], Lease: lease.GetId()},
 				})
 			},
@@ -306,7 +306,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
 				return r.a.NN.Append(r.ctx, &pb.AppendRequest{
-					Call: call, Caller: r.a.Who, Path: p, Writer: w, Cut: true, CutLength: map[bool]int64{true: 2, false: 4}[other],
+					Call: call, Caller: r.a.Who, At: pb.Follow(p), Writer: w, Cut: true, CutLength: map[bool]int64{true: 2, false: 4}[other],
 				})
 			},
 			undo: func(t *testing.T) {
@@ -324,7 +324,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Symlink(r.ctx, &pb.SymlinkRequest{Call: call, Caller: r.a.Who, Path: p, Target: fmt.Sprint(other)})
+				return r.a.NN.Symlink(r.ctx, &pb.SymlinkRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Target: fmt.Sprint(other)})
 			},
 			undo: func(t *testing.T) {
 				must(t, r.b.Remove(t.Context(), p))
@@ -343,7 +343,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Truncate(r.ctx, &pb.TruncateRequest{Call: call, Caller: r.a.Who, Path: p, Length: map[bool]int64{true: 2, false: 4}[other]})
+				return r.a.NN.Truncate(r.ctx, &pb.TruncateRequest{Call: call, Caller: r.a.Who, At: pb.Follow(p), Length: map[bool]int64{true: 2, false: 4}[other]})
 			},
 			undo: func(t *testing.T) {
 				w := appendTo(t, r.b, p)
@@ -359,7 +359,7 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 		must(t, r.b.WriteFile(t.Context(), from, []byte("two")))
 		return change{
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				return r.a.NN.Concat(r.ctx, &pb.ConcatRequest{Call: call, Caller: r.a.Who, Target: to, Sources: []string{r.path(dir, "from", other)}})
+				return r.a.NN.Concat(r.ctx, &pb.ConcatRequest{Call: call, Caller: r.a.Who, Target: pb.Follow(to), Sources: []*pb.Ref{pb.At(r.path(dir, "from", other))}})
 			},
 			undo:  func(t *testing.T) { r.replace(t, from) },
 			check: func(t *testing.T) { wantContent(t, r.b, to, "onetwo"); wantContent(t, r.b, from, "theirs") },
@@ -422,9 +422,9 @@ func TestScenario40LostReply(t *testing.T) {
 				_, err := c.send(call, true)
 				wantKind(t, err, fserror.InvalidArgument)
 				if name != "Symlink" {
-					_, err = r.a.NN.Symlink(t.Context(), &pb.SymlinkRequest{Call: call, Caller: r.a.Who, Path: "/link", Target: "/"})
+					_, err = r.a.NN.Symlink(t.Context(), &pb.SymlinkRequest{Call: call, Caller: r.a.Who, At: pb.At("/link"), Target: "/"})
 				} else {
-					_, err = r.a.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.a.Who, Path: "/link"})
+					_, err = r.a.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.a.Who, At: pb.At("/link")})
 				}
 				wantKind(t, err, fserror.InvalidArgument)
 				gone(t, r.b, "/link")
@@ -503,7 +503,7 @@ func TestScenario40OverlappingWaits(t *testing.T) {
 	for i := range answers {
 		wg.Go(func() {
 			var err error
-			answers[i], err = r.a.NN.Append(t.Context(), &pb.AppendRequest{Call: call, Caller: r.a.Who, Path: "/f", WaitMs: 20_000})
+			answers[i], err = r.a.NN.Append(t.Context(), &pb.AppendRequest{Call: call, Caller: r.a.Who, At: pb.Follow("/f"), WaitMs: 20_000})
 			if err != nil {
 				t.Errorf("append: %v", err)
 			}
@@ -610,7 +610,7 @@ func TestScenario40FailureIsNoResult(t *testing.T) {
 	must(t, r.b.WriteFile(t.Context(), "/f", nil))
 	call := r.a.Call()
 	send := func() error {
-		_, err := r.a.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.a.Who, Path: "/f"})
+		_, err := r.a.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: call, Caller: r.a.Who, At: pb.At("/f")})
 		return err
 	}
 	wantKind(t, send(), fserror.Exists)
@@ -629,7 +629,7 @@ func TestScenario40Acknowledged(t *testing.T) {
 	r := newRig(t)
 	send := func(seq, acked uint64) error {
 		_, err := r.a.NN.Mkdir(t.Context(), &pb.MkdirRequest{
-			Call: &pb.CallId{Session: r.a.Who.GetSession(), Seq: seq, Acked: acked}, Caller: r.a.Who, Path: fmt.Sprint("/", seq),
+			Call: &pb.CallId{Session: r.a.Who.GetSession(), Seq: seq, Acked: acked}, Caller: r.a.Who, At: pb.At(fmt.Sprint("/", seq)),
 		})
 		return err
 	}

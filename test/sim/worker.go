@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // plainEvery: in the worlds of every third seed no client keeps what it has read. Who takes
@@ -110,8 +111,8 @@ func (c *worker) trace(p *process) grpc.UnaryClientInterceptor {
 		}
 		c.w.calls.Add(1)
 		what := path.Base(method)
-		if r, ok := req.(interface{ GetPath() string }); ok {
-			what += " " + r.GetPath()
+		if r, ok := req.(interface{ GetAt() *pb.Ref }); ok {
+			what += " " + r.GetAt().GetPath()
 		}
 		done := c.w.log.begin(&event{Who: c.name, Kind: callEvent, What: what + " at " + path.Base(cc.Target())})
 		err := invoke(ctx, method, req, reply, cc, opts...)

@@ -3,7 +3,8 @@
 // Rules that hold for all of it:
 //   - Numbers and names are never reused. New fields may come at any time; a
 //     reader ignores what it does not know.
-//   - Paths are absolute, UTF-8, without "." and ".." (package fspath).
+//   - Paths are UTF-8, without "." and ".." (package fspath), and absolute but for
+//     those of a Ref with a base.
 //   - Durations are in milliseconds and end in _ms, times are milliseconds since
 //     the Unix epoch and end in _unix_ms, sizes are bytes.
 //   - Every call that changes something carries a CallId and happens at most
@@ -35,6 +36,56 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// RefHow says how a Ref is followed.
+type RefHow int32
+
+const (
+	RefHow_REF_HOW_UNSPECIFIED RefHow = 0
+	RefHow_REF_HOW_FOLLOW_LAST RefHow = 1 // follow a symbolic link at the end of the path
+	RefHow_REF_HOW_NO_LINKS    RefHow = 2 // LOOP where a symbolic link would be followed, wherever it is
+)
+
+// Enum value maps for RefHow.
+var (
+	RefHow_name = map[int32]string{
+		0: "REF_HOW_UNSPECIFIED",
+		1: "REF_HOW_FOLLOW_LAST",
+		2: "REF_HOW_NO_LINKS",
+	}
+	RefHow_value = map[string]int32{
+		"REF_HOW_UNSPECIFIED": 0,
+		"REF_HOW_FOLLOW_LAST": 1,
+		"REF_HOW_NO_LINKS":    2,
+	}
+)
+
+func (x RefHow) Enum() *RefHow {
+	p := new(RefHow)
+	*p = x
+	return p
+}
+
+func (x RefHow) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RefHow) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[0].Descriptor()
+}
+
+func (RefHow) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[0]
+}
+
+func (x RefHow) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RefHow.Descriptor instead.
+func (RefHow) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{0}
+}
 
 type FileType int32
 
@@ -72,11 +123,11 @@ func (x FileType) String() string {
 }
 
 func (FileType) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[0].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[1].Descriptor()
 }
 
 func (FileType) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[0]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[1]
 }
 
 func (x FileType) Number() protoreflect.EnumNumber {
@@ -85,7 +136,7 @@ func (x FileType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FileType.Descriptor instead.
 func (FileType) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{1}
 }
 
 type EventType int32
@@ -136,11 +187,11 @@ func (x EventType) String() string {
 }
 
 func (EventType) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[1].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
 }
 
 func (EventType) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[1]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
 }
 
 func (x EventType) Number() protoreflect.EnumNumber {
@@ -149,7 +200,7 @@ func (x EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventType.Descriptor instead.
 func (EventType) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{1}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
 }
 
 type XattrAction int32
@@ -188,11 +239,11 @@ func (x XattrAction) String() string {
 }
 
 func (XattrAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[3].Descriptor()
 }
 
 func (XattrAction) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[3]
 }
 
 func (x XattrAction) Number() protoreflect.EnumNumber {
@@ -201,7 +252,7 @@ func (x XattrAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use XattrAction.Descriptor instead.
 func (XattrAction) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
 }
 
 type SafeModeRequest_Action int32
@@ -240,11 +291,11 @@ func (x SafeModeRequest_Action) String() string {
 }
 
 func (SafeModeRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[3].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[4].Descriptor()
 }
 
 func (SafeModeRequest_Action) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[3]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[4]
 }
 
 func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
@@ -253,7 +304,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -330,9 +381,6 @@ type Caller struct {
 	// The session's own soft limit, from 100 ms to the namenode's hard limit; 0:
 	// the namenode's. It is the same in all calls of a session.
 	TtlMs int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// No symbolic link is followed: a path that leads through one, or to one that
-	// the call would follow, is refused with LOOP.
-	NoLinks bool `protobuf:"varint,7,opt,name=no_links,json=noLinks,proto3" json:"no_links,omitempty"`
 	// At most four directories that must be where the caller believes them to be when
 	// the call is carried out: else it is refused with NOT_FOUND, reason "moved". So a
 	// path with one of them as its directory leads into no other.
@@ -413,18 +461,83 @@ func (x *Caller) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *Caller) GetNoLinks() bool {
-	if x != nil {
-		return x.NoLinks
-	}
-	return false
-}
-
 func (x *Caller) GetPlaces() []*Place {
 	if x != nil {
 		return x.Places
 	}
 	return nil
+}
+
+// Ref names what a call is about, as openat(2) does: by a path from an inode. The
+// namenode resolves it within one attempt of the call. It gives no rights, as a
+// descriptor would: numbers of inodes can be guessed. So also who names a base has to
+// be allowed to search all directories above it.
+type Ref struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Base          uint64                 `protobuf:"varint,1,opt,name=base,proto3" json:"base,omitempty"`     // inode to start from; 0: the root, and path is absolute
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`      // from base, without a slash before it; empty: base itself
+	How           uint32                 `protobuf:"varint,3,opt,name=how,proto3" json:"how,omitempty"`       // RefHow, combined
+	Expect        uint64                 `protobuf:"varint,4,opt,name=expect,proto3" json:"expect,omitempty"` // if not 0: NOT_FOUND unless this inode is what it leads to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ref) Reset() {
+	*x = Ref{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ref) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ref) ProtoMessage() {}
+
+func (x *Ref) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ref.ProtoReflect.Descriptor instead.
+func (*Ref) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Ref) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *Ref) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Ref) GetHow() uint32 {
+	if x != nil {
+		return x.How
+	}
+	return 0
+}
+
+func (x *Ref) GetExpect() uint64 {
+	if x != nil {
+		return x.Expect
+	}
+	return 0
 }
 
 // Place is a directory and the path that leads to it.
@@ -438,7 +551,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -450,7 +563,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[2]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -463,7 +576,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Place) GetPath() string {
@@ -493,7 +606,7 @@ type WriterId struct {
 
 func (x *WriterId) Reset() {
 	*x = WriterId{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +618,7 @@ func (x *WriterId) String() string {
 func (*WriterId) ProtoMessage() {}
 
 func (x *WriterId) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +631,7 @@ func (x *WriterId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterId.ProtoReflect.Descriptor instead.
 func (*WriterId) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WriterId) GetInode() uint64 {
@@ -572,7 +685,7 @@ type Attr struct {
 
 func (x *Attr) Reset() {
 	*x = Attr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +697,7 @@ func (x *Attr) String() string {
 func (*Attr) ProtoMessage() {}
 
 func (x *Attr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +710,7 @@ func (x *Attr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attr.ProtoReflect.Descriptor instead.
 func (*Attr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Attr) GetInode() uint64 {
@@ -712,7 +825,7 @@ type OpenState struct {
 
 func (x *OpenState) Reset() {
 	*x = OpenState{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +837,7 @@ func (x *OpenState) String() string {
 func (*OpenState) ProtoMessage() {}
 
 func (x *OpenState) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +850,7 @@ func (x *OpenState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenState.ProtoReflect.Descriptor instead.
 func (*OpenState) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OpenState) GetHolder() *HolderInfo {
@@ -790,7 +903,7 @@ type HolderInfo struct {
 
 func (x *HolderInfo) Reset() {
 	*x = HolderInfo{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -802,7 +915,7 @@ func (x *HolderInfo) String() string {
 func (*HolderInfo) ProtoMessage() {}
 
 func (x *HolderInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -815,7 +928,7 @@ func (x *HolderInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HolderInfo.ProtoReflect.Descriptor instead.
 func (*HolderInfo) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HolderInfo) GetUser() string {
@@ -884,7 +997,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -896,7 +1009,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -909,7 +1022,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Block) GetTerm() uint64 {
@@ -980,7 +1093,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -992,7 +1105,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1005,7 +1118,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{8}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ErrorDetail) GetKind() uint32 {
@@ -1093,7 +1206,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1218,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1231,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{9}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hello) GetCaller() *Caller {
@@ -1160,7 +1273,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1285,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1298,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{10}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Welcome) GetNamespaceId() string {
@@ -1276,7 +1389,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1288,7 +1401,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1301,7 +1414,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{11}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionRequest) GetKind() isSessionRequest_Kind {
@@ -1391,7 +1504,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1516,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1529,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionResponse) GetKind() isSessionResponse_Kind {
@@ -1518,7 +1631,7 @@ type CacheRenew struct {
 
 func (x *CacheRenew) Reset() {
 	*x = CacheRenew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1643,7 @@ func (x *CacheRenew) String() string {
 func (*CacheRenew) ProtoMessage() {}
 
 func (x *CacheRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1656,7 @@ func (x *CacheRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRenew.ProtoReflect.Descriptor instead.
 func (*CacheRenew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CacheRenew) GetSeq() uint64 {
@@ -1563,7 +1676,7 @@ type CacheTerm struct {
 
 func (x *CacheTerm) Reset() {
 	*x = CacheTerm{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1688,7 @@ func (x *CacheTerm) String() string {
 func (*CacheTerm) ProtoMessage() {}
 
 func (x *CacheTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1701,7 @@ func (x *CacheTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheTerm.ProtoReflect.Descriptor instead.
 func (*CacheTerm) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CacheTerm) GetSeq() uint64 {
@@ -1617,7 +1730,7 @@ type CacheRevocation struct {
 
 func (x *CacheRevocation) Reset() {
 	*x = CacheRevocation{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1742,7 @@ func (x *CacheRevocation) String() string {
 func (*CacheRevocation) ProtoMessage() {}
 
 func (x *CacheRevocation) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1755,7 @@ func (x *CacheRevocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRevocation.ProtoReflect.Descriptor instead.
 func (*CacheRevocation) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CacheRevocation) GetSeq() uint64 {
@@ -1679,7 +1792,7 @@ type CacheAck struct {
 
 func (x *CacheAck) Reset() {
 	*x = CacheAck{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1804,7 @@ func (x *CacheAck) String() string {
 func (*CacheAck) ProtoMessage() {}
 
 func (x *CacheAck) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1817,7 @@ func (x *CacheAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheAck.ProtoReflect.Descriptor instead.
 func (*CacheAck) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CacheAck) GetSeq() uint64 {
@@ -1735,7 +1848,7 @@ type Draft struct {
 
 func (x *Draft) Reset() {
 	*x = Draft{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1860,7 @@ func (x *Draft) String() string {
 func (*Draft) ProtoMessage() {}
 
 func (x *Draft) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1873,7 @@ func (x *Draft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draft.ProtoReflect.Descriptor instead.
 func (*Draft) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Draft) GetDir() uint64 {
@@ -1798,7 +1911,7 @@ type CacheKey struct {
 
 func (x *CacheKey) Reset() {
 	*x = CacheKey{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1923,7 @@ func (x *CacheKey) String() string {
 func (*CacheKey) ProtoMessage() {}
 
 func (x *CacheKey) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1936,7 @@ func (x *CacheKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheKey.ProtoReflect.Descriptor instead.
 func (*CacheKey) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CacheKey) GetKind() uint32 {
@@ -1865,7 +1978,7 @@ type CacheGivenUp struct {
 
 func (x *CacheGivenUp) Reset() {
 	*x = CacheGivenUp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1990,7 @@ func (x *CacheGivenUp) String() string {
 func (*CacheGivenUp) ProtoMessage() {}
 
 func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +2003,7 @@ func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheGivenUp.ProtoReflect.Descriptor instead.
 func (*CacheGivenUp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CacheGivenUp) GetStream() uint64 {
@@ -1930,7 +2043,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2055,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2068,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RenewLeaseRequest) GetSession() []byte {
@@ -2010,7 +2123,7 @@ type OpenRef struct {
 
 func (x *OpenRef) Reset() {
 	*x = OpenRef{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2135,7 @@ func (x *OpenRef) String() string {
 func (*OpenRef) ProtoMessage() {}
 
 func (x *OpenRef) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2148,7 @@ func (x *OpenRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRef.ProtoReflect.Descriptor instead.
 func (*OpenRef) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OpenRef) GetInode() uint64 {
@@ -2068,7 +2181,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2193,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2206,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RenewLeaseResponse) GetLost() []*LostFile {
@@ -2164,7 +2277,7 @@ type LostFile struct {
 
 func (x *LostFile) Reset() {
 	*x = LostFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2289,7 @@ func (x *LostFile) String() string {
 func (*LostFile) ProtoMessage() {}
 
 func (x *LostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2302,7 @@ func (x *LostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostFile.ProtoReflect.Descriptor instead.
 func (*LostFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LostFile) GetInode() uint64 {
@@ -2235,7 +2348,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2360,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2373,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListLeasesRequest) GetCaller() *Caller {
@@ -2322,7 +2435,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2447,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2460,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*Lease {
@@ -2387,7 +2500,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2512,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2525,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Lease) GetId() string {
@@ -2531,7 +2644,7 @@ type LeaseFile struct {
 
 func (x *LeaseFile) Reset() {
 	*x = LeaseFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2656,7 @@ func (x *LeaseFile) String() string {
 func (*LeaseFile) ProtoMessage() {}
 
 func (x *LeaseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2669,7 @@ func (x *LeaseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFile.ProtoReflect.Descriptor instead.
 func (*LeaseFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LeaseFile) GetPath() string {
@@ -2584,7 +2697,7 @@ type RecoverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"` // even if the holder is alive
 	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // if not 0: only what is open under this epoch
 	unknownFields protoimpl.UnknownFields
@@ -2593,7 +2706,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2718,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2731,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -2635,11 +2748,11 @@ func (x *RecoverRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *RecoverRequest) GetPath() string {
+func (x *RecoverRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *RecoverRequest) GetForce() bool {
@@ -2667,7 +2780,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2792,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2805,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -2728,7 +2841,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2853,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2866,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -2795,7 +2908,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2807,7 +2920,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2820,7 +2933,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -2855,7 +2968,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2980,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2993,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -2914,7 +3027,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +3039,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3052,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -2968,7 +3081,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3093,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3106,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -3029,7 +3142,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +3154,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +3167,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -3083,7 +3196,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3208,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3221,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -3150,7 +3263,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3162,7 +3275,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3175,7 +3288,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -3212,7 +3325,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3337,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3350,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -3280,14 +3393,14 @@ type AttachLeaseRequest struct {
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
-	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3412,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3425,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -3336,25 +3449,25 @@ func (x *AttachLeaseRequest) GetId() uint64 {
 	return 0
 }
 
-func (x *AttachLeaseRequest) GetPath() string {
+func (x *AttachLeaseRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 type DetachLeaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3479,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3492,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -3396,11 +3509,11 @@ func (x *DetachLeaseRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *DetachLeaseRequest) GetPath() string {
+func (x *DetachLeaseRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 type WatchRequest struct {
@@ -3416,7 +3529,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3541,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3554,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -3491,7 +3604,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3616,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +3629,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -3550,7 +3663,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3675,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3688,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -3645,7 +3758,7 @@ type CreateRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Call        *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller      *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path        string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At          *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Mode        uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`                      // permission bits, with has_mode
 	HasMode     bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"` // without it a file that is replaced hands its mode on
 	Overwrite   bool                   `protobuf:"varint,6,opt,name=overwrite,proto3" json:"overwrite,omitempty"`            // replace an existing file
@@ -3665,7 +3778,7 @@ type CreateRequest struct {
 	// directory's attributes too, and knows that the name is free.
 	Creations bool `protobuf:"varint,16,opt,name=creations,proto3" json:"creations,omitempty"`
 	// A draft: the inode is this number, which was set aside for the session, and
-	// its directory is the inode dir, wherever that is; of path only the name counts.
+	// its directory is the inode dir, wherever that is; of at only the name counts.
 	As      uint64 `protobuf:"varint,17,opt,name=as,proto3" json:"as,omitempty"`
 	Dir     uint64 `protobuf:"varint,18,opt,name=dir,proto3" json:"dir,omitempty"`
 	Numbers bool   `protobuf:"varint,19,opt,name=numbers,proto3" json:"numbers,omitempty"` // with creations: set inode numbers aside, too
@@ -3679,7 +3792,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3804,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3817,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -3721,11 +3834,11 @@ func (x *CreateRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *CreateRequest) GetPath() string {
+func (x *CreateRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *CreateRequest) GetMode() uint32 {
@@ -3866,7 +3979,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +3991,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4004,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Owner) GetUser() string {
@@ -3932,7 +4045,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4057,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4070,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -4052,7 +4165,7 @@ type CreateManyRequest struct {
 
 func (x *CreateManyRequest) Reset() {
 	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4177,7 @@ func (x *CreateManyRequest) String() string {
 func (*CreateManyRequest) ProtoMessage() {}
 
 func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +4190,7 @@ func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
 func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateManyRequest) GetFiles() []*CreateRequest {
@@ -4106,7 +4219,7 @@ type CreateManyResponse struct {
 
 func (x *CreateManyResponse) Reset() {
 	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4231,7 @@ func (x *CreateManyResponse) String() string {
 func (*CreateManyResponse) ProtoMessage() {}
 
 func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4244,7 @@ func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
 func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateManyResponse) GetResults() []*CreateResult {
@@ -4162,7 +4275,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4287,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4300,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CreateResult) GetInode() uint64 {
@@ -4229,7 +4342,7 @@ type DirectoryLook struct {
 
 func (x *DirectoryLook) Reset() {
 	*x = DirectoryLook{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4354,7 @@ func (x *DirectoryLook) String() string {
 func (*DirectoryLook) ProtoMessage() {}
 
 func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4367,7 @@ func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryLook.ProtoReflect.Descriptor instead.
 func (*DirectoryLook) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DirectoryLook) GetPath() string {
@@ -4282,7 +4395,7 @@ type AppendRequest struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Call              *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller            *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path              string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At                *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	HasExpectedLength bool                   `protobuf:"varint,4,opt,name=has_expected_length,json=hasExpectedLength,proto3" json:"has_expected_length,omitempty"`
 	ExpectedLength    int64                  `protobuf:"varint,5,opt,name=expected_length,json=expectedLength,proto3" json:"expected_length,omitempty"`
 	Create            bool                   `protobuf:"varint,6,opt,name=create,proto3" json:"create,omitempty"` // make it if it is missing
@@ -4290,7 +4403,6 @@ type AppendRequest struct {
 	Mode              uint32                 `protobuf:"varint,8,opt,name=mode,proto3" json:"mode,omitempty"`
 	HasMode           bool                   `protobuf:"varint,9,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
 	WaitMs            int64                  `protobuf:"varint,10,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // wait this long for a holder to finish or lapse
-	Inode             uint64                 `protobuf:"varint,11,opt,name=inode,proto3" json:"inode,omitempty"`                 // instead of path: this file, wherever it is
 	// Cut the file to so many bytes in the same step, so that nobody gets in
 	// between; not more than it has.
 	Cut       bool  `protobuf:"varint,12,opt,name=cut,proto3" json:"cut,omitempty"`
@@ -4308,7 +4420,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +4432,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +4445,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4350,11 +4462,11 @@ func (x *AppendRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *AppendRequest) GetPath() string {
+func (x *AppendRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *AppendRequest) GetHasExpectedLength() bool {
@@ -4402,13 +4514,6 @@ func (x *AppendRequest) GetHasMode() bool {
 func (x *AppendRequest) GetWaitMs() int64 {
 	if x != nil {
 		return x.WaitMs
-	}
-	return 0
-}
-
-func (x *AppendRequest) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
 	}
 	return 0
 }
@@ -4470,7 +4575,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4587,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4600,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4542,7 +4647,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +4659,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4567,7 +4672,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4588,7 +4693,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4600,7 +4705,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4613,7 +4718,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4640,7 +4745,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4652,7 +4757,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4665,7 +4770,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4691,7 +4796,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4703,7 +4808,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4716,7 +4821,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4739,7 +4844,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4751,7 +4856,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4869,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4817,7 +4922,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4934,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4947,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4890,7 +4995,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4902,7 +5007,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5020,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -4949,7 +5054,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4961,7 +5066,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4974,7 +5079,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -5042,7 +5147,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5054,7 +5159,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5067,7 +5172,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -5081,14 +5186,14 @@ type CloseAbandonedRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5205,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5218,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5130,18 +5235,17 @@ func (x *CloseAbandonedRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *CloseAbandonedRequest) GetPath() string {
+func (x *CloseAbandonedRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 type GetFileRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Caller     *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path       string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Inode      uint64                 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path: continues with the same file over renames
+	At         *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`          // by inode it continues with the same file over renames
 	Offset     int64                  `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"` // blocks from the one that holds this byte on
 	Length     int64                  `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"` // 0: to the end
 	NoUrls     bool                   `protobuf:"varint,6,opt,name=no_urls,json=noUrls,proto3" json:"no_urls,omitempty"`
@@ -5149,7 +5253,7 @@ type GetFileRequest struct {
 	WaitBeyond int64                  `protobuf:"varint,8,opt,name=wait_beyond,json=waitBeyond,proto3" json:"wait_beyond,omitempty"` // with wait_ms: wait until the length is above it, or the file is closed …
 	WaitMs     int64                  `protobuf:"varint,9,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`             // … for at most so long; 0: answer at once
 	Cache      bool                   `protobuf:"varint,10,opt,name=cache,proto3" json:"cache,omitempty"`                            // the session would like to keep the answer
-	// A current writer of the inode: it gets attributes, path and tail, no blocks,
+	// A current writer of the file, which is named by its inode: it gets attributes, path and tail, no blocks,
 	// whether or not it may read the file.
 	Writer        *WriterId `protobuf:"bytes,11,opt,name=writer,proto3" json:"writer,omitempty"`
 	OrBelow       bool      `protobuf:"varint,12,opt,name=or_below,json=orBelow,proto3" json:"or_below,omitempty"` // with wait_beyond: also until the length is below it
@@ -5159,7 +5263,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5275,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5288,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5194,18 +5298,11 @@ func (x *GetFileRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *GetFileRequest) GetPath() string {
+func (x *GetFileRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
-}
-
-func (x *GetFileRequest) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
+	return nil
 }
 
 func (x *GetFileRequest) GetOffset() int64 {
@@ -5292,7 +5389,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5304,7 +5401,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5317,7 +5414,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5400,18 +5497,16 @@ func (x *GetFileResponse) GetCut() uint64 {
 type StatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Follow        bool                   `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"` // follow a symbolic link at the end of the path
-	Cache         bool                   `protobuf:"varint,4,opt,name=cache,proto3" json:"cache,omitempty"`   // the session would like to keep the answer
-	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path
-	Where         bool                   `protobuf:"varint,6,opt,name=where,proto3" json:"where,omitempty"`   // answer path, too
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Cache         bool                   `protobuf:"varint,4,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep the answer
+	Where         bool                   `protobuf:"varint,6,opt,name=where,proto3" json:"where,omitempty"` // answer path, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +5518,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +5531,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5446,18 +5541,11 @@ func (x *StatRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *StatRequest) GetPath() string {
+func (x *StatRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
-}
-
-func (x *StatRequest) GetFollow() bool {
-	if x != nil {
-		return x.Follow
-	}
-	return false
+	return nil
 }
 
 func (x *StatRequest) GetCache() bool {
@@ -5465,13 +5553,6 @@ func (x *StatRequest) GetCache() bool {
 		return x.Cache
 	}
 	return false
-}
-
-func (x *StatRequest) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
 }
 
 func (x *StatRequest) GetWhere() bool {
@@ -5498,7 +5579,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5510,7 +5591,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5523,7 +5604,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5564,17 +5645,15 @@ func (x *StatResponse) GetTxid() uint64 {
 type XattrsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Follow        bool                   `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"` // follow a symbolic link at the end of the path
-	Inode         uint64                 `protobuf:"varint,4,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path
-	Cache         bool                   `protobuf:"varint,5,opt,name=cache,proto3" json:"cache,omitempty"`   // the session would like to keep the answer
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Cache         bool                   `protobuf:"varint,5,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep the answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5586,7 +5665,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5599,7 +5678,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5609,25 +5688,11 @@ func (x *XattrsRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *XattrsRequest) GetPath() string {
+func (x *XattrsRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
-}
-
-func (x *XattrsRequest) GetFollow() bool {
-	if x != nil {
-		return x.Follow
-	}
-	return false
-}
-
-func (x *XattrsRequest) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
+	return nil
 }
 
 func (x *XattrsRequest) GetCache() bool {
@@ -5647,7 +5712,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +5724,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +5737,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5699,7 +5764,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5711,7 +5776,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5724,7 +5789,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Xattr) GetName() string {
@@ -5744,7 +5809,7 @@ func (x *Xattr) GetValue() []byte {
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // names greater than this
 	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // at most 10,000; 0 means 1,000
 	Cache         bool                   `protobuf:"varint,5,opt,name=cache,proto3" json:"cache,omitempty"` // the session would like to keep what it gets of the entries
@@ -5754,7 +5819,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +5831,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +5844,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5789,11 +5854,11 @@ func (x *ListRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *ListRequest) GetPath() string {
+func (x *ListRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *ListRequest) GetAfter() string {
@@ -5833,7 +5898,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5845,7 +5910,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5858,7 +5923,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5907,7 +5972,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5919,7 +5984,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5932,7 +5997,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Entry) GetName() string {
@@ -5959,14 +6024,14 @@ func (x *Entry) GetKeep() bool {
 type SummaryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5978,7 +6043,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5991,7 +6056,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -6001,11 +6066,11 @@ func (x *SummaryRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *SummaryRequest) GetPath() string {
+func (x *SummaryRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 type SummaryResponse struct {
@@ -6022,7 +6087,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6034,7 +6099,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6047,7 +6112,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -6095,7 +6160,7 @@ func (x *SummaryResponse) GetOpenFiles() uint64 {
 type FindRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	OpenOnly      bool                   `protobuf:"varint,3,opt,name=open_only,json=openOnly,proto3" json:"open_only,omitempty"`
 	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6104,7 +6169,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6116,7 +6181,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6129,7 +6194,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6139,11 +6204,11 @@ func (x *FindRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *FindRequest) GetPath() string {
+func (x *FindRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *FindRequest) GetOpenOnly() bool {
@@ -6170,7 +6235,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6182,7 +6247,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6195,7 +6260,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6222,7 +6287,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6234,7 +6299,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6247,7 +6312,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6275,7 +6340,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6287,7 +6352,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6300,7 +6365,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6328,7 +6393,7 @@ type MkdirRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	HasMode       bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
 	Parents       bool                   `protobuf:"varint,6,opt,name=parents,proto3" json:"parents,omitempty"` // make parents too; no error if it exists
@@ -6339,7 +6404,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6351,7 +6416,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6364,7 +6429,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6381,11 +6446,11 @@ func (x *MkdirRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *MkdirRequest) GetPath() string {
+func (x *MkdirRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *MkdirRequest) GetMode() uint32 {
@@ -6420,20 +6485,18 @@ type RenameRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
-	To            string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	From          *Ref                   `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To            *Ref                   `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	Overwrite     bool                   `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"` // replace a file or an empty directory at to
 	Detach        bool                   `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`       // and take it from the granted lease that it is attached to
 	Hide          *Hide                  `protobuf:"bytes,7,opt,name=hide,proto3" json:"hide,omitempty"`            // with overwrite: what to do with the file at to
-	Into          uint64                 `protobuf:"varint,8,opt,name=into,proto3" json:"into,omitempty"`           // instead of to: the name of from in this directory, wherever it is
-	Expect        uint64                 `protobuf:"varint,9,opt,name=expect,proto3" json:"expect,omitempty"`       // if not 0: NOT_FOUND unless this inode is the one that is replaced
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6445,7 +6508,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6458,7 +6521,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6475,18 +6538,18 @@ func (x *RenameRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *RenameRequest) GetFrom() string {
+func (x *RenameRequest) GetFrom() *Ref {
 	if x != nil {
 		return x.From
 	}
-	return ""
+	return nil
 }
 
-func (x *RenameRequest) GetTo() string {
+func (x *RenameRequest) GetTo() *Ref {
 	if x != nil {
 		return x.To
 	}
-	return ""
+	return nil
 }
 
 func (x *RenameRequest) GetOverwrite() bool {
@@ -6510,20 +6573,6 @@ func (x *RenameRequest) GetHide() *Hide {
 	return nil
 }
 
-func (x *RenameRequest) GetInto() uint64 {
-	if x != nil {
-		return x.Into
-	}
-	return 0
-}
-
-func (x *RenameRequest) GetExpect() uint64 {
-	if x != nil {
-		return x.Expect
-	}
-	return 0
-}
-
 // Hide says that a file, which would be deleted because it loses its name, gets
 // another name in its directory instead, attached to a granted lease. If it is
 // another inode by now it is deleted as usual.
@@ -6538,7 +6587,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6550,7 +6599,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6563,7 +6612,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6591,18 +6640,17 @@ type DeleteRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Recursive     bool                   `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	Only          FileType               `protobuf:"varint,5,opt,name=only,proto3,enum=leasefs.v1.FileType" json:"only,omitempty"` // refuse if it is of another type
 	Hide          *Hide                  `protobuf:"bytes,6,opt,name=hide,proto3" json:"hide,omitempty"`
-	Expect        uint64                 `protobuf:"varint,7,opt,name=expect,proto3" json:"expect,omitempty"` // if not 0: NOT_FOUND unless this inode is at path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6614,7 +6662,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6627,7 +6675,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6644,11 +6692,11 @@ func (x *DeleteRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *DeleteRequest) GetPath() string {
+func (x *DeleteRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *DeleteRequest) GetRecursive() bool {
@@ -6672,33 +6720,24 @@ func (x *DeleteRequest) GetHide() *Hide {
 	return nil
 }
 
-func (x *DeleteRequest) GetExpect() uint64 {
-	if x != nil {
-		return x.Expect
-	}
-	return 0
-}
-
 type SetAttrRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	SetMode       bool                   `protobuf:"varint,5,opt,name=set_mode,json=setMode,proto3" json:"set_mode,omitempty"`
 	Mode          uint32                 `protobuf:"varint,6,opt,name=mode,proto3" json:"mode,omitempty"`
 	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`   // empty: unchanged
 	Group         string                 `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"` // empty: unchanged
 	SetMtime      bool                   `protobuf:"varint,9,opt,name=set_mtime,json=setMtime,proto3" json:"set_mtime,omitempty"`
 	MtimeUnixMs   int64                  `protobuf:"varint,10,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // with set_mtime; 0 means now
-	Inode         uint64                 `protobuf:"varint,11,opt,name=inode,proto3" json:"inode,omitempty"`                                  // instead of path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6710,7 +6749,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6723,7 +6762,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6740,18 +6779,11 @@ func (x *SetAttrRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *SetAttrRequest) GetPath() string {
+func (x *SetAttrRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
-}
-
-func (x *SetAttrRequest) GetFollow() bool {
-	if x != nil {
-		return x.Follow
-	}
-	return false
+	return nil
 }
 
 func (x *SetAttrRequest) GetSetMode() bool {
@@ -6796,20 +6828,11 @@ func (x *SetAttrRequest) GetMtimeUnixMs() int64 {
 	return 0
 }
 
-func (x *SetAttrRequest) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
-}
-
 type SetXattrRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Follow        bool                   `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
-	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"` // instead of path
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	Value         []byte                 `protobuf:"bytes,7,opt,name=value,proto3" json:"value,omitempty"`
 	Action        XattrAction            `protobuf:"varint,8,opt,name=action,proto3,enum=leasefs.v1.XattrAction" json:"action,omitempty"`
@@ -6819,7 +6842,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6831,7 +6854,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6844,7 +6867,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6861,25 +6884,11 @@ func (x *SetXattrRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *SetXattrRequest) GetPath() string {
+func (x *SetXattrRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
-}
-
-func (x *SetXattrRequest) GetFollow() bool {
-	if x != nil {
-		return x.Follow
-	}
-	return false
-}
-
-func (x *SetXattrRequest) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
+	return nil
 }
 
 func (x *SetXattrRequest) GetName() string {
@@ -6907,7 +6916,7 @@ type SymlinkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Target        string                 `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
 	Parents       bool                   `protobuf:"varint,5,opt,name=parents,proto3" json:"parents,omitempty"`
 	Owner         *Owner                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
@@ -6917,7 +6926,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6929,7 +6938,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6942,7 +6951,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6959,11 +6968,11 @@ func (x *SymlinkRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *SymlinkRequest) GetPath() string {
+func (x *SymlinkRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *SymlinkRequest) GetTarget() string {
@@ -6991,16 +7000,15 @@ type TruncateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	Length        int64                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"` // not above the file's
-	Inode         uint64                 `protobuf:"varint,5,opt,name=inode,proto3" json:"inode,omitempty"`   // instead of path
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7012,7 +7020,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7025,7 +7033,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -7042,11 +7050,11 @@ func (x *TruncateRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *TruncateRequest) GetPath() string {
+func (x *TruncateRequest) GetAt() *Ref {
 	if x != nil {
-		return x.Path
+		return x.At
 	}
-	return ""
+	return nil
 }
 
 func (x *TruncateRequest) GetLength() int64 {
@@ -7056,26 +7064,19 @@ func (x *TruncateRequest) GetLength() int64 {
 	return 0
 }
 
-func (x *TruncateRequest) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
-}
-
 type ConcatRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
-	Sources       []string               `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
+	Target        *Ref                   `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"`
+	Sources       []*Ref                 `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7087,7 +7088,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7100,7 +7101,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -7117,14 +7118,14 @@ func (x *ConcatRequest) GetCaller() *Caller {
 	return nil
 }
 
-func (x *ConcatRequest) GetTarget() string {
+func (x *ConcatRequest) GetTarget() *Ref {
 	if x != nil {
 		return x.Target
 	}
-	return ""
+	return nil
 }
 
-func (x *ConcatRequest) GetSources() []string {
+func (x *ConcatRequest) GetSources() []*Ref {
 	if x != nil {
 		return x.Sources
 	}
@@ -7140,7 +7141,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7152,7 +7153,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7165,7 +7166,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -7217,7 +7218,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7229,7 +7230,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7242,7 +7243,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -7495,7 +7496,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7507,7 +7508,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7520,7 +7521,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -7553,7 +7554,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +7566,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +7579,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7599,7 +7600,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7611,7 +7612,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7624,7 +7625,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7658,7 +7659,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7670,7 +7671,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7683,7 +7684,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7710,7 +7711,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7722,7 +7723,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7735,7 +7736,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7763,7 +7764,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7775,7 +7776,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7788,7 +7789,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7824,7 +7825,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7836,7 +7837,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7849,7 +7850,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7893,7 +7894,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7905,7 +7906,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7918,7 +7919,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7965,7 +7966,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7977,7 +7978,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7990,7 +7991,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -8012,7 +8013,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8024,7 +8025,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8037,7 +8038,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -8081,7 +8082,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8093,7 +8094,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8106,7 +8107,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -8132,7 +8133,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8144,7 +8145,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8157,7 +8158,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8176,7 +8177,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8188,7 +8189,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8201,7 +8202,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -8220,7 +8221,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8232,7 +8233,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8245,7 +8246,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -8265,7 +8266,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8277,7 +8278,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8290,7 +8291,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8329,7 +8330,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8341,7 +8342,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8354,7 +8355,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8457,16 +8458,20 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06CallId\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xd1\x01\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xb6\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
 	"\asession\x18\x03 \x01(\fR\asession\x12\x12\n" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x15\n" +
-	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\x12\x19\n" +
-	"\bno_links\x18\a \x01(\bR\anoLinks\x12)\n" +
-	"\x06places\x18\b \x03(\v2\x11.leasefs.v1.PlaceR\x06places\"1\n" +
+	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\x12)\n" +
+	"\x06places\x18\b \x03(\v2\x11.leasefs.v1.PlaceR\x06places\"W\n" +
+	"\x03Ref\x12\x12\n" +
+	"\x04base\x18\x01 \x01(\x04R\x04base\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x10\n" +
+	"\x03how\x18\x03 \x01(\rR\x03how\x12\x16\n" +
+	"\x06expect\x18\x04 \x01(\x04R\x06expect\"1\n" +
 	"\x05Place\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\"f\n" +
@@ -8650,11 +8655,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\tLeaseFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xa4\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xb1\x01\n" +
 	"\x0eRecoverRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x14\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x04R\x05epoch\"Z\n" +
 	"\x0fRecoverResponse\x12\x19\n" +
@@ -8700,16 +8705,16 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12\x14\n" +
 	"\x05files\x18\x04 \x03(\tR\x05files\x12\x1d\n" +
 	"\n" +
-	"file_count\x18\x05 \x01(\x04R\tfileCount\"\x8c\x01\n" +
+	"file_count\x18\x05 \x01(\x04R\tfileCount\"\x99\x01\n" +
 	"\x12AttachLeaseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x12\n" +
-	"\x04path\x18\x04 \x01(\tR\x04path\"|\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x1f\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\x89\x01\n" +
 	"\x12DetachLeaseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\x9f\x01\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\x9f\x01\n" +
 	"\fWatchRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
@@ -8729,11 +8734,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\xec\x04\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\"\xf9\x04\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x1c\n" +
 	"\toverwrite\x18\x06 \x01(\bR\toverwrite\x12\x14\n" +
@@ -8787,11 +8792,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rDirectoryLook\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
 	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
-	"\x04keys\x18\x03 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\xaf\x04\n" +
+	"\x04keys\x18\x03 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\xa6\x04\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12.\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12.\n" +
 	"\x13has_expected_length\x18\x04 \x01(\bR\x11hasExpectedLength\x12'\n" +
 	"\x0fexpected_length\x18\x05 \x01(\x03R\x0eexpectedLength\x12\x16\n" +
 	"\x06create\x18\x06 \x01(\bR\x06create\x12\x18\n" +
@@ -8799,8 +8804,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04mode\x18\b \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\t \x01(\bR\ahasMode\x12\x17\n" +
 	"\await_ms\x18\n" +
-	" \x01(\x03R\x06waitMs\x12\x14\n" +
-	"\x05inode\x18\v \x01(\x04R\x05inode\x12\x10\n" +
+	" \x01(\x03R\x06waitMs\x12\x10\n" +
 	"\x03cut\x18\f \x01(\bR\x03cut\x12\x1d\n" +
 	"\n" +
 	"cut_length\x18\r \x01(\x03R\tcutLength\x12,\n" +
@@ -8854,15 +8858,14 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\rmtime_unix_ms\x18\a \x01(\x03R\vmtimeUnixMs\x123\n" +
 	"\bgiven_up\x18\b \x01(\v2\x18.leasefs.v1.CacheGivenUpR\agivenUp\"'\n" +
 	"\rCloseResponse\x12\x16\n" +
-	"\x06length\x18\x01 \x01(\x03R\x06length\"\x7f\n" +
+	"\x06length\x18\x01 \x01(\x03R\x06length\"\x8c\x01\n" +
 	"\x15CloseAbandonedRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"\xe7\x02\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xde\x02\n" +
 	"\x0eGetFileRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
-	"\x05inode\x18\x03 \x01(\x04R\x05inode\x12\x16\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06length\x18\x05 \x01(\x03R\x06length\x12\x17\n" +
 	"\ano_urls\x18\x06 \x01(\bR\x06noUrls\x12\x1d\n" +
@@ -8890,35 +8893,31 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eurls_expire_ms\x18\t \x01(\x03R\furlsExpireMs\x12(\n" +
 	"\x04keys\x18\n" +
 	" \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x12\x10\n" +
-	"\x03cut\x18\v \x01(\x04R\x03cut\"\xa7\x01\n" +
+	"\x03cut\x18\v \x01(\x04R\x03cut\"\x86\x01\n" +
 	"\vStatRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x14\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
 	"\x05cache\x18\x04 \x01(\bR\x05cache\x12\x14\n" +
-	"\x05inode\x18\x05 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05where\x18\x06 \x01(\bR\x05where\"\xb9\x01\n" +
 	"\fStatResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
 	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\x121\n" +
 	"\amissing\x18\x03 \x01(\v2\x17.leasefs.v1.ErrorDetailR\amissing\x12\x12\n" +
 	"\x04path\x18\x04 \x01(\tR\x04path\x12\x12\n" +
-	"\x04txid\x18\x05 \x01(\x04R\x04txid\"\x93\x01\n" +
+	"\x04txid\x18\x05 \x01(\x04R\x04txid\"r\n" +
 	"\rXattrsRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x14\n" +
-	"\x05inode\x18\x04 \x01(\x04R\x05inode\x12\x14\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
 	"\x05cache\x18\x05 \x01(\bR\x05cache\"e\n" +
 	"\x0eXattrsResponse\x12)\n" +
 	"\x06xattrs\x18\x01 \x03(\v2\x11.leasefs.v1.XattrR\x06xattrs\x12(\n" +
 	"\x04keys\x18\x02 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"1\n" +
 	"\x05Xattr\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\x8f\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\x9c\x01\n" +
 	"\vListRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\x05R\x05limit\x12\x14\n" +
 	"\x05cache\x18\x05 \x01(\bR\x05cache\"\xbd\x01\n" +
@@ -8931,10 +8930,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05Entry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
 	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
-	"\x04keep\x18\x03 \x01(\bR\x04keep\"P\n" +
+	"\x04keep\x18\x03 \x01(\bR\x04keep\"]\n" +
 	"\x0eSummaryRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\xb4\x01\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\"\xb4\x01\n" +
 	"\x0fSummaryResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x04R\x05files\x12 \n" +
 	"\vdirectories\x18\x02 \x01(\x04R\vdirectories\x12\x1a\n" +
@@ -8942,10 +8941,10 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06length\x18\x04 \x01(\x03R\x06length\x12\x16\n" +
 	"\x06stored\x18\x05 \x01(\x03R\x06stored\x12\x1d\n" +
 	"\n" +
-	"open_files\x18\x06 \x01(\x04R\topenFiles\"\x82\x01\n" +
+	"open_files\x18\x06 \x01(\x04R\topenFiles\"\x8f\x01\n" +
 	"\vFindRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1b\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x1b\n" +
 	"\topen_only\x18\x03 \x01(\bR\bopenOnly\x12\x16\n" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\"T\n" +
 	"\fFindResponse\x120\n" +
@@ -8958,77 +8957,69 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eMutateResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
-	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\xe8\x01\n" +
+	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\xf5\x01\n" +
 	"\fMkdirRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x18\n" +
 	"\aparents\x18\x06 \x01(\bR\aparents\x12'\n" +
-	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\x8f\x02\n" +
+	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\x85\x02\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
-	"\x02to\x18\x04 \x01(\tR\x02to\x12\x1c\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12#\n" +
+	"\x04from\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x04from\x12\x1f\n" +
+	"\x02to\x18\x04 \x01(\v2\x0f.leasefs.v1.RefR\x02to\x12\x1c\n" +
 	"\toverwrite\x18\x05 \x01(\bR\toverwrite\x12\x16\n" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\x12$\n" +
-	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\x12\x12\n" +
-	"\x04into\x18\b \x01(\x04R\x04into\x12\x16\n" +
-	"\x06expect\x18\t \x01(\x04R\x06expect\"F\n" +
+	"\x04hide\x18\a \x01(\v2\x10.leasefs.v1.HideR\x04hide\"F\n" +
 	"\x04Hide\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05lease\x18\x03 \x01(\x04R\x05lease\"\xfd\x01\n" +
+	"\x05lease\x18\x03 \x01(\x04R\x05lease\"\xf2\x01\n" +
 	"\rDeleteRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1c\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x1c\n" +
 	"\trecursive\x18\x04 \x01(\bR\trecursive\x12(\n" +
 	"\x04only\x18\x05 \x01(\x0e2\x14.leasefs.v1.FileTypeR\x04only\x12$\n" +
-	"\x04hide\x18\x06 \x01(\v2\x10.leasefs.v1.HideR\x04hide\x12\x16\n" +
-	"\x06expect\x18\a \x01(\x04R\x06expect\"\xc0\x02\n" +
+	"\x04hide\x18\x06 \x01(\v2\x10.leasefs.v1.HideR\x04hide\"\x9f\x02\n" +
 	"\x0eSetAttrRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
-	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x19\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x19\n" +
 	"\bset_mode\x18\x05 \x01(\bR\asetMode\x12\x12\n" +
 	"\x04mode\x18\x06 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04user\x18\a \x01(\tR\x04user\x12\x14\n" +
 	"\x05group\x18\b \x01(\tR\x05group\x12\x1b\n" +
 	"\tset_mtime\x18\t \x01(\bR\bsetMtime\x12\"\n" +
 	"\rmtime_unix_ms\x18\n" +
-	" \x01(\x03R\vmtimeUnixMs\x12\x14\n" +
-	"\x05inode\x18\v \x01(\x04R\x05inode\"\x82\x02\n" +
+	" \x01(\x03R\vmtimeUnixMs\"\xe1\x01\n" +
 	"\x0fSetXattrRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
-	"\x06follow\x18\x04 \x01(\bR\x06follow\x12\x14\n" +
-	"\x05inode\x18\x05 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\a \x01(\fR\x05value\x12/\n" +
-	"\x06action\x18\b \x01(\x0e2\x17.leasefs.v1.XattrActionR\x06action\"\xd3\x01\n" +
+	"\x06action\x18\b \x01(\x0e2\x17.leasefs.v1.XattrActionR\x06action\"\xe0\x01\n" +
 	"\x0eSymlinkRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x16\n" +
 	"\x06target\x18\x04 \x01(\tR\x06target\x12\x18\n" +
 	"\aparents\x18\x05 \x01(\bR\aparents\x12'\n" +
-	"\x05owner\x18\x06 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\xa7\x01\n" +
+	"\x05owner\x18\x06 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\x9e\x01\n" +
 	"\x0fTruncateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\x12\x16\n" +
-	"\x06length\x18\x04 \x01(\x03R\x06length\x12\x14\n" +
-	"\x05inode\x18\x05 \x01(\x04R\x05inode\"\x95\x01\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\x03R\x06length\"\xb7\x01\n" +
 	"\rConcatRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
-	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
-	"\x06target\x18\x03 \x01(\tR\x06target\x12\x18\n" +
-	"\asources\x18\x04 \x03(\tR\asources\";\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12'\n" +
+	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
+	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xbc\b\n" +
 	"\x0eStatusResponse\x12\x18\n" +
@@ -9149,7 +9140,11 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0etotal_symlinks\x18\r \x01(\x04R\rtotalSymlinks\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*i\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*P\n" +
+	"\x06RefHow\x12\x17\n" +
+	"\x13REF_HOW_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13REF_HOW_FOLLOW_LAST\x10\x01\x12\x14\n" +
+	"\x10REF_HOW_NO_LINKS\x10\x02*i\n" +
 	"\bFileType\x12\x19\n" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
@@ -9231,344 +9226,368 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 	return file_leasefs_v1_leasefs_proto_rawDescData
 }
 
-var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
+var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
-	(FileType)(0),                   // 0: leasefs.v1.FileType
-	(EventType)(0),                  // 1: leasefs.v1.EventType
-	(XattrAction)(0),                // 2: leasefs.v1.XattrAction
-	(SafeModeRequest_Action)(0),     // 3: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                  // 4: leasefs.v1.CallId
-	(*Caller)(nil),                  // 5: leasefs.v1.Caller
-	(*Place)(nil),                   // 6: leasefs.v1.Place
-	(*WriterId)(nil),                // 7: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 8: leasefs.v1.Attr
-	(*OpenState)(nil),               // 9: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 10: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 11: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 12: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 13: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 14: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 15: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 16: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 17: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 18: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 19: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 20: leasefs.v1.CacheAck
-	(*Draft)(nil),                   // 21: leasefs.v1.Draft
-	(*CacheKey)(nil),                // 22: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 23: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 24: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 25: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 26: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 27: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 28: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 29: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 30: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 31: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 32: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 33: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 34: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 35: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 36: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 37: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 38: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 39: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 40: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 41: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 42: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 43: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 44: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 45: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 46: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 47: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 48: leasefs.v1.CreateRequest
-	(*Owner)(nil),                   // 49: leasefs.v1.Owner
-	(*OpenResponse)(nil),            // 50: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 51: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 52: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 53: leasefs.v1.CreateResult
-	(*DirectoryLook)(nil),           // 54: leasefs.v1.DirectoryLook
-	(*AppendRequest)(nil),           // 55: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 56: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 57: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 58: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 59: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 60: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 61: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 62: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 63: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 64: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 65: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 66: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 67: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 68: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 69: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 70: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 71: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 72: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 73: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 74: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 75: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 76: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 77: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 78: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 79: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 80: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 81: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 82: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 83: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 84: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 85: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 86: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 87: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 88: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 89: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 90: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 91: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 92: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 93: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 94: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 95: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 96: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 97: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 98: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 99: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 100: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 101: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 102: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 103: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 104: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 105: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 106: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 107: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 108: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 109: leasefs.v1.BackupResponse
-	nil,                             // 110: leasefs.v1.Block.HeadersEntry
-	nil,                             // 111: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 112: leasefs.v1.BackupResponse.HeadersEntry
+	(RefHow)(0),                     // 0: leasefs.v1.RefHow
+	(FileType)(0),                   // 1: leasefs.v1.FileType
+	(EventType)(0),                  // 2: leasefs.v1.EventType
+	(XattrAction)(0),                // 3: leasefs.v1.XattrAction
+	(SafeModeRequest_Action)(0),     // 4: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                  // 5: leasefs.v1.CallId
+	(*Caller)(nil),                  // 6: leasefs.v1.Caller
+	(*Ref)(nil),                     // 7: leasefs.v1.Ref
+	(*Place)(nil),                   // 8: leasefs.v1.Place
+	(*WriterId)(nil),                // 9: leasefs.v1.WriterId
+	(*Attr)(nil),                    // 10: leasefs.v1.Attr
+	(*OpenState)(nil),               // 11: leasefs.v1.OpenState
+	(*HolderInfo)(nil),              // 12: leasefs.v1.HolderInfo
+	(*Block)(nil),                   // 13: leasefs.v1.Block
+	(*ErrorDetail)(nil),             // 14: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                   // 15: leasefs.v1.Hello
+	(*Welcome)(nil),                 // 16: leasefs.v1.Welcome
+	(*SessionRequest)(nil),          // 17: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),         // 18: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),              // 19: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),               // 20: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),         // 21: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                // 22: leasefs.v1.CacheAck
+	(*Draft)(nil),                   // 23: leasefs.v1.Draft
+	(*CacheKey)(nil),                // 24: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),            // 25: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),       // 26: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 27: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 28: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 29: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 30: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 31: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 32: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 33: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 34: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 35: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 36: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 37: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 38: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 39: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 40: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 41: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 42: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 43: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 44: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 45: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 46: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 47: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 48: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 49: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 50: leasefs.v1.CreateRequest
+	(*Owner)(nil),                   // 51: leasefs.v1.Owner
+	(*OpenResponse)(nil),            // 52: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 53: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 54: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 55: leasefs.v1.CreateResult
+	(*DirectoryLook)(nil),           // 56: leasefs.v1.DirectoryLook
+	(*AppendRequest)(nil),           // 57: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 58: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 59: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 60: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 61: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 62: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 63: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 64: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 65: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 66: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 67: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 68: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 69: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 70: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 71: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 72: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 73: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 74: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 75: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 76: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 77: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 78: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 79: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 80: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 81: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 82: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 83: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 84: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 85: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 86: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 87: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 88: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 89: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 90: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 91: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 92: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 93: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 94: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 95: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 96: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 97: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 98: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 99: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 100: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 101: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 102: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 103: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 104: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 105: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 106: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 107: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 108: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 109: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 110: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 111: leasefs.v1.BackupResponse
+	nil,                             // 112: leasefs.v1.Block.HeadersEntry
+	nil,                             // 113: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 114: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
-	6,   // 0: leasefs.v1.Caller.places:type_name -> leasefs.v1.Place
-	0,   // 1: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	9,   // 2: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	10,  // 3: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	110, // 4: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	10,  // 5: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	5,   // 6: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	13,  // 7: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	24,  // 8: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	17,  // 9: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	20,  // 10: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	14,  // 11: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	26,  // 12: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	12,  // 13: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	18,  // 14: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	19,  // 15: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	22,  // 16: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	21,  // 17: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
-	22,  // 18: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	25,  // 19: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	5,   // 20: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	27,  // 21: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	25,  // 22: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	10,  // 23: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	5,   // 24: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	30,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	10,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	31,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	4,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 30: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 31: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 32: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 33: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 34: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	40,  // 35: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	5,   // 36: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 37: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 38: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 39: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 40: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 41: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	47,  // 42: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	1,   // 43: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	4,   // 44: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 45: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	23,  // 46: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	49,  // 47: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	8,   // 48: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	7,   // 49: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	22,  // 50: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	8,   // 51: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	22,  // 52: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	48,  // 53: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	53,  // 54: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	54,  // 55: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
-	12,  // 56: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	8,   // 57: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
-	22,  // 58: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
-	8,   // 59: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
-	22,  // 60: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
-	4,   // 61: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 62: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 63: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	7,   // 64: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	23,  // 65: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	7,   // 66: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	59,  // 67: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	61,  // 68: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	111, // 69: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	7,   // 70: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	11,  // 71: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	4,   // 72: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 73: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	23,  // 74: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	4,   // 75: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 76: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 77: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 78: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	8,   // 79: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	11,  // 80: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	22,  // 81: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 82: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 83: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	22,  // 84: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	12,  // 85: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	5,   // 86: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	73,  // 87: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	22,  // 88: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 89: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	76,  // 90: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	8,   // 91: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	22,  // 92: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	8,   // 93: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	5,   // 94: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 95: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	81,  // 96: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	8,   // 97: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	8,   // 98: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	4,   // 99: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 100: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	49,  // 101: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	4,   // 102: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 103: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	85,  // 104: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 105: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 106: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	0,   // 107: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	85,  // 108: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	4,   // 109: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 110: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 111: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 112: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	2,   // 113: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	4,   // 114: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 115: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	49,  // 116: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	4,   // 117: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 118: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 119: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	5,   // 120: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 121: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	94,  // 122: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	5,   // 123: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 124: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	3,   // 125: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	5,   // 126: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	101, // 127: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	5,   // 128: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 129: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 130: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 131: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	112, // 132: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	15,  // 133: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	24,  // 134: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	28,  // 135: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	32,  // 136: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	34,  // 137: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	36,  // 138: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	38,  // 139: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	41,  // 140: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	43,  // 141: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	44,  // 142: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	45,  // 143: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	48,  // 144: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	51,  // 145: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	55,  // 146: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 147: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 148: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 149: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 150: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 151: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 152: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 153: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 154: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 155: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 156: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 157: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 158: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 159: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 160: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 161: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	89,  // 162: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	88,  // 163: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	90,  // 164: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	91,  // 165: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	92,  // 166: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	95,  // 167: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	97,  // 168: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	99,  // 169: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	102, // 170: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	108, // 171: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	104, // 172: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	106, // 173: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	16,  // 174: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	26,  // 175: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	29,  // 176: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	33,  // 177: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	35,  // 178: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	37,  // 179: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	39,  // 180: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	42,  // 181: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 182: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 183: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	46,  // 184: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	50,  // 185: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	52,  // 186: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	50,  // 187: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 188: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 189: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 190: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 191: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 192: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 193: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 194: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 195: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 196: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 197: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 198: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 199: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 200: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 201: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 202: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 203: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 204: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 205: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 206: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	93,  // 207: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	96,  // 208: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	98,  // 209: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	100, // 210: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	103, // 211: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	109, // 212: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	105, // 213: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	107, // 214: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	174, // [174:215] is the sub-list for method output_type
-	133, // [133:174] is the sub-list for method input_type
-	133, // [133:133] is the sub-list for extension type_name
-	133, // [133:133] is the sub-list for extension extendee
-	0,   // [0:133] is the sub-list for field type_name
+	8,   // 0: leasefs.v1.Caller.places:type_name -> leasefs.v1.Place
+	1,   // 1: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
+	11,  // 2: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	12,  // 3: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	112, // 4: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	12,  // 5: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	6,   // 6: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	15,  // 7: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	26,  // 8: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	19,  // 9: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	22,  // 10: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	16,  // 11: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	28,  // 12: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	14,  // 13: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	20,  // 14: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	21,  // 15: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	24,  // 16: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	23,  // 17: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	24,  // 18: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	27,  // 19: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	6,   // 20: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	29,  // 21: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	27,  // 22: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	12,  // 23: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	6,   // 24: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	32,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	12,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	33,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	5,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 30: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 31: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 32: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 33: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 34: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 35: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	42,  // 36: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	6,   // 37: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 38: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 39: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 40: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 41: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 42: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 43: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 44: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	49,  // 45: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	2,   // 46: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	5,   // 47: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 48: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 49: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	25,  // 50: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	51,  // 51: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 52: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	9,   // 53: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	24,  // 54: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 55: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	24,  // 56: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	50,  // 57: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	55,  // 58: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	56,  // 59: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
+	14,  // 60: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	10,  // 61: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
+	24,  // 62: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 63: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
+	24,  // 64: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 65: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 66: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 67: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 68: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	9,   // 69: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	25,  // 70: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	9,   // 71: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	61,  // 72: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	63,  // 73: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	113, // 74: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	9,   // 75: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	13,  // 76: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	5,   // 77: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 78: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	25,  // 79: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	5,   // 80: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 81: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 82: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 83: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 84: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 85: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	10,  // 86: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	13,  // 87: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	24,  // 88: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	6,   // 89: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 90: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 91: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	24,  // 92: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	14,  // 93: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	6,   // 94: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 95: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	75,  // 96: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	24,  // 97: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	6,   // 98: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 99: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	78,  // 100: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	10,  // 101: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	24,  // 102: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 103: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	6,   // 104: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 105: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 106: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 107: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	83,  // 108: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	10,  // 109: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	10,  // 110: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	5,   // 111: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 112: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 113: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	51,  // 114: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	5,   // 115: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 116: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 117: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	7,   // 118: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	87,  // 119: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	5,   // 120: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 121: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 122: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 123: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	87,  // 124: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	5,   // 125: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 126: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 127: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 128: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 129: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 130: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	3,   // 131: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	5,   // 132: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 133: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 134: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	51,  // 135: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	5,   // 136: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 137: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 138: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 139: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 140: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 141: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	7,   // 142: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	6,   // 143: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	96,  // 144: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	6,   // 145: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 146: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 147: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	6,   // 148: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	103, // 149: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	6,   // 150: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 151: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 152: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 153: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	114, // 154: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	17,  // 155: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	26,  // 156: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	30,  // 157: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	34,  // 158: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	36,  // 159: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	38,  // 160: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	40,  // 161: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	43,  // 162: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	45,  // 163: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	46,  // 164: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	47,  // 165: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	50,  // 166: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	53,  // 167: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	57,  // 168: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	58,  // 169: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	60,  // 170: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	64,  // 171: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	66,  // 172: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	68,  // 173: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	69,  // 174: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	71,  // 175: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	73,  // 176: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	76,  // 177: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	79,  // 178: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	81,  // 179: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	85,  // 180: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	86,  // 181: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	88,  // 182: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	89,  // 183: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	91,  // 184: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	90,  // 185: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	92,  // 186: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	93,  // 187: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	94,  // 188: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	97,  // 189: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	99,  // 190: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	101, // 191: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	104, // 192: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	110, // 193: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	106, // 194: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	108, // 195: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	18,  // 196: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	28,  // 197: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	31,  // 198: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	35,  // 199: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	37,  // 200: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	39,  // 201: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	41,  // 202: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	44,  // 203: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	84,  // 204: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	84,  // 205: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	48,  // 206: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	52,  // 207: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	54,  // 208: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	52,  // 209: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	59,  // 210: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	62,  // 211: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	65,  // 212: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	67,  // 213: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	67,  // 214: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	70,  // 215: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	72,  // 216: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	74,  // 217: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	77,  // 218: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	80,  // 219: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	82,  // 220: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	84,  // 221: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	84,  // 222: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	84,  // 223: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	84,  // 224: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	84,  // 225: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	84,  // 226: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	84,  // 227: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	84,  // 228: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	95,  // 229: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	98,  // 230: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	100, // 231: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	102, // 232: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	105, // 233: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	111, // 234: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	107, // 235: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	109, // 236: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	196, // [196:237] is the sub-list for method output_type
+	155, // [155:196] is the sub-list for method input_type
+	155, // [155:155] is the sub-list for extension type_name
+	155, // [155:155] is the sub-list for extension extendee
+	0,   // [0:155] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9576,28 +9595,28 @@ func file_leasefs_v1_leasefs_proto_init() {
 	if File_leasefs_v1_leasefs_proto != nil {
 		return
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[11].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[12].OneofWrappers = []any{
 		(*SessionRequest_Hello)(nil),
 		(*SessionRequest_Renew)(nil),
 		(*SessionRequest_CacheRenew)(nil),
 		(*SessionRequest_CacheAck)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[12].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[13].OneofWrappers = []any{
 		(*SessionResponse_Welcome)(nil),
 		(*SessionResponse_Renewed)(nil),
 		(*SessionResponse_Error)(nil),
 		(*SessionResponse_CacheTerm)(nil),
 		(*SessionResponse_CacheRevocation)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[44].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[51].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[45].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   109,
+			NumEnums:      5,
+			NumMessages:   110,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

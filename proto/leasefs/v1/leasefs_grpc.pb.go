@@ -3,7 +3,8 @@
 // Rules that hold for all of it:
 //   - Numbers and names are never reused. New fields may come at any time; a
 //     reader ignores what it does not know.
-//   - Paths are absolute, UTF-8, without "." and ".." (package fspath).
+//   - Paths are UTF-8, without "." and ".." (package fspath), and absolute but for
+//     those of a Ref with a base.
 //   - Durations are in milliseconds and end in _ms, times are milliseconds since
 //     the Unix epoch and end in _unix_ms, sizes are bytes.
 //   - Every call that changes something carries a CallId and happens at most
