@@ -87,7 +87,7 @@ func runMutant(t *testing.T, program string, m mutation, seed uint64) (found boo
 	}
 	says := `seed \d+ breaks a promise: .*`
 	if m.test != "" {
-		says = `--- FAIL: ` + m.test + `.*\n.*`
+		says = `\w+_test\.go:\d+: .*`
 	}
 	if what := regexp.MustCompile(says).Find(out); what != nil {
 		t.Logf("%s", what)

@@ -50,7 +50,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "an activation adds to the time of reigns", faults: "^(set|restart|lose a)",
+		name: "an activation adds to the time of reigns", test: "TestCallsAreRememberedOverAWrongTime",
 		changes: []change{
 			{
 				"namenode/namespace/apply.go", "_, activation := e.Op.(*OpActivate); !activation {",
@@ -107,21 +107,21 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "a tail is sealed though a writer has added to it",
+		name: "a tail is sealed though a writer has added to it", test: "TestTailsAreSealedAsTheyAre",
 		changes: []change{{
 			"namenode/blocks/seal.go", "; open || !tx.Tree.TailIs(m.id, m.offset, m.tail) {",
 			"; (open || !tx.Tree.TailIs(m.id, m.offset, m.tail)) && !mutant.On(\"a tail is sealed though a writer has added to it\") {",
 		}},
 	},
 	{
-		name: "garbage goes before it is durable that it is", faults: "^(lose a|depose)",
+		name: "garbage goes before it is durable that it is", test: "TestBlocksGoWhenThatIsDurable",
 		changes: []change{{
 			"namenode/blocks/collect.go", "if err := bs.Engine.WaitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
-			"if err := bs.Engine.WaitDurable(ctx, last); err != nil && !mutant.On(\"garbage goes before it is durable that it is\") {\n\t\treturn 0, waiting, err\n\t}",
+			"if mutant.On(\"garbage goes before it is durable that it is\") {\n\t} else if err := bs.Engine.WaitDurable(ctx, last); err != nil {\n\t\treturn 0, waiting, err\n\t}",
 		}},
 	},
 	{
-		name: "who takes over does not read to the end", faults: "^(crash|restart)",
+		name: "who takes over does not read to the end", test: "TestTakeOversReadToTheEnd",
 		changes: []change{{
 			"namenode/reign/several.go", "hand, err := s.shared.TakeOver(ctx, term, s.applyTailed)",
 			"hand, err := s.shared.TakeOver(ctx, term, func(r journal.Record) error { if mutant.On(\"who takes over does not read to the end\") { return nil }; return s.applyTailed(r) })",
@@ -155,7 +155,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "an answer that was overtaken is kept", faults: "^slow",
+		name: "an answer that was overtaken is kept", test: "TestAnswersThatWereOvertaken",
 		changes: []change{{
 			"internal/readcache/cache.go", "|| c.revoked.since(ticket.count, deps) ||",
 			`|| c.revoked.since(ticket.count, deps) && !mutant.On("an answer that was overtaken is kept") ||`,
@@ -169,7 +169,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "the journal is purged a batch beyond the newest image", faults: "^(crash|restart)",
+		name: "the journal is purged a batch beyond the newest image", test: "TestPurgedJournalsStart",
 		changes: []change{
 			{
 				"namenode/images/keeper.go", "return k.journal.Purge(ctx, keep[0].TxID+1)",

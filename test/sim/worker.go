@@ -55,6 +55,8 @@ type worker struct {
 	names  int
 
 	life *process
+
+	answered func(call string) // is called between the answer to a call and its use; nil: nothing is
 }
 
 // process is one run of a client. What is left of it when it was killed reaches
@@ -117,6 +119,9 @@ func (c *worker) trace(p *process) grpc.UnaryClientInterceptor {
 		done := c.w.log.begin(&event{Who: c.name, Kind: callEvent, What: what + " at " + path.Base(cc.Target())})
 		err := invoke(ctx, method, req, reply, cc, opts...)
 		done(err)
+		if c.answered != nil {
+			c.answered(path.Base(method))
+		}
 		return err
 	}
 }

@@ -21,16 +21,17 @@ import (
 
 // Config says how large a world is and how long it lasts.
 type Config struct {
-	Seed      uint64
-	Namenodes int            // 0: 3
-	ZooKeeper int            // servers; 0: 3
-	Clients   int            // 0: 7
-	Length    time.Duration  // of the work of a shift, in simulated time; 0: 5 minutes
-	Shifts    int            // how often work, checks, and a crash of all follow each other; 0: once
-	Calm      bool           // nothing fails
-	Faults    *regexp.Regexp // only what it matches can fail; nil: all
-	S3        bool           // blocks are in a store, not in a folder that all share
-	Broken    func(string)   // is told of each broken promise; nil: nobody is
+	Seed       uint64
+	Namenodes  int            // 0: 3
+	ZooKeeper  int            // servers; 0: 3
+	Clients    int            // 0: 7
+	Length     time.Duration  // of the work of a shift, in simulated time; 0: 5 minutes
+	Shifts     int            // how often work, checks, and a crash of all follow each other; 0: once
+	Calm       bool           // nothing fails
+	Faults     *regexp.Regexp // only what it matches can fail; nil: all
+	S3         bool           // blocks are in a store, not in a folder that all share
+	TailBudget int64          // bytes of all tails in a namenode; 0: its default
+	Broken     func(string)   // is told of each broken promise; nil: nobody is
 }
 
 // Session time-out and lease limits of a world. They are short, so that ends and
