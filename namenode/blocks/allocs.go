@@ -142,7 +142,7 @@ func (t *allocTable) dropExpired(k blockstore.Key, before time.Duration) bool {
 }
 
 // expire forgets the keys whose URLs were over before the time given. A key
-// outlives its URL by the life of one (see measurePressure), so that a block
+// outlives its URL by the life of one (see space.Measure), so that a block
 // put at the last moment can be committed; so the table is bounded by what is
 // handed out within two.
 func (t *allocTable) expire(before time.Duration) {

@@ -6,7 +6,7 @@
 // differs between the two kinds of namenodes is behind one interface, form; nothing
 // else of a reign asks of which kind it is.
 //
-// A Reign begins when the journal has its term and everything before is applied. The
+// A reign begins when the journal has its term and everything before is applied. The
 // rooms are told, the activation is journalled, the lease table is rebuilt from the
 // tree, and only then is anything answered. A namenode has one reign at most: one that
 // was deposed, or has handed over, ends, and its process starts another.

@@ -146,8 +146,8 @@ func (s *several) openJournal(ctx context.Context, image uint64) (journal.Journa
 	return j, nil
 }
 
-// join enters the election. The namenode is a standby from then on; standBy has
-// to follow.
+// join enters the election. The namenode is a standby from then on; it follows once begin
+// has started that.
 func (s *several) join(ctx context.Context) error {
 	host, _ := os.Hostname() // for people
 	s.joinedAs = s.standing()

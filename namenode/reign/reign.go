@@ -58,10 +58,9 @@ type Rooms struct {
 	Leases *leases.Table
 }
 
-// Reign is the time in which a namenode is the active one.
-type Reign struct {
-	Term  uint64
-	token string        // of this reign, for the owner of the block store
+// reign is the time in which a namenode is the active one.
+type reign struct {
+	term  uint64
 	since time.Duration // by the clock's Mono
 }
 
@@ -78,7 +77,7 @@ type Role struct {
 
 	ready   atomic.Bool // it is active, and answers while its window is open
 	reigned atomic.Bool // it was ready once
-	reign   atomic.Pointer[Reign]
+	reign   atomic.Pointer[reign]
 }
 
 // form is what differs between a namenode alone and one of several.
@@ -158,8 +157,8 @@ func (r *Role) Journal() journal.Journal { return r.journal }
 
 // Term is the number of the reign; 0 if none has begun.
 func (r *Role) Term() uint64 {
-	if reign := r.reign.Load(); reign != nil {
-		return reign.Term
+	if now := r.reign.Load(); now != nil {
+		return now.term
 	}
 	return 0
 }
@@ -168,10 +167,10 @@ func (r *Role) Term() uint64 {
 // and the lease table is rebuilt from the tree, since the truth about who holds a file
 // is on its inode.
 func (r *Role) activate(ctx context.Context, term uint64, token string, began time.Duration) error {
-	reign := &Reign{Term: term, token: token, since: r.cfg.Clock.Mono()}
-	r.reign.Store(reign)
+	since := r.cfg.Clock.Mono()
+	r.reign.Store(&reign{term, since})
 	r.rooms.Owner.Begin(term, token)
-	r.rooms.Blocks.Begin(term, reign.since)
+	r.rooms.Blocks.Begin(term, since)
 	r.rooms.Engine.BeginReign(term)
 	op := &namespace.OpActivate{Term: term, NamespaceID: r.dir.ID, User: r.cfg.Superuser, Group: r.cfg.Supergroup}
 	op.Nonce, _ = marker.ParseID(token)
