@@ -6,8 +6,8 @@
 // namenode on ports of its own and ends only processes that it started. What
 // the tests wait for is an event or a condition with a deadline, never a time.
 //
-//	go test ./test/e2e                      sizes for every day, under 90 s
-//	LEASEFS_TEST_SIZE=full go test ./test/e2e     Go's whole source tree, 2 GiB, 100,000 files, 25 failures
+//	go test ./test/e2e                          sizes for every day
+//	LEASEFS_TEST_SIZE=full go test ./test/e2e   Go's whole source tree, 2 GiB, 100,000 files, 25 failures
 //
 // Figures (seconds, memory, bytes on disk) are logged, see them with -v; they
 // are asserted only where they would show a leak, with room to spare.

@@ -48,9 +48,9 @@ func endZooKeeper() {
 	}
 }
 
-// haTurn lets two fleets run at a time: more would only find out
+// haTurn lets three fleets run at a time: more would only find out
 // how slow this machine is.
-var haTurn = make(chan struct{}, 2)
+var haTurn = make(chan struct{}, 3)
 
 // fleet is several namenodes of one namespace, each a process, with real
 // ZooKeeper servers under them and their blocks in a shared folder. All their

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// SideBySide lets twice as many tests run in parallel as there are processors,
+// SideBySide lets three times as many tests run in parallel as there are processors,
 // unless -parallel says how many. It is for packages whose tests mostly wait: for
 // limits of time, and for processes to start. TestMain calls it before m.Run.
 func SideBySide() {
@@ -16,7 +16,7 @@ func SideBySide() {
 	if given {
 		return
 	}
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err) // there is such a flag in each test
 	}
 }
