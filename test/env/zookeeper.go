@@ -419,9 +419,7 @@ func (z *ZooKeeper) Server(i int) *ZooKeeperServer { return z.servers[i] }
 // Leader waits until the ensemble has a leader, and returns it and the others.
 func (z *ZooKeeper) Leader(t testing.TB) (leader *ZooKeeperServer, others []*ZooKeeperServer) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for ctx.Err() == nil {
+	Eventually(t, "the ZooKeeper servers have a leader", func() bool {
 		leader, others = nil, nil
 		for _, s := range z.servers {
 			if m := s.Mode(); m == "leader" || m == "standalone" {
@@ -430,12 +428,9 @@ func (z *ZooKeeper) Leader(t testing.TB) (leader *ZooKeeperServer, others []*Zoo
 				others = append(others, s)
 			}
 		}
-		if leader != nil {
-			return leader, others
-		}
-	}
-	t.Fatal("the ZooKeeper servers have no leader")
-	return nil, nil
+		return leader != nil
+	})
+	return leader, others
 }
 
 // Close ends all servers and removes their data.
