@@ -50,12 +50,7 @@ func (r rooms) Refuse(tx *engine.Tx, by namespace.SessionID, op namespace.Op) er
 }
 
 func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) {
-	switch op := e.Op.(type) {
-	case *namespace.OpCreateAs:
-		r.s.drafts.Made(e.Call.Session, &op.OpCreate)
-	case *namespace.OpCreate:
-		r.s.drafts.Made(e.Call.Session, op)
-	}
+	r.s.drafts.Applied(tx, e)
 	r.s.leases.Applied(done)
 	r.s.sessions.Applied(done)
 	r.s.waits.Applied(done)

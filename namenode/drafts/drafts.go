@@ -126,15 +126,18 @@ func (t *Table) drop(d *draft) {
 	t.told.Add(-1)
 }
 
-// Made is called when a session has made a file: its draft of that name is no more.
-func (t *Table) Made(by namespace.SessionID, op *namespace.OpCreate) {
+// Applied is called with each record that was applied: who has made a file has no
+// draft of that name any more.
+func (t *Table) Applied(tx *engine.Tx, e namespace.Entry) {
 	if t.told.Load() == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := t.byDir[op.Parent][op.Name]; d != nil && d.holder.Session == by {
-		t.drop(d)
+	for _, c := range tx.Tree.Affects(e.Op) {
+		if d := t.byDir[c.Inode][c.Name]; d != nil && c.Kind == namespace.ChangeName && d.holder.Session == e.Call.Session {
+			t.drop(d)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -44,9 +45,19 @@ func TestTable(t *testing.T) {
 	tell(b, "y", 8, 13)
 	want("y", none, 14, b)
 	count(1)
-	tab.Made(a, &namespace.OpCreate{Parent: 5, Name: "y"})
+	tx := &engine.Tx{Tree: namespace.New()}
+	made := func(by namespace.SessionID, op namespace.Op) {
+		tab.Applied(tx, namespace.Entry{Call: namespace.CallID{Session: by}, Op: op})
+	}
+	file := namespace.OpCreate{Parent: 5, Name: "y"}
+	made(a, &file)
+	made(b, &namespace.OpCreate{Parent: 5, Name: "x"})
+	made(b, &namespace.OpSetAttr{Inode: 5})
 	count(1)
-	tab.Made(b, &namespace.OpCreate{Parent: 5, Name: "y"})
+	made(b, &file)
+	count(0)
+	tell(b, "y", 8, 14)
+	made(b, &namespace.OpCreateAs{OpCreate: file})
 	count(0)
 	tell(a, "x", 7, 0)
 	tell(b, "y", 8, 0)
