@@ -82,30 +82,32 @@ type tracked struct {
 
 // tracker knows the changes that are not durable yet.
 type tracker struct {
-	pending map[Change]uint64 // the newest record of each
+	pending map[Change]uint64 // the newest record of each; nil: off
 	queue   []tracked         // in the order of records, from head on
 	head    int
 	newest  uint64
+	// minAsOf is what every look at a clone counts as having seen, in txids.
+	minAsOf uint64
 }
 
 // Track turns on or off the tracking of changes that are not durable. The
 // active namenode has it on; it costs nothing while off.
 func (t *Tree) Track(on bool) {
 	switch {
+	case t.frozen:
 	case !on:
-		t.track = nil
-	case t.track == nil && !t.frozen:
-		t.track = &tracker{pending: make(map[Change]uint64)}
+		t.tracker = tracker{}
+	case t.pending == nil:
+		t.pending = make(map[Change]uint64)
 	}
 }
 
 // SetDurable lets the tree forget changes up to the record txid, which is
 // durable. It takes amortised constant time for each change.
-func (t *Tree) SetDurable(txid uint64) {
-	tr := t.track
-	if tr == nil {
-		return
-	}
+func (t *Tree) SetDurable(txid uint64) { t.forget(txid) }
+
+// forget forgets changes up to the record txid.
+func (tr *tracker) forget(txid uint64) {
 	for tr.head < len(tr.queue) && tr.queue[tr.head].txid <= txid {
 		c := &tr.queue[tr.head]
 		if tr.pending[c.Change] == c.txid {
@@ -126,9 +128,8 @@ func (t *Tree) SetDurable(txid uint64) {
 }
 
 // touch notes a change made by the record txid.
-func (t *Tree) touch(txid uint64, c Change) {
-	tr := t.track
-	if tr == nil || tr.pending[c] == txid {
+func (tr *tracker) touch(txid uint64, c Change) {
+	if tr.pending == nil || tr.pending[c] == txid {
 		return
 	}
 	tr.pending[c] = txid
@@ -137,41 +138,35 @@ func (t *Tree) touch(txid uint64, c Change) {
 }
 
 // touchEntry notes that an entry of a directory came, went or was replaced.
-func (t *Tree) touchEntry(txid uint64, dir InodeID, name string) {
-	if t.track == nil {
-		return
-	}
-	t.touch(txid, Change{Kind: ChangeName, Inode: dir, Name: name})
-	t.touch(txid, Change{Kind: ChangeEntries, Inode: dir})
+func (tr *tracker) touchEntry(txid uint64, dir InodeID, name string) {
+	tr.touch(txid, Change{Kind: ChangeName, Inode: dir, Name: name})
+	tr.touch(txid, Change{Kind: ChangeEntries, Inode: dir})
 }
 
 // look notes that a call has looked at something.
-func (t *Tree) look(c *Call, what Change) {
+func (tr *tracker) look(c *Call, what Change) {
 	if c == nil {
 		return
 	}
 	if c.Collect {
 		c.Looks = append(c.Looks, what)
 	}
-	if t.track == nil {
-		c.asOf = max(c.asOf, t.minAsOf)
-		return
-	}
-	if len(t.track.pending) > 0 {
-		c.asOf = max(c.asOf, t.track.pending[what])
+	c.asOf = max(c.asOf, tr.minAsOf)
+	if len(tr.pending) > 0 {
+		c.asOf = max(c.asOf, tr.pending[what])
 	}
 }
 
-func (t *Tree) lookAttr(c *Call, id InodeID) { t.look(c, Change{Kind: ChangeAttr, Inode: id}) }
+func (tr *tracker) lookAttr(c *Call, id InodeID) { tr.look(c, Change{Kind: ChangeAttr, Inode: id}) }
 
-func (t *Tree) lookName(c *Call, dir InodeID, name string) {
-	t.look(c, Change{Kind: ChangeName, Inode: dir, Name: name})
+func (tr *tracker) lookName(c *Call, dir InodeID, name string) {
+	tr.look(c, Change{Kind: ChangeName, Inode: dir, Name: name})
 }
 
 // lookShown notes that a call has looked at all that stat shows of an inode.
-func (t *Tree) lookShown(c *Call, n *inode) {
-	t.lookAttr(c, n.id)
+func (tr *tracker) lookShown(c *Call, n *inode) {
+	tr.lookAttr(c, n.id)
 	if n.typ == TypeDir {
-		t.look(c, Change{Kind: ChangeEntries, Inode: n.id})
+		tr.look(c, Change{Kind: ChangeEntries, Inode: n.id})
 	}
 }

@@ -80,7 +80,7 @@ func TestAsOf(t *testing.T) {
 	wait("a clone waits for all", func(c *Call) { _, _ = tree.Clone().Stat(c, Follow("/")) }, n)
 	tree.SetDurable(n)
 	wait("all durable", statInode(file), 0)
-	if tr := tree.track; len(tr.pending) != 0 || len(tr.queue) != tr.head {
+	if tr := &tree.tracker; len(tr.pending) != 0 || len(tr.queue) != tr.head {
 		t.Errorf("%d changes are still tracked", len(tr.pending))
 	}
 
@@ -99,10 +99,10 @@ func TestTrackQueue(t *testing.T) {
 		res := r.must(t, &OpSetAttr{Inode: id, SetMTime: true, MTime: int64(i)})
 		r.tree.SetDurable(res.TxID - 10)
 	}
-	if n := len(r.tree.track.queue); n > 100 {
+	if n := len(r.tree.queue); n > 100 {
 		t.Fatalf("the queue holds %d", n)
 	}
-	if n := len(r.tree.track.pending); n != 1 {
+	if n := len(r.tree.pending); n != 1 {
 		t.Fatalf("%d changes are pending", n)
 	}
 }

@@ -55,10 +55,8 @@ type Tree struct {
 
 	uses    ownerUses      // by user number; nil in a clone
 	holders tables.Holders // empty in a clone
-	track   *tracker       // nil: off
+	tracker                // changes that are not durable
 	events  bool           // whether records make events
-	// minAsOf is what every look at a clone counts as having seen, in txids.
-	minAsOf uint64
 }
 
 // Counts are sizes of a tree.
@@ -140,10 +138,7 @@ func (t *Tree) Clone() *Tree {
 	c.reigns = t.reigns.Clone()
 	c.events = false
 	c.holders, c.uses = nil, nil
-	c.track = nil
-	if t.track != nil {
-		c.minAsOf = t.track.newest
-	}
+	c.tracker = tracker{minAsOf: t.newest}
 	return &c
 }
 

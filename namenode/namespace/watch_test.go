@@ -77,7 +77,7 @@ func (o *observer) after(op Op, r *Result, err error) {
 		}
 		return
 	}
-	for _, c := range o.tree.track.queue {
+	for _, c := range o.tree.queue {
 		attr := c.Kind == ChangeAttr
 		switch {
 		case c.txid != r.TxID || o.affects[c.Change] || c.Kind == ChangeLease || c.Change == safeModeChange:
