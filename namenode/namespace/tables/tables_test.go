@@ -3,6 +3,7 @@ package tables
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -174,7 +175,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	clone := p.Clone()
-	for i := range values {
+	for i := range slices.Backward(values) { // the page that was changed last comes first
 		if i%3 == 0 {
 			p.Put(InodeID(i), &values[0])
 		} else {
