@@ -182,7 +182,7 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 }
 
 func (f *FS) writeLarge(ctx context.Context, path string, data []byte, opts []OpenOption) error {
-	return f.whole(ctx, path, opts, func(w *Writer) error {
+	return f.scratch.write(ctx, path, opts, func(w *Writer) error {
 		_, err := w.WriteContext(ctx, data)
 		return err
 	})

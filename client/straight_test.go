@@ -37,7 +37,7 @@ func TestWithoutLinks(t *testing.T) {
 		_, aerr := fs.Append(straight, path)
 		for call, err := range map[string]error{
 			"stat": serr, "locate": lerr, "read": rerr, "append": aerr,
-			"chmod": fs.Chmod(straight, path, 0o600), "setxattr": fs.SetXattr(straight, path, "user.a", nil, client.XattrAny),
+			"chmod": fs.Chmod(straight, path, 0o600), "setxattr": fs.Xattrs(path).Set(straight, "user.a", nil, client.XattrAny),
 			"truncate": fs.Truncate(straight, path, 0), "overwrite": fs.WriteFile(straight, path, nil, client.WithOverwrite()),
 		} {
 			if !errors.Is(err, fserror.Loop) {

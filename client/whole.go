@@ -30,7 +30,7 @@ const (
 // minutes later. Options as of Create, and WithXattrs; an existing file needs
 // WithOverwrite, and is there until the new one is. Errors of r come back as they are.
 func (f *FS) WriteFrom(ctx context.Context, path string, r io.Reader, opts ...OpenOption) (n int64, err error) {
-	err = f.whole(ctx, path, opts, func(w *Writer) (err error) {
+	err = f.scratch.write(ctx, path, opts, func(w *Writer) (err error) {
 		n, err = w.readFrom(ctx, r)
 		return err
 	})
@@ -38,9 +38,9 @@ func (f *FS) WriteFrom(ctx context.Context, path string, r io.Reader, opts ...Op
 }
 
 // setXattrs sets those of a file that is being made.
-func (f *FS) setXattrs(ctx context.Context, w *Writer, all []Xattr) error {
+func setXattrs(ctx context.Context, w *Writer, all []Xattr) error {
 	for _, x := range all {
-		err := f.SetXattrInode(ctx, w.key.inode, x.Name, x.Value, XattrAny)
+		err := w.fs.XattrsInode(w.key.inode).Set(ctx, x.Name, x.Value, XattrAny)
 		var e *fserror.Error
 		if errors.As(err, &e) {
 			c := *e
@@ -54,14 +54,14 @@ func (f *FS) setXattrs(ctx context.Context, w *Writer, all []Xattr) error {
 	return nil
 }
 
-// whole makes a file of what fill writes.
-func (f *FS) whole(ctx context.Context, path string, opts []OpenOption, fill func(*Writer) error) error {
+// write makes a file of what fill writes.
+func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fill func(*Writer) error) error {
 	path, err := clean("create", path)
 	if err != nil {
 		return err
 	}
 	o := gather(opts)
-	place, err := f.mayPlace(ctx, path, &o)
+	place, err := s.mayPlace(ctx, path, &o)
 	if err != nil {
 		return err
 	}
@@ -71,21 +71,21 @@ func (f *FS) whole(ctx context.Context, path string, opts []OpenOption, fill fun
 	} else if o.hasMode {
 		opts = append(opts, WithMode(o.mode))
 	}
-	publish := f.Rename // one that is attached to the caller's own lease stays so
+	publish := s.f.Rename // one that is attached to the caller's own lease stays so
 	if o.lease == 0 {
-		l, err := f.scratch.lease(ctx)
+		l, err := s.lease(ctx)
 		if err != nil {
 			return errAt(err, path)
 		}
 		opts = append(opts, WithLease(l.id))
-		publish = f.Publish
+		publish = s.f.Publish
 	}
 	dir, name := fspath.Split(place)
 	temp := fspath.Join(dir, fspath.TempName(name))
-	err = f.makeTemp(ctx, temp, opts, func(w *Writer) error {
-		err := f.setXattrs(ctx, w, o.xattrs)
+	err = s.make(ctx, temp, opts, func(w *Writer) error {
+		err := setXattrs(ctx, w, o.xattrs)
 		if err == nil && shut {
-			err = f.SetAttrInode(ctx, w.key.inode, w.path, AttrChange{SetMode: true, Mode: o.mode})
+			err = s.f.SetAttrInode(ctx, w.key.inode, w.path, AttrChange{SetMode: true, Mode: o.mode})
 		}
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func (f *FS) whole(ctx context.Context, path string, opts []OpenOption, fill fun
 		return fill(w)
 	})
 	if err == nil && o.replaces() { // it may have been opened meanwhile
-		_, err = f.mayPlace(ctx, place, &o)
+		_, err = s.mayPlace(ctx, place, &o)
 	}
 	if err == nil {
 		err = publish(ctx, temp, place, o.replaces())
@@ -101,14 +101,14 @@ func (f *FS) whole(ctx context.Context, path string, opts []OpenOption, fill fun
 	if err != nil {
 		// The caller may have given up, and Create have made it all the same.
 		late, cancel := lingering(ctx)
-		_ = f.Remove(late, temp) // else the lease's end deletes it
+		_ = s.f.Remove(late, temp) // else the lease's end deletes it
 		cancel()
 	}
 	return untemp(err, temp, path)
 }
 
-func (f *FS) makeTemp(ctx context.Context, temp string, opts []OpenOption, fill func(*Writer) error) error {
-	w, err := f.Create(ctx, temp, opts...)
+func (s *scratch) make(ctx context.Context, temp string, opts []OpenOption, fill func(*Writer) error) error {
+	w, err := s.f.Create(ctx, temp, opts...)
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,9 @@ func (o *openOptions) replaces() bool { return o.overwrite || o.steal }
 // returns where the file goes: what a link points to is replaced, not the link,
 // unless it points to nothing (or nothing that the caller may read). The mode of
 // what is replaced becomes the option's, if that says none.
-func (f *FS) mayPlace(ctx context.Context, path string, o *openOptions) (string, error) {
+func (s *scratch) mayPlace(ctx context.Context, path string, o *openOptions) (string, error) {
 	const op = "create"
+	f := s.f
 	info, err := f.stat(ctx, op, path, false)
 	if errors.Is(err, fserror.NotFound) {
 		return path, nil
@@ -182,7 +183,7 @@ func (f *FS) mayPlace(ctx context.Context, path string, o *openOptions) (string,
 	return place, nil
 }
 
-// scratch is the granted lease of an FS's temporary files.
+// scratch writes files under temporary names, which a granted lease of the FS has.
 type scratch struct {
 	f    *FS
 	one  *semaphore.Weighted // over kept

@@ -10,7 +10,7 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// XattrMode says how SetXattr takes an extended attribute that is there, or is
+// XattrMode says how Xattrs.Set takes an extended attribute that is there, or is
 // not.
 type XattrMode int
 
@@ -41,42 +41,40 @@ type Xattr struct {
 	Value []byte // at most MaxXattrValue; all of a file with their names at most 16 KiB
 }
 
-// GetXattr returns the value of an extended attribute of a file or directory,
-// following a symbolic link. NotFound: see IsNoXattr.
-func (f *FS) GetXattr(ctx context.Context, path, name string) ([]byte, error) {
-	all, err := f.xattrs(ctx, path, 0)
+// Xattrs are the extended attributes of one file or directory. It is safe for
+// concurrent use.
+type Xattrs struct {
+	fs    *FS
+	path  string
+	inode uint64 // 0: of what is at path
+}
+
+// Xattrs returns the calls about extended attributes of a file or directory; a
+// symbolic link is followed.
+func (f *FS) Xattrs(path string) *Xattrs { return &Xattrs{fs: f, path: path} }
+
+// XattrsInode is Xattrs for an inode, wherever it is.
+func (f *FS) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f, inode: inode} }
+
+// Get returns the value of one. NotFound: see IsNoXattr.
+func (x *Xattrs) Get(ctx context.Context, name string) ([]byte, error) {
+	all, err := x.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range all {
-		if x.Name == name {
-			return x.Value, nil
+	for _, a := range all {
+		if a.Name == name {
+			return a.Value, nil
 		}
 	}
-	e := fserror.New(fserror.NotFound, "getxattr", path, "it has no extended attribute %q", name)
+	e := fserror.New(fserror.NotFound, "getxattr", x.path, "it has no extended attribute %q", name)
 	e.Reason = noXattr
 	return nil, e
 }
 
-// ListXattr returns the names of the extended attributes, in order.
-func (f *FS) ListXattr(ctx context.Context, path string) ([]string, error) {
-	all, err := f.xattrs(ctx, path, 0)
-	names := make([]string, len(all))
-	for i, x := range all {
-		names[i] = x.Name
-	}
-	return names, err
-}
-
-// Xattrs returns all extended attributes, in the order of names.
-func (f *FS) Xattrs(ctx context.Context, path string) ([]Xattr, error) { return f.xattrs(ctx, path, 0) }
-
-// XattrsInode is Xattrs for an inode, wherever it is.
-func (f *FS) XattrsInode(ctx context.Context, inode uint64) ([]Xattr, error) {
-	return f.xattrs(ctx, "", inode)
-}
-
-func (f *FS) xattrs(ctx context.Context, path string, inode uint64) ([]Xattr, error) {
+// All returns all of them, in the order of names.
+func (x *Xattrs) All(ctx context.Context) ([]Xattr, error) {
+	f, path, inode := x.fs, x.path, x.inode
 	const op = "getxattr"
 	if inode == 0 {
 		var err error
@@ -96,33 +94,21 @@ func (f *FS) xattrs(ctx context.Context, path string, inode uint64) ([]Xattr, er
 		f.keep(ticket, k, v, v.xattrs.GetKeys())
 	}
 	all := make([]Xattr, len(v.xattrs.GetXattrs()))
-	for i, x := range v.xattrs.GetXattrs() {
-		all[i] = Xattr{Name: x.GetName(), Value: slices.Clone(x.GetValue())}
+	for i, a := range v.xattrs.GetXattrs() {
+		all[i] = Xattr{Name: a.GetName(), Value: slices.Clone(a.GetValue())}
 	}
 	return all, nil
 }
 
-// SetXattr sets an extended attribute of a file or directory, following a
-// symbolic link. Its name begins with "user.": else Unsupported. TooLarge: the
-// name or the value is; NoSpace: all together are. Exists, NotFound: see
-// XattrMode.
-func (f *FS) SetXattr(ctx context.Context, path, name string, value []byte, mode XattrMode) error {
-	return f.setXattr(ctx, path, &pb.SetXattrRequest{Name: name, Value: value, Action: xattrAction(mode)})
+// Set sets one. Its name begins with "user.": else Unsupported. TooLarge: the name
+// or the value is; NoSpace: all together are. Exists, NotFound: see XattrMode.
+func (x *Xattrs) Set(ctx context.Context, name string, value []byte, mode XattrMode) error {
+	return x.change(ctx, &pb.SetXattrRequest{Name: name, Value: value, Action: xattrAction(mode)})
 }
 
-// SetXattrInode is SetXattr for an inode, wherever it is.
-func (f *FS) SetXattrInode(ctx context.Context, inode uint64, name string, value []byte, mode XattrMode) error {
-	return f.setXattr(ctx, "", &pb.SetXattrRequest{At: pb.Inode(inode), Name: name, Value: value, Action: xattrAction(mode)})
-}
-
-// RemoveXattr removes an extended attribute. NotFound: see IsNoXattr.
-func (f *FS) RemoveXattr(ctx context.Context, path, name string) error {
-	return f.setXattr(ctx, path, &pb.SetXattrRequest{Name: name, Action: pb.XattrAction_XATTR_ACTION_REMOVE})
-}
-
-// RemoveXattrInode is RemoveXattr for an inode, wherever it is.
-func (f *FS) RemoveXattrInode(ctx context.Context, inode uint64, name string) error {
-	return f.setXattr(ctx, "", &pb.SetXattrRequest{At: pb.Inode(inode), Name: name, Action: pb.XattrAction_XATTR_ACTION_REMOVE})
+// Remove removes one. NotFound: see IsNoXattr.
+func (x *Xattrs) Remove(ctx context.Context, name string) error {
+	return x.change(ctx, &pb.SetXattrRequest{Name: name, Action: pb.XattrAction_XATTR_ACTION_REMOVE})
 }
 
 func xattrAction(mode XattrMode) pb.XattrAction {
@@ -135,9 +121,11 @@ func xattrAction(mode XattrMode) pb.XattrAction {
 	return pb.XattrAction_XATTR_ACTION_SET
 }
 
-func (f *FS) setXattr(ctx context.Context, path string, req *pb.SetXattrRequest) error {
+func (x *Xattrs) change(ctx context.Context, req *pb.SetXattrRequest) error {
 	const op = "setxattr"
-	if req.At == nil {
+	f, path := x.fs, x.path
+	req.At = pb.Inode(x.inode)
+	if x.inode == 0 {
 		var err error
 		if path, err = clean(op, path); err != nil {
 			return err

@@ -92,7 +92,7 @@ func (n *node) xattrs(ctx context.Context) ([]client.Xattr, syscall.Errno) {
 	if err != nil {
 		return nil, inodeErrno(err)
 	}
-	all, err := n.m.fs.XattrsInode(ctx, n.ino)
+	all, err := n.m.fs.XattrsInode(n.ino).All(ctx)
 	return all, inodeErrno(err)
 }
 
@@ -132,7 +132,7 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 	if e := n.settleNode(ctx); e != 0 {
 		return e
 	}
-	return xattrErrno(n.m.fs.SetXattrInode(ctx, n.ino, attr, data, mode))
+	return xattrErrno(n.m.fs.XattrsInode(n.ino).Set(ctx, attr, data, mode))
 }
 
 // Removexattr removes one of the user namespace.
@@ -145,7 +145,7 @@ func (n *node) Removexattr(ctx context.Context, attr string) syscall.Errno {
 	if e := n.settleNode(ctx); e != 0 {
 		return e
 	}
-	return xattrErrno(n.m.fs.RemoveXattrInode(ctx, n.ino, attr))
+	return xattrErrno(n.m.fs.XattrsInode(n.ino).Remove(ctx, attr))
 }
 
 func noXattr(attr string) syscall.Errno {

@@ -101,7 +101,7 @@ func (e *invocation) printXattrJSON(name string, value []byte) error {
 }
 
 func listXattrs(e *invocation) error {
-	all, err := e.fs.Xattrs(e.ctx, e.args[0])
+	all, err := e.fs.Xattrs(e.args[0]).All(e.ctx)
 	if err != nil {
 		return e.failXattr(err)
 	}
@@ -130,7 +130,7 @@ func xattrText(value []byte) string {
 }
 
 func getXattr(e *invocation) error {
-	value, err := e.fs.GetXattr(e.ctx, e.args[0], e.args[1])
+	value, err := e.fs.Xattrs(e.args[0]).Get(e.ctx, e.args[1])
 	if err != nil {
 		return e.failXattr(err)
 	}
@@ -169,12 +169,12 @@ func setXattr(e *invocation) error {
 	case e.flags.Bool("replace"):
 		mode = client.XattrReplace
 	}
-	return e.failXattr(e.fs.SetXattr(e.ctx, e.args[0], e.args[1], value, mode))
+	return e.failXattr(e.fs.Xattrs(e.args[0]).Set(e.ctx, e.args[1], value, mode))
 }
 
 func removeXattrs(e *invocation) error {
 	for _, name := range e.args[1:] {
-		if err := e.fs.RemoveXattr(e.ctx, e.args[0], name); err != nil {
+		if err := e.fs.Xattrs(e.args[0]).Remove(e.ctx, name); err != nil {
 			return e.failXattr(err)
 		}
 	}

@@ -86,7 +86,7 @@ func (p *putter) dirXattrs(ctx context.Context, e entry, inode uint64) error {
 		return LocalError("put", e.local, err)
 	}
 	for _, x := range all {
-		if err := p.fs.SetXattrInode(ctx, inode, x.Name, x.Value, client.XattrAny); err != nil {
+		if err := p.fs.XattrsInode(inode).Set(ctx, x.Name, x.Value, client.XattrAny); err != nil {
 			return xattrError(err, "put", e.remote, x.Name)
 		}
 	}
@@ -124,7 +124,7 @@ func (g *getter) xattrs(ctx context.Context, f *os.File, it item) error {
 	if !g.opts.Xattrs || it.info.Xattrs == 0 {
 		return nil
 	}
-	all, err := g.fs.XattrsInode(ctx, it.info.Inode)
+	all, err := g.fs.XattrsInode(it.info.Inode).All(ctx)
 	if err != nil {
 		return fserror.With(err, "get", it.remote)
 	}

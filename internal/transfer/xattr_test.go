@@ -53,7 +53,7 @@ func localXattrs(t *testing.T, path string) map[string]string {
 // xattrs are those of a file in the namespace.
 func xattrs(t *testing.T, fs *client.FS, path string) map[string]string {
 	t.Helper()
-	list, err := fs.Xattrs(t.Context(), path)
+	list, err := fs.Xattrs(path).All(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

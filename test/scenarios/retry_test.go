@@ -263,10 +263,10 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 				return r.a.NN.SetXattr(r.ctx, &pb.SetXattrRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Name: "user.a", Value: []byte(fmt.Sprint("mine ", other))})
 			},
 			undo: func(t *testing.T) {
-				must(t, r.b.SetXattr(t.Context(), p, "user.a", []byte("theirs"), client.XattrReplace))
+				must(t, r.b.Xattrs(p).Set(t.Context(), "user.a", []byte("theirs"), client.XattrReplace))
 			},
 			check: func(t *testing.T) {
-				if v, err := r.b.GetXattr(t.Context(), p, "user.a"); err != nil || string(v) != "theirs" {
+				if v, err := r.b.Xattrs(p).Get(t.Context(), "user.a"); err != nil || string(v) != "theirs" {
 					t.Fatalf("the attribute is %q again, %v", v, err)
 				}
 			},
