@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -21,7 +22,7 @@ const statusTime = 5 * time.Second
 // last. One that has not answered when Status has taken five seconds has Err set.
 // The error is that of the context alone.
 func (f *FS) Status(ctx context.Context) ([]NamenodeStatus, error) {
-	return statusOfAll(ctx, f.eps, f.nconfigured, f.caller, statusTime)
+	return statusOfAll(ctx, f.nn, f.caller, statusTime)
 }
 
 // QueryStatus is FS.Status without an FS: it opens no session, so it needs no
@@ -36,19 +37,19 @@ func QueryStatus(ctx context.Context, cfg Config) ([]NamenodeStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	eps, err := newEndpoints(&cfg)
+	caller := &pb.Caller{User: cfg.User, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}
+	nn, err := namecall.New(ctx, cfg.namenodes(caller))
 	if err != nil {
 		return nil, err
 	}
-	defer eps.close()
-	caller := &pb.Caller{User: cfg.User, Client: cfg.Client, Host: cfg.Host, Pid: cfg.PID}
-	return statusOfAll(ctx, eps, len(cfg.Namenodes), caller, limit)
+	defer nn.Close()
+	return statusOfAll(ctx, nn, caller, limit)
 }
 
-// statusOfAll asks the first n namenodes, and those that they say are active as soon
+// statusOfAll asks the configured namenodes, and those that they say are active as soon
 // as they say so, so that all of it takes no longer than limit. The latter count only
-// if none of the first n is active. While one takes over from another they may be two.
-func statusOfAll(ctx context.Context, eps *endpoints, n int, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
+// if none of the former is active. While one takes over from another they may be two.
+func statusOfAll(ctx context.Context, nn *namecall.Namenodes, caller *pb.Caller, limit time.Duration) ([]NamenodeStatus, error) {
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	type answer struct {
@@ -56,11 +57,12 @@ func statusOfAll(ctx context.Context, eps *endpoints, n int, caller *pb.Caller, 
 		status NamenodeStatus
 	}
 	answers := make(chan answer)
-	asked := eps.configured(n)
+	asked := nn.Configured()
+	n := len(asked)
 	out := make([]NamenodeStatus, 0, n+1)
-	ask := func(ep *endpoint) {
+	ask := func(ep *namecall.Node) {
 		of := len(out)
-		out = append(out, NamenodeStatus{Address: ep.address})
+		out = append(out, NamenodeStatus{Address: ep.Address})
 		go func() { answers <- answer{of, askStatus(asking, ep, caller)} }()
 	}
 	for _, ep := range asked {
@@ -80,7 +82,7 @@ func statusOfAll(ctx context.Context, eps *endpoints, n int, caller *pb.Caller, 
 		if a.status.Active == "" {
 			continue
 		}
-		if ep := eps.at(a.status.Active); ep != nil && !slices.Contains(asked, ep) {
+		if ep := nn.At(a.status.Active); ep != nil && !slices.Contains(asked, ep) {
 			asked = append(asked, ep)
 			ask(ep)
 			besides++
@@ -93,19 +95,17 @@ func statusOfAll(ctx context.Context, eps *endpoints, n int, caller *pb.Caller, 
 		out = out[:n]
 	}
 	if ctx.Err() != nil {
-		return out, contextError(ctx, "status", "", false)
+		return out, fserror.Ended(ctx, "status", "")
 	}
 	return out, nil
 }
 
-func askStatus(ctx context.Context, ep *endpoint, caller *pb.Caller) NamenodeStatus {
-	out := NamenodeStatus{Address: ep.address}
-	r := new(pb.StatusResponse)
-	// One that was down a moment ago is asked for real, not from memory.
-	err := ep.conn().Invoke(ctx, pb.Admin_Status_FullMethodName, &pb.StatusRequest{Caller: caller}, r, grpc.StaticMethod())
+func askStatus(ctx context.Context, ep *namecall.Node, caller *pb.Caller) NamenodeStatus {
+	out := NamenodeStatus{Address: ep.Address}
+	r, err := ep.Status(ctx, caller)
 	if err != nil {
-		e, _ := answerOf(err)
-		out.Err = fserror.With(e, "status", ep.address)
+		e, _ := namecall.Answer(err)
+		out.Err = fserror.With(e, "status", ep.Address)
 		return out
 	}
 	out.Listen, out.Role, out.Version, out.NamespaceID = r.GetAddress(), r.GetRole(), r.GetVersion(), r.GetNamespaceId()
@@ -150,7 +150,7 @@ func (a *Admin) Failover(ctx context.Context) (next string, err error) {
 		return "", err
 	}
 	r := new(pb.FailoverResponse)
-	err = a.fs.call(ctx, &call{op: "failover"}, pb.Admin_Failover_FullMethodName, &pb.FailoverRequest{Caller: a.fs.caller, Term: term}, r)
+	err = a.fs.nn.Do(ctx, &namecall.Call{Op: "failover"}, pb.Admin_Failover_FullMethodName, &pb.FailoverRequest{Caller: a.fs.caller, Term: term}, r)
 	return r.GetNext(), err
 }
 
@@ -160,29 +160,29 @@ func (a *Admin) activeTerm(ctx context.Context) (uint64, error) {
 	for n := 0; ; n++ {
 		// This is answered by the active one alone, wherever it is.
 		q := &pb.SafeModeRequest{Caller: a.fs.caller, Action: pb.SafeModeRequest_ACTION_GET}
-		if err := a.fs.call(ctx, &call{op: "failover"}, pb.Admin_SafeMode_FullMethodName, q, new(pb.SafeModeResponse)); err != nil {
+		if err := a.fs.nn.Do(ctx, &namecall.Call{Op: "failover"}, pb.Admin_SafeMode_FullMethodName, q, new(pb.SafeModeResponse)); err != nil {
 			return 0, err
 		}
 		asking, cancel := context.WithTimeout(ctx, statusTime)
-		s := askStatus(asking, a.fs.eps.current.Load(), a.fs.caller)
+		s := askStatus(asking, a.fs.nn.Active(), a.fs.caller)
 		cancel()
 		switch {
 		case s.Err == nil && s.Role == "active":
 			return s.Term, nil
 		case ctx.Err() != nil:
-			return 0, contextError(ctx, "failover", "", false)
+			return 0, fserror.Ended(ctx, "failover", "")
 		case time.Since(began) > a.fs.cfg.Timeout:
 			return 0, fserror.New(fserror.Unavailable, "failover", "", "no namenode stayed active within %s; look at leasefs status", a.fs.cfg.Timeout)
 		}
-		sleep(ctx, a.fs.ctx, backoffFor(n))
+		a.fs.nn.Sleep(ctx, namecall.Backoff(n))
 	}
 }
 
 // Checkpoint has the active namenode write an image of the tree now.
 func (a *Admin) Checkpoint(ctx context.Context) (CheckpointResult, error) {
 	r := new(pb.CheckpointResponse)
-	c := call{op: "checkpoint", attempt: noLimit}
-	if err := a.fs.call(ctx, &c, pb.Admin_Checkpoint_FullMethodName, &pb.CheckpointRequest{Caller: a.fs.caller}, r); err != nil {
+	c := namecall.Call{Op: "checkpoint", Wait: namecall.NoLimit}
+	if err := a.fs.nn.Do(ctx, &c, pb.Admin_Checkpoint_FullMethodName, &pb.CheckpointRequest{Caller: a.fs.caller}, r); err != nil {
 		return CheckpointResult{}, err
 	}
 	return CheckpointResult{TxID: r.GetTxid(), Bytes: r.GetBytes(), Duration: ms(r.GetDurationMs())}, nil
@@ -202,7 +202,7 @@ func (a *Admin) SafeMode(ctx context.Context, action SafeModeAction) (SafeModeSt
 		return SafeModeState{}, fserror.New(fserror.InvalidArgument, "safemode", "", "unknown action %d", action)
 	}
 	r := new(pb.SafeModeResponse)
-	if err := a.fs.call(ctx, &call{op: "safemode"}, pb.Admin_SafeMode_FullMethodName, req, r); err != nil {
+	if err := a.fs.nn.Do(ctx, &namecall.Call{Op: "safemode"}, pb.Admin_SafeMode_FullMethodName, req, r); err != nil {
 		return SafeModeState{}, err
 	}
 	return SafeModeState{On: r.GetOn(), Why: r.GetWhy()}, nil
@@ -221,8 +221,8 @@ func (a *Admin) Fsck(ctx context.Context, path string, blocks bool, fn func(Fsck
 	}
 	var sum *pb.FsckSummary
 	req := &pb.FsckRequest{Caller: a.fs.caller, Blocks: blocks, Path: path}
-	err := receive(ctx, a.fs, "fsck", path, func(ctx context.Context, ep *endpoint) (receiver[pb.FsckResponse], error) {
-		return pb.NewAdminClient(ep.conn()).Fsck(ctx, req)
+	err := namecall.Receive(ctx, a.fs.nn, "fsck", path, func(ctx context.Context, c grpc.ClientConnInterface) (grpc.ServerStreamingClient[pb.FsckResponse], error) {
+		return pb.NewAdminClient(c).Fsck(ctx, req)
 	}, func(m *pb.FsckResponse) (bool, error) {
 		if m.GetSummary() != nil {
 			sum = m.GetSummary()
@@ -249,8 +249,8 @@ func (a *Admin) Fsck(ctx context.Context, path string, blocks bool, fn func(Fsck
 // a message has come, a connection that is lost ends the call: Unavailable.
 func (a *Admin) ReadBackup(ctx context.Context, treeOnly bool, each func(*pb.BackupResponse) (more bool, err error)) error {
 	req := &pb.BackupRequest{Caller: a.fs.caller, TreeOnly: treeOnly}
-	return receive(ctx, a.fs, "backup", "", func(ctx context.Context, ep *endpoint) (receiver[pb.BackupResponse], error) {
-		return pb.NewAdminClient(ep.conn()).Backup(ctx, req)
+	return namecall.Receive(ctx, a.fs.nn, "backup", "", func(ctx context.Context, c grpc.ClientConnInterface) (grpc.ServerStreamingClient[pb.BackupResponse], error) {
+		return pb.NewAdminClient(c).Backup(ctx, req)
 	}, each)
 }
 
@@ -263,8 +263,8 @@ func (a *Admin) ReadBlock(ctx context.Context, m *pb.BackupResponse, dst []byte)
 // Collect runs the collector of garbage blocks now.
 func (a *Admin) Collect(ctx context.Context) (CollectResult, error) {
 	r := new(pb.CollectResponse)
-	c := call{op: "gc", attempt: noLimit}
-	if err := a.fs.call(ctx, &c, pb.Admin_Collect_FullMethodName, &pb.CollectRequest{Caller: a.fs.caller}, r); err != nil {
+	c := namecall.Call{Op: "gc", Wait: namecall.NoLimit}
+	if err := a.fs.nn.Do(ctx, &c, pb.Admin_Collect_FullMethodName, &pb.CollectRequest{Caller: a.fs.caller}, r); err != nil {
 		return CollectResult{}, err
 	}
 	return CollectResult{Garbage: r.GetGarbage(), Deleted: r.GetDeleted(), Waiting: r.GetWaiting(), Orphans: r.GetOrphans()}, nil
@@ -275,7 +275,7 @@ func (a *Admin) Collect(ctx context.Context) (CollectResult, error) {
 // was such a conflict.
 func (a *Admin) ResolveStore(ctx context.Context) (bool, error) {
 	r := new(pb.ResolveStoreResponse)
-	c := call{op: "resolve", attempt: noLimit}
-	err := a.fs.call(ctx, &c, pb.Admin_ResolveStore_FullMethodName, &pb.ResolveStoreRequest{Caller: a.fs.caller}, r)
+	c := namecall.Call{Op: "resolve", Wait: namecall.NoLimit}
+	err := a.fs.nn.Do(ctx, &c, pb.Admin_ResolveStore_FullMethodName, &pb.ResolveStoreRequest{Caller: a.fs.caller}, r)
 	return r.GetResolved(), err
 }

@@ -49,7 +49,7 @@ func (f *FS) RenameInto(ctx context.Context, from string, dir uint64, overwrite 
 		return err
 	}
 	_, name := fspath.Split(from)
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
 		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: at(ctx, from), To: &pb.Ref{Base: dir, Path: name}, Overwrite: overwrite})
 }

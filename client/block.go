@@ -7,6 +7,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -132,7 +133,7 @@ func (w *Writer) runBlock(b *pendingBlock, before *blockRun) error {
 				return errBefore
 			}
 		case <-w.work.Done():
-			return contextError(w.work, "write", w.path, false)
+			return fserror.Ended(w.work, "write", w.path)
 		}
 	}
 	err := w.commit(b)
@@ -154,8 +155,8 @@ func (w *Writer) store(b *pendingBlock) error {
 			return nil, err
 		}
 		resp := new(pb.AllocateBlockResponse)
-		c := call{op: "write", path: w.path}
-		if err := w.fs.call(w.work, &c, pb.Namenode_AllocateBlock_FullMethodName, req, resp); err != nil {
+		c := namecall.Call{Op: "write", Path: w.path}
+		if err := w.fs.nn.Do(w.work, &c, pb.Namenode_AllocateBlock_FullMethodName, req, resp); err != nil {
 			return nil, err
 		}
 		if len(resp.GetTargets()) != 1 {
@@ -165,7 +166,7 @@ func (w *Writer) store(b *pendingBlock) error {
 	})
 	b.target, b.shared = at, b.shared || shared
 	if err != nil && w.work.Err() != nil {
-		return contextError(w.work, "write", w.path, false)
+		return fserror.Ended(w.work, "write", w.path)
 	}
 	return fserror.With(err, "write", w.path)
 }
@@ -182,15 +183,15 @@ func (w *Writer) commit(b *pendingBlock) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	c := call{op: "write", path: w.path, mutates: true}
+	c, asked := namecall.Call{Op: "write", Path: w.path, Mutates: true}, w.fs.read()
+	err := w.fs.nn.Do(w.work, &c, pb.Namenode_Commit_FullMethodName, req, new(pb.CommitResponse))
 	// The namenode renews for a commit that makes the file longer, and not for one of
 	// which an earlier call left the record.
-	if b.end-b.start > int64(b.covered) && !b.lost {
-		c.w = w
+	if err == nil && b.end-b.start > int64(b.covered) && !b.lost {
+		w.renewed(asked)
 	}
-	err := w.fs.call(w.work, &c, pb.Namenode_Commit_FullMethodName, req, new(pb.CommitResponse))
-	b.lost = b.lost || c.anyLost
-	if err == nil || c.lost {
+	b.lost = b.lost || c.AnyLost
+	if err == nil || c.Lost {
 		return err
 	}
 	switch fserror.KindOf(err) {
@@ -205,7 +206,7 @@ func (w *Writer) commit(b *pendingBlock) error {
 func (w *Writer) fetchTail(ctx context.Context, off int64, dst []byte) error {
 	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.inode), Writer: w.id, Offset: off, NoUrls: true}
 	resp := new(pb.GetFileResponse)
-	if err := w.fs.call(ctx, &call{op: "write", path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
+	if err := w.fs.nn.Do(ctx, &namecall.Call{Op: "write", Path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
 		return err
 	}
 	tail := resp.GetTail()

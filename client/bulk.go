@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -63,7 +64,7 @@ func (f *FS) WriteFiles(ctx context.Context, files []FileData) ([]error, error) 
 	send()
 	err := g.Wait()
 	if err != nil && ctx.Err() != nil {
-		err = contextError(ctx, "create", "", false)
+		err = fserror.Ended(ctx, "create", "")
 	}
 	return b.errs, err
 }
@@ -112,9 +113,9 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 		req.Files = append(req.Files, r)
 		which = append(which, i)
 	}
-	ids, err := b.fs.ids.beginMany(ctx, len(which))
+	ids, err := b.fs.ids.BeginMany(ctx, len(which))
 	if err != nil {
-		err := contextError(ctx, "create", "", false)
+		err := fserror.Ended(ctx, "create", "")
 		for _, i := range which {
 			b.set(i, err)
 		}
@@ -125,17 +126,17 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 	}
 	defer func() {
 		for _, r := range req.Files { // results ended the calls of the others
-			b.fs.ids.end(r.Call)
+			b.fs.ids.End(r.Call)
 		}
 	}()
-	w := b.fs.waits("create", "")
+	w := b.fs.nn.Waits("create", "")
 	for n := 0; len(which) > 0; n++ {
 		resp := new(pb.CreateManyResponse)
-		w.path = req.Files[0].GetAt().GetPath()
-		c := call{op: "create", path: w.path, mutates: true}
-		err := b.fs.call(ctx, &c, pb.Namenode_CreateMany_FullMethodName, req, resp)
+		c := namecall.Call{Op: "create", Path: req.Files[0].GetAt().GetPath(), Mutates: true}
+		w.For(c.Path)
+		err := b.fs.nn.Do(ctx, &c, pb.Namenode_CreateMany_FullMethodName, req, resp)
 		if err == nil && len(resp.GetResults()) != len(which) {
-			err = fserror.New(fserror.Internal, "create", c.path, "the namenode answered for %d of %d files", len(resp.GetResults()), len(which))
+			err = fserror.New(fserror.Internal, "create", c.Path, "the namenode answered for %d of %d files", len(resp.GetResults()), len(which))
 		}
 		if err != nil {
 			for k, i := range which {
@@ -149,9 +150,9 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 			return stops(err)
 		}
 		var why *fserror.Error
-		which, req.Files, why = b.results(ctx, req.Files, which, resp, time.Now().Add(backoffFor(n)).Before(deadline))
-		if len(which) > 0 && !w.sleep(ctx, b.fs.ctx, backoffFor(n), why, true) {
-			err := contextError(ctx, "create", "", false)
+		which, req.Files, why = b.results(ctx, req.Files, which, resp, time.Now().Add(namecall.Backoff(n)).Before(deadline))
+		if len(which) > 0 && !w.Again(ctx, namecall.Backoff(n), why, true) {
+			err := fserror.Ended(ctx, "create", "")
 			for _, i := range which {
 				b.set(i, err)
 			}
@@ -173,7 +174,7 @@ func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []in
 		if res.GetError() != nil {
 			e := wire.FromDetail(res.GetError())
 			switch {
-			case e.Kind == fserror.Retry && e.Reason == tailBudget:
+			case e.Kind == fserror.Retry && e.Reason == namecall.TailBudget:
 				noTails = append(noTails, i)
 			case again && ctx.Err() == nil && (e.Kind == fserror.Retry || e.Kind == fserror.NotActive || e.Kind == fserror.Unavailable):
 				rest = append(rest, i)
@@ -183,7 +184,7 @@ func (b *bulk) results(ctx context.Context, reqs []*pb.CreateRequest, which []in
 			err = fserror.With(e, "create", reqs[k].GetAt().GetPath())
 		}
 		b.set(i, err)
-		b.fs.ids.end(reqs[k].Call)
+		b.fs.ids.End(reqs[k].Call)
 	}
 	// No room in the namenode's memory: their bytes become blocks.
 	for _, i := range noTails {

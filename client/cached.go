@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -145,7 +146,7 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: k.at(ctx), Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
-	if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
+	if err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
 		return nil, 0, false, err
 	}
 	if d := resp.GetMissing(); d != nil {

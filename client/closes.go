@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -175,7 +176,7 @@ func (q *closes) done(list []*closing) {
 // over is called when nothing of the close can happen any more, as far as anybody
 // knows.
 func (x *closing) over() {
-	x.d.fs.ids.end(x.req.Call)
+	x.d.fs.ids.End(x.req.Call)
 	x.d.fs.drafts.end(x.d)
 }
 
@@ -195,19 +196,19 @@ func (f *FS) closeMany(list []*closing) {
 		x.req.GivenUp = g.wireOf(x.d.keys())
 		req.Files[i] = x.req
 	}
-	c := call{op: "create", path: list[0].d.path, mutates: true}
+	c := namecall.Call{Op: "create", Path: list[0].d.path, Mutates: true}
 	resp := new(pb.CreateManyResponse)
-	ep, lost := f.eps.current.Load(), false
-	reached, err := f.send(f.ctx, &c, ep, pb.Namenode_CreateMany_FullMethodName, req, resp)
+	ep, lost := f.nn.Active(), false
+	reached, err := f.nn.Once(f.ctx, &c, ep, pb.Namenode_CreateMany_FullMethodName, req, resp)
 	switch results := resp.GetResults(); {
 	case err != nil:
-		e, answered := answerOf(err)
+		e, answered := namecall.Answer(err)
 		lost = !answered && reached || e.Kind == fserror.Unknown || e.Kind == fserror.NotActive
 		// Who is not active, and has not our stream, has not our promise either.
-		c.anyLost = lost && (e.Kind != fserror.NotActive || g.l.ep == ep)
+		c.AnyLost = lost && (e.Kind != fserror.NotActive || g.l.ep == ep)
 	case len(results) != len(list):
-		err = fserror.New(fserror.Internal, c.op, "", "the namenode answered for %d of %d files", len(results), len(list))
-		lost, c.anyLost = true, true
+		err = fserror.New(fserror.Internal, c.Op, "", "the namenode answered for %d of %d files", len(results), len(list))
+		lost, c.AnyLost = true, true
 	default:
 		for i, r := range results {
 			x := list[i]

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // Limits and defaults of a Config.
@@ -114,6 +117,8 @@ type Config struct {
 	DialOptions []grpc.DialOption
 	// HTTPClient moves the bytes of blocks; nil: one of the FS's own.
 	HTTPClient *http.Client
+
+	callTimeout time.Duration // of tests: Timeout, but not for New or one attempt
 }
 
 // withDefaults checks the configuration and fills what is empty.
@@ -182,4 +187,16 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fserror.New(fserror.InvalidArgument, "connect", "", "a block size of %d bytes makes no sense; give a positive one, or 0 for the namenode's", c.BlockSize)
 	}
 	return c, nil
+}
+
+// namenodes is how namenodes are reached by a configuration that is complete.
+func (c *Config) namenodes(caller *pb.Caller) namecall.Config {
+	out := namecall.Config{
+		Namenodes: c.Namenodes, Caller: caller, Timeout: cmp.Or(c.callTimeout, c.Timeout),
+		Attempt: min(max(c.Timeout/4, time.Second), 15*time.Second), Conns: c.Conns, TLS: c.TLS, DialOptions: c.DialOptions,
+	}
+	if c.OnWait != nil {
+		out.OnWait = func(w namecall.Waiting) { c.OnWait(Waiting(w)) }
+	}
+	return out
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -292,16 +293,17 @@ func (d *Draft) Open(ctx context.Context) (*Writer, error) {
 // open sends the Create until it is answered, since its bytes are nowhere else.
 func (d *Draft) open(ctx context.Context) (*Writer, error) {
 	req := d.request()
-	defer d.fs.ids.end(req.Call)
+	defer d.fs.ids.End(req.Call)
 	for n := 0; ; n++ {
-		c := call{op: "create", path: d.path, mutates: true}
+		c := namecall.Call{Op: "create", Path: d.path, Mutates: true}
 		resp := new(pb.OpenResponse)
+		asked := d.fs.read()
 		switch err := d.send(ctx, &c, req, resp); {
 		case err == nil:
-			return d.fs.newWriter("create", d.path, resp, c.first, 0)
+			return d.fs.newWriter("create", d.path, resp, asked, 0)
 		case numberGone(err):
 			return nil, d.lost(err) // who has it open knows it by its number
-		case !transient(err) || !sleep(ctx, d.fs.ctx, backoffFor(n)):
+		case !transient(err) || !d.fs.nn.Sleep(ctx, namecall.Backoff(n)):
 			return nil, err
 		}
 	}
@@ -322,13 +324,13 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 	req.Data, req.DataCrc32C = data, blockstore.CRC(data)
 	x := &closing{d: d, req: req}
 	if d.fs.closes.closeTogether(ctx, x) {
-		return contextError(ctx, "create", d.path, true)
+		return (&namecall.Call{Op: "create", Path: d.path, Mutates: true, Lost: true}).Ended(ctx)
 	}
 	defer x.over()
 	if x.made {
 		return nil
 	}
-	c := call{op: "create", path: d.path, mutates: true, tailToo: len(data) > 0, lost: x.lost, anyLost: x.lost}
+	c := namecall.Call{Op: "create", Path: d.path, Mutates: true, TailToo: len(data) > 0, Lost: x.lost, AnyLost: x.lost}
 	err = d.send(ctx, &c, req, new(pb.OpenResponse))
 	x.slot.end()
 	if numberGone(err) { // better with another number than not at all
@@ -337,7 +339,7 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 		dir, _ := fspath.Split(d.path)
 		again.Caller = callerAt(d.fs.caller, []Place{{dir, d.dir}}) // by its path, which may lead elsewhere by now
 		again.Close, again.MtimeUnixMs, again.Data, again.DataCrc32C = true, mtime, data, req.DataCrc32C
-		defer d.fs.ids.end(again.Call)
+		defer d.fs.ids.End(again.Call)
 		if err = d.send(ctx, &c, again, new(pb.OpenResponse)); tailRefused(err) {
 			return d.lost(err)
 		}
@@ -361,7 +363,7 @@ func (d *Draft) request() *pb.CreateRequest {
 	req := d.fs.createRequest(d.fs.caller, pb.At(d.path), &d.opts)
 	req.As, req.Dir = d.inode, d.dir
 	req.Cache = d.fs.cache != nil // the same at each try: the call is known by it
-	req.Call = d.fs.ids.begin()
+	req.Call = d.fs.ids.Begin()
 	return req
 }
 
@@ -372,12 +374,12 @@ func (d *Draft) keys() []readcache.Key {
 
 // send makes the call, which goes by the directory's number: that may have been
 // renamed.
-func (d *Draft) send(ctx context.Context, c *call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
+func (d *Draft) send(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	f := d.fs
 	g := f.giveUp(d.keys()...)
 	f.willMake(d.dir, d.name) // the set of names may be newer than the draft
 	req.GivenUp = g.wire()
-	err := f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
+	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {
 		dir, _ := fspath.Split(d.path)
 		g.keepStat(d.path, resp.GetAttr(), resp.GetKeys())

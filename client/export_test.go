@@ -1,6 +1,8 @@
 package client
 
-import "time"
+import (
+	"time"
+)
 
 // WithSlowCloses is for how long a call that closes drafts counts.
 func (f *FS) WithSlowCloses(d time.Duration) {
@@ -18,7 +20,5 @@ func (f *FS) ClosesWaiting() int {
 
 // Calls is how many call ids are in use, or kept behind one that is.
 func (f *FS) Calls() uint64 {
-	f.ids.mu.Lock()
-	defer f.ids.mu.Unlock()
-	return f.ids.next - f.ids.low
+	return f.ids.Under()
 }

@@ -193,7 +193,7 @@ func connect(t *testing.T, n *network, f *fake, change ...func(*Config)) *FS {
 		c(&cfg)
 	}
 	limit := cfg.Timeout
-	cfg.Timeout = max(limit, time.Minute) // a short one is of calls: not of New, nor of one attempt
+	cfg.Timeout, cfg.callTimeout = max(limit, time.Minute), limit // a short one is of calls: not of New, nor of one attempt
 	fs, err := New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

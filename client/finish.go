@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -161,7 +162,7 @@ func (w *Writer) settle(ctx context.Context) error {
 		case <-r.done:
 		case <-ctx.Done():
 			w.mu.Lock()
-			return contextError(ctx, "close", w.path, false)
+			return fserror.Ended(ctx, "close", w.path)
 		}
 		w.mu.Lock()
 		if r.err != nil {
@@ -202,16 +203,16 @@ func (w *Writer) sendClose(ctx context.Context, rest []byte) (lost bool, err err
 		return false, err
 	}
 	req := &pb.CloseRequest{
-		Call: w.fs.ids.begin(), Writer: w.id, Offset: w.Durable(), Data: rest, Crc32C: blockstore.CRC(rest), MtimeUnixMs: w.mtime,
+		Call: w.fs.ids.Begin(), Writer: w.id, Offset: w.Durable(), Data: rest, Crc32C: blockstore.CRC(rest), MtimeUnixMs: w.mtime,
 	}
-	defer w.fs.ids.end(req.Call)
+	defer w.fs.ids.End(req.Call)
 	req.Length = req.Offset + int64(len(rest))
-	c := call{op: "close", path: w.path, mutates: true, tailToo: len(rest) > 0, w: w}
+	c := namecall.Call{Op: "close", Path: w.path, Mutates: true, TailToo: len(rest) > 0}
 	g := w.fs.giveUpFile(w.key.inode)
 	req.GivenUp = g.wire()
-	err = w.fs.call(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
+	err = w.fs.nn.Do(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
 	g.end(&c, err)
-	return c.lost, err
+	return c.Lost, err
 }
 
 // closeAt closes the file at what is flushed, which the namenode may know
@@ -285,7 +286,7 @@ func (w *Writer) abandon(err error) {
 				}
 				return
 			}
-			if !sleep(f.ctx, f.ctx, max(backoffFor(n), time.Second/2)) {
+			if !f.nn.Sleep(f.ctx, max(namecall.Backoff(n), time.Second/2)) {
 				return
 			}
 		}
@@ -296,7 +297,7 @@ func (w *Writer) abandon(err error) {
 func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
 	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.inode), Writer: w.id, NoUrls: true}
 	resp := new(pb.GetFileResponse)
-	err = w.fs.call(ctx, &call{op: "close", path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
+	err = w.fs.nn.Do(ctx, &namecall.Call{Op: "close", Path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
 	if errors.Is(err, fserror.LeaseLost) {
 		return true, nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -49,7 +50,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 		select {
 		case <-r.done:
 		case <-ctx.Done():
-			return contextError(ctx, "flush", w.path, false)
+			return fserror.Ended(ctx, "flush", w.path)
 		}
 		w.mu.Lock()
 		if r.err != nil && w.durable < target {
@@ -138,15 +139,15 @@ func (w *Writer) flush(r *flushRound) error {
 // nothing of an attempt that is still on its way.
 func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
 	req := &pb.AppendTailRequest{Writer: w.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
-	c := call{op: "flush", path: w.path, mutates: true, tailToo: !p.lost, w: w}
-	if p.lost { // an earlier call may have left the record: this one then renews nothing
-		c.w = nil
-	}
+	c, asked := namecall.Call{Op: "flush", Path: w.path, Mutates: true, TailToo: !p.lost}, w.fs.read()
 	end := p.off + int64(len(p.data))
 	g := w.fs.giveUpFile(w.key.inode)
 	req.GivenUp = g.wire()
-	err = w.fs.call(w.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
+	err = w.fs.nn.Do(w.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
 	g.end(&c, err)
+	if err == nil && !p.lost { // else an earlier call may have left the record: this one renews nothing
+		w.renewed(asked)
+	}
 	var e *fserror.Error
 	if errors.As(err, &e) && e.Kind == fserror.NotAtEnd && e.Length == end {
 		err = nil // an earlier attempt did it: nobody else can write here
@@ -157,7 +158,7 @@ func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
 		w.durable, w.unsure = end, nil
 		return false, nil
 	}
-	p.lost = p.lost || c.anyLost
+	p.lost = p.lost || c.AnyLost
 	if !p.lost || fserror.KindOf(err) == fserror.TooLarge {
 		w.unsure = nil
 		if tailRefused(err) {
@@ -199,7 +200,7 @@ func (w *Writer) drain(ctx context.Context) error {
 			return e
 		}
 		if w.work.Err() != nil {
-			return contextError(w.work, "flush", w.path, false)
+			return fserror.Ended(w.work, "flush", w.path)
 		}
 		if err := w.wait(ctx); err != nil {
 			return err

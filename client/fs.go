@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -26,15 +27,12 @@ import (
 // overload for as long), Permission, InvalidPath, NameTooLong, Canceled and
 // Deadline (of the context), and Closed.
 type FS struct {
-	cfg         Config
-	nconfigured int
-	eps         *endpoints
-	search      search     // for the active namenode
-	caller      *pb.Caller // shared by all requests, never changed
-	ids         *callIDs
-	blobs       *blockio.Transport
-	attemptTime time.Duration // of one attempt of a call
-	info        Info          // as far as it never changes
+	cfg    Config
+	nn     *namecall.Namenodes
+	caller *pb.Caller // shared by all requests, never changed
+	ids    *namecall.IDs
+	blobs  *blockio.Transport
+	info   Info // as far as it never changes
 
 	welcome atomic.Pointer[pb.Welcome]
 	soft    atomic.Int64 // limits of a lease; time.Duration
@@ -45,7 +43,6 @@ type FS struct {
 	told    atomic.Pointer[fserror.Error] // why there is no stream, by a namenode
 
 	noSession atomic.Pointer[noSession] // why there was none, last; for OnWait
-	waitNotes waitNotes
 
 	ctx        context.Context // ends last in Close
 	cancel     context.CancelFunc
@@ -87,20 +84,15 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	eps, err := newEndpoints(&cfg)
-	if err != nil {
-		return nil, err
-	}
 	session := make([]byte, 16)
 	_, _ = rand.Read(session) // never fails
 	f := &FS{
-		cfg: cfg, nconfigured: len(cfg.Namenodes), eps: eps,
-		caller:      &pb.Caller{User: cfg.User, Client: cfg.Client, Session: session, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
-		ids:         newCallIDs(session),
-		blobs:       blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout),
-		info:        Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(session)), DirMode: 0o777 &^ *cfg.Umask},
-		attemptTime: min(max(cfg.Timeout/4, time.Second), 15*time.Second),
-		ready:       make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
+		cfg:    cfg,
+		caller: &pb.Caller{User: cfg.User, Client: cfg.Client, Session: session, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
+		ids:    namecall.NewIDs(session),
+		blobs:  blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout),
+		info:   Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(session)), DirMode: 0o777 &^ *cfg.Umask},
+		ready:  make(chan struct{}), refused: make(chan error, 1), wake: make(chan struct{}, 1),
 		writers: make(map[openKey]*Writer), readers: make(map[*Reader]struct{}),
 	}
 	f.keeper = newKeeper(f)
@@ -108,6 +100,12 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	f.closes = &closes{f: f, slow: slowClose}
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	nn := cfg.namenodes(f.caller)
+	nn.Inactive = f.kickSession
+	if f.nn, err = namecall.New(f.ctx, nn); err != nil {
+		f.cancel()
+		return nil, err
+	}
 	f.renewCtx, f.stopRenew = context.WithCancel(f.ctx)
 	f.wg.Go(f.keepSession)
 	if err := f.awaitWelcome(ctx); err != nil {
@@ -124,11 +122,11 @@ func (f *FS) awaitWelcome(ctx context.Context) error {
 	defer t.Stop()
 	var note <-chan time.Time
 	if f.cfg.OnWait != nil {
-		tick := time.NewTicker(waitNote)
+		tick := time.NewTicker(namecall.WaitNote)
 		defer tick.Stop()
 		note = tick.C
 	}
-	w := f.waits("connect", "")
+	w := f.nn.Waits("connect", "")
 	var why error
 	for why == nil {
 		select {
@@ -138,21 +136,25 @@ func (f *FS) awaitWelcome(ctx context.Context) error {
 			return fserror.With(err, "connect", "")
 		case <-ctx.Done():
 			if context.Cause(ctx) == context.Canceled { //nolint:errorlint // exactly the plain cancellation
-				return contextError(ctx, "connect", "", false)
+				return fserror.Ended(ctx, "connect", "")
 			}
 			why = context.Cause(ctx)
 		case <-t.C:
 			why = fserror.New(fserror.Deadline, "", "", "no answer within %s", f.cfg.Timeout)
 		case <-note:
-			f.tellNoSession(&w)
+			if s := f.noSession.Load(); s != nil {
+				w.Tell(s.err, s.answered)
+			} else {
+				w.Tell(nil, false)
+			}
 		}
 	}
 	if e := f.told.Load(); e != nil { // by one of them
-		why = fmt.Errorf("%w; last: %s", why, plain(e))
+		why = fmt.Errorf("%w; last: %s", why, namecall.Plain(e))
 	} else if s := f.noSession.Load(); s != nil {
-		why = fmt.Errorf("%w; last: %s", why, plainly(s.err))
+		why = fmt.Errorf("%w; last: %s", why, namecall.Plainly(s.err))
 	}
-	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one with leasefs namenode, or name it with --namenode or LEASEFS_NAMENODE", f.eps, why)
+	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one with leasefs namenode, or name it with --namenode or LEASEFS_NAMENODE", f.nn, why)
 }
 
 // Close flushes and closes all open writers and readers, lets those that are
@@ -222,18 +224,10 @@ func (f *FS) shutdown() {
 	f.mu.Lock()
 	f.cancel()
 	f.mu.Unlock() // no goroutine starts from here on
-	f.eps.close()
+	f.nn.Close()
 	f.wg.Wait()
 	f.background.Wait()
 	f.blobs.Close()
-}
-
-// closedErr refuses calls after the last one of Close.
-func (f *FS) closedErr() error {
-	if f.ctx.Err() != nil {
-		return fserror.New(fserror.Closed, "", "", "the client is closed")
-	}
-	return nil
 }
 
 // goRun starts a goroutine that Close waits for; false if it is too late.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -101,10 +102,10 @@ func (g *givenUp) keepStat(path string, a *pb.Attr, keys []*pb.CacheKey) {
 // end is called with what became of the call. If that is not known it may still
 // happen, under a promise that is not kept any more: so the stream that the
 // promise is of is ended, and another one begun.
-func (g *givenUp) end(c *call, err error) {
+func (g *givenUp) end(c *namecall.Call, err error) {
 	switch {
 	case g == nil:
-	case err != nil && c.anyLost:
+	case err != nil && c.AnyLost:
 		g.l.cancel()
 	default:
 		g.of.End()

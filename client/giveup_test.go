@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -67,7 +68,7 @@ func quick(t *testing.T, fn func() error) error {
 func TestLostFlushThenRefused(t *testing.T) {
 	for _, refusal := range []*fserror.Error{
 		{Kind: fserror.NoSpace, Message: "the disk is full"},
-		{Kind: fserror.Retry, Reason: tailBudget},
+		{Kind: fserror.Retry, Reason: namecall.TailBudget},
 		{Kind: fserror.Retry, Message: "safe mode"},
 	} {
 		t.Run(refusal.Error(), func(t *testing.T) {

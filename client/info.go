@@ -59,7 +59,7 @@ func maxPiece(w *pb.Welcome) int {
 
 // counters behind Stats.
 type counters struct {
-	retries, renewals, renewFailures, jeopardies, lost, sessions atomic.Uint64
+	renewals, renewFailures, jeopardies, lost, sessions atomic.Uint64
 }
 
 // Stats counts since New, for the metrics of a long-lived program.
@@ -80,7 +80,7 @@ type CacheStats = readcache.Stats
 func (f *FS) Stats() Stats {
 	c := &f.stats
 	s := Stats{
-		Retries: c.retries.Load(), Renewals: c.renewals.Load(), RenewalFailures: c.renewFailures.Load(),
+		Retries: f.nn.Retries(), Renewals: c.renewals.Load(), RenewalFailures: c.renewFailures.Load(),
 		Jeopardies: c.jeopardies.Load(), LostLeases: c.lost.Load(), Sessions: c.sessions.Load(),
 	}
 	if f.cache != nil {

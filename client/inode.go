@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -103,10 +104,10 @@ func (f *FS) CreateClosed(ctx context.Context, path string, opts ...OpenOption) 
 	o := gather(opts)
 	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
 	req.Close = true
-	req.Call = f.ids.begin()
-	defer f.ids.end(req.Call)
+	req.Call = f.ids.Begin()
+	defer f.ids.End(req.Call)
 	resp := new(pb.OpenResponse)
-	c := call{op: "create", path: path, mutates: true}
+	c := namecall.Call{Op: "create", Path: path, Mutates: true}
 	err = f.createCall(ctx, &c, req, resp)
 	return resp.GetAttr().GetInode(), err
 }
@@ -154,7 +155,7 @@ func (f *FS) SetAttrInode(ctx context.Context, inode uint64, path string, c Attr
 func (f *FS) changeAttr(ctx context.Context, path string, at *pb.Ref, c AttrChange) error {
 	const op = "setattr"
 	req := &pb.SetAttrRequest{
-		Call: f.ids.begin(), Caller: f.callerIn(ctx), At: at,
+		Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: at,
 		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
 	}
 	if c.SetMTime && !c.MTime.IsZero() {
@@ -174,7 +175,7 @@ func (f *FS) AppendInode(ctx context.Context, inode uint64, path string, opts ..
 // TruncateInode is Truncate for a file by number, wherever it is; path is for
 // errors.
 func (f *FS) TruncateInode(ctx context.Context, inode uint64, path string, length int64) error {
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
 		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: pb.Inode(inode), Length: length})
 }
@@ -195,7 +196,7 @@ func (f *FS) RenameOver(ctx context.Context, from, to string, old Taken) (hidden
 	if to, err = clean("rename", to); err != nil {
 		return false, err
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.taking(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
 		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: at(ctx, from), To: old.at(ctx, to), Overwrite: true, Hide: old.hide()})
 }
@@ -207,7 +208,7 @@ func (f *FS) RemoveTaken(ctx context.Context, path string, old Taken) (hidden bo
 	if path, err = clean("remove", path); err != nil {
 		return false, err
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.taking(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
 		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: old.at(ctx, path), Only: pb.FileType_FILE_TYPE_FILE, Hide: old.hide()})
 }
@@ -227,9 +228,9 @@ func (t Taken) hide() *pb.Hide {
 }
 
 func (f *FS) taking(ctx context.Context, op, path, method string, id *pb.CallId, req any) (bool, error) {
-	defer f.ids.end(id)
+	defer f.ids.End(id)
 	resp := new(pb.MutateResponse)
-	err := f.call(ctx, &call{op: op, path: path, mutates: true}, method, req, resp)
+	err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, resp)
 	return resp.GetHidden(), err
 }
 
@@ -245,7 +246,7 @@ func (f *FS) RemoveDir(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
 		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Only: pb.FileType_FILE_TYPE_DIRECTORY})
 }

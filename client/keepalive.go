@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -109,7 +110,7 @@ func (l *Leases) KeepAlive(ctx context.Context, id LeaseID) (*KeptLease, error) 
 		l.fs.keeper.drop(kept, err)
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { kept.k.drop(kept, contextError(ctx, keepAliveOp, "", false)) })
+	stop := context.AfterFunc(ctx, func() { kept.k.drop(kept, fserror.Ended(ctx, keepAliveOp, "")) })
 	context.AfterFunc(kept.ctx, func() { stop() })
 	return kept, nil
 }
@@ -121,7 +122,7 @@ func (k *keeper) begin(ctx context.Context, l *KeptLease) error {
 	k.mu.Lock()
 	k.ids[l.id] = append(k.ids[l.id], l)
 	k.mu.Unlock()
-	deadline, w := time.Now().Add(k.f.cfg.Timeout), k.f.waits(keepAliveOp, "")
+	deadline, w := time.Now().Add(k.f.cfg.Timeout), k.f.nn.Waits(keepAliveOp, "")
 	for n := 0; ; n++ {
 		sent := k.f.read()
 		alive, err := k.exchange(ctx, []*KeptLease{l})
@@ -132,10 +133,10 @@ func (k *keeper) begin(ctx context.Context, l *KeptLease) error {
 			l.alive(sent, ms(alive[l.id].GetTtlMs()))
 			break
 		}
-		pause := backoffFor(n)
+		pause := namecall.Backoff(n)
 		var e *fserror.Error
 		if !errors.As(err, &e) || e.Kind != fserror.Unavailable && e.Kind != fserror.NotActive && e.Kind != fserror.Retry ||
-			time.Now().Add(pause).After(deadline) || !w.sleep(ctx, k.f.ctx, pause, e, e.Kind != fserror.Unavailable) {
+			time.Now().Add(pause).After(deadline) || !w.Again(ctx, pause, e, e.Kind != fserror.Unavailable) {
 			return fserror.With(err, keepAliveOp, "")
 		}
 	}
@@ -220,7 +221,7 @@ func (k *keeper) loop() {
 			k.rest()
 		} else if err := k.round(all, period); err != nil {
 			k.f.cfg.Logger.Debug("leasefs: keep-alive failed, will be repeated", "err", err)
-			period = min(period, backoffFor(fails), k.left(all))
+			period = min(period, namecall.Backoff(fails), k.left(all))
 			fails++
 		} else {
 			fails = 0

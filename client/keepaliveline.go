@@ -7,12 +7,13 @@ import (
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // keeperLine is a stream of keep-alives to one namenode.
 type keeperLine struct {
-	ep      *endpoint
+	ep      *namecall.Node
 	stream  pb.Namenode_KeepAliveClient
 	cancel  context.CancelFunc
 	answers chan *pb.KeepAliveResponse
@@ -27,24 +28,24 @@ func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[L
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
 	case <-ctx.Done():
-		return nil, contextError(ctx, keepAliveOp, "", false)
+		return nil, fserror.Ended(ctx, keepAliveOp, "")
 	}
-	ep := k.f.eps.current.Load()
+	ep := k.f.nn.Active()
 	whole := ctx
 	ctx, cancel := context.WithCancel(ctx)
-	settled := k.f.suspect(ctx, cancel, ep)
+	settled := k.f.nn.Suspect(ctx, cancel, ep)
 	defer func() { cancel(); settled() }()
 	defer func() {
 		if err == nil {
 			return
 		}
 		k.hangUp()
-		e, _ := answerOf(err)
+		e, _ := namecall.Answer(err)
 		if ctx.Err() != nil && whole.Err() == nil { // given up for another that is active
-			e = fserror.New(fserror.Unavailable, keepAliveOp, "", "%s does not answer, and another namenode is active", ep.address)
+			e = fserror.New(fserror.Unavailable, keepAliveOp, "", "%s does not answer, and another namenode is active", ep.Address)
 		}
 		if k.f.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) { // else it is not the namenode's fault
-			k.f.eps.moveOn(ep, e.Active)
+			k.f.nn.MoveOn(ep, e.Active)
 		}
 		err = e
 	}()
@@ -72,14 +73,14 @@ func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[L
 		case <-line.gone:
 			return alive, line.err
 		case <-ctx.Done():
-			return alive, contextError(ctx, keepAliveOp, "", false)
+			return alive, fserror.Ended(ctx, keepAliveOp, "")
 		}
 	}
 	return alive, nil
 }
 
 // dial returns the stream to the namenode. The caller has the turn.
-func (k *keeper) dial(ep *endpoint) (*keeperLine, error) {
+func (k *keeper) dial(ep *namecall.Node) (*keeperLine, error) {
 	if l := k.line; l != nil {
 		select {
 		case <-l.gone:
@@ -91,7 +92,7 @@ func (k *keeper) dial(ep *endpoint) (*keeperLine, error) {
 		k.hangUp()
 	}
 	ctx, cancel := context.WithCancel(k.f.ctx)
-	stream, err := pb.NewNamenodeClient(ep.conn()).KeepAlive(ctx)
+	stream, err := pb.NewNamenodeClient(ep.Conn()).KeepAlive(ctx)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -55,10 +56,10 @@ type TimeToLive struct {
 // one. Exists if there is a lease of that id. It belongs to the user: any
 // process of that user may use it.
 func (l *Leases) Grant(ctx context.Context, ttl time.Duration, id LeaseID) (Granted, error) {
-	req := &pb.GrantLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id), TtlMs: ceilMS(ttl)}
-	defer l.fs.ids.end(req.Call)
+	req := &pb.GrantLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id), TtlMs: ceilMS(ttl)}
+	defer l.fs.ids.End(req.Call)
 	r := new(pb.GrantLeaseResponse)
-	if err := l.fs.call(ctx, &call{op: "lease grant", mutates: true}, pb.Namenode_GrantLease_FullMethodName, req, r); err != nil {
+	if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease grant", Mutates: true}, pb.Namenode_GrantLease_FullMethodName, req, r); err != nil {
 		return Granted{}, err
 	}
 	return Granted{ID: LeaseID(r.GetId()), TTL: ms(r.GetTtlMs())}, nil
@@ -72,10 +73,10 @@ func ceilMS(d time.Duration) int64 {
 // Revoke ends a granted lease. A few of its files are deleted with it, more of
 // them soon after: remaining is how many. NotFound if there is no such lease.
 func (l *Leases) Revoke(ctx context.Context, id LeaseID) (remaining uint64, err error) {
-	req := &pb.RevokeLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id)}
-	defer l.fs.ids.end(req.Call)
+	req := &pb.RevokeLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id)}
+	defer l.fs.ids.End(req.Call)
 	r := new(pb.RevokeLeaseResponse)
-	err = l.fs.call(ctx, &call{op: "lease revoke", mutates: true}, pb.Namenode_RevokeLease_FullMethodName, req, r)
+	err = l.fs.nn.Do(ctx, &namecall.Call{Op: "lease revoke", Mutates: true}, pb.Namenode_RevokeLease_FullMethodName, req, r)
 	return r.GetRemainingFiles(), err
 }
 
@@ -84,7 +85,7 @@ func (l *Leases) Revoke(ctx context.Context, id LeaseID) (remaining uint64, err 
 func (l *Leases) TimeToLive(ctx context.Context, id LeaseID, files bool) (TimeToLive, error) {
 	r := new(pb.LeaseTimeToLiveResponse)
 	req := &pb.LeaseTimeToLiveRequest{Caller: l.fs.caller, Id: uint64(id), Files: files}
-	if err := l.fs.call(ctx, &call{op: "lease ttl"}, pb.Namenode_LeaseTimeToLive_FullMethodName, req, r); err != nil {
+	if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease ttl"}, pb.Namenode_LeaseTimeToLive_FullMethodName, req, r); err != nil {
 		return TimeToLive{}, err
 	}
 	return TimeToLive{ID: id, TTL: ms(r.GetTtlMs()), Remaining: ms(r.GetRemainingMs()), FileCount: r.GetFileCount(), Files: r.GetFiles()}, nil
@@ -99,9 +100,9 @@ func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.AttachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, Id: uint64(id), At: at(ctx, path)}
-	defer l.fs.ids.end(req.Call)
-	return l.fs.call(ctx, &call{op: "lease attach", path: path, mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
+	req := &pb.AttachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id), At: at(ctx, path)}
+	defer l.fs.ids.End(req.Call)
+	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
 // Detach takes a file from the granted lease that it is attached to, so that it
@@ -112,9 +113,9 @@ func (l *Leases) Detach(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.DetachLeaseRequest{Call: l.fs.ids.begin(), Caller: l.fs.caller, At: at(ctx, path)}
-	defer l.fs.ids.end(req.Call)
-	return l.fs.call(ctx, &call{op: "lease detach", path: path, mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
+	req := &pb.DetachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, At: at(ctx, path)}
+	defer l.fs.ids.End(req.Call)
+	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
 // List yields the leases that match, in the order of their ids, a page at a
@@ -127,8 +128,8 @@ func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease,
 		seen := seenLeases{}
 		for {
 			resp := new(pb.ListLeasesResponse)
-			c := call{op: "lease ls", path: filter.Path}
-			if err := l.fs.call(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
+			c := namecall.Call{Op: "lease ls", Path: filter.Path}
+			if err := l.fs.nn.Do(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
 				yield(nil, err)
 				return
 			}

@@ -2,15 +2,13 @@ package client
 
 import (
 	"context"
-	"io"
 	"iter"
 	"slices"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc"
 
-	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -29,7 +27,7 @@ func (f *FS) List(ctx context.Context, path, after string, limit int) (entries [
 	req := &pb.ListRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
 	ticket := f.beginRead()
 	resp := new(pb.ListResponse)
-	if err := f.call(ctx, &call{op: "list", path: path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
+	if err := f.nn.Do(ctx, &namecall.Call{Op: "list", Path: path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
 		return nil, false, err
 	}
 	entries = make([]*FileInfo, len(resp.GetEntries()))
@@ -102,8 +100,8 @@ func (f *FS) Find(ctx context.Context, path string, opts FindOptions) iter.Seq2[
 			return
 		}
 		req := &pb.FindRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), OpenOnly: opts.OpenOnly, Holder: opts.Holder}
-		err = receive(ctx, f, "find", path, func(ctx context.Context, ep *endpoint) (receiver[pb.FindResponse], error) {
-			return pb.NewNamenodeClient(ep.conn()).Find(ctx, req)
+		err = namecall.Receive(ctx, f.nn, "find", path, func(ctx context.Context, c grpc.ClientConnInterface) (grpc.ServerStreamingClient[pb.FindResponse], error) {
+			return pb.NewNamenodeClient(c).Find(ctx, req)
 		}, func(m *pb.FindResponse) (bool, error) {
 			for _, e := range m.GetEntries() {
 				i := fileInfo(e.GetPath(), e.GetAttr())
@@ -120,62 +118,6 @@ func (f *FS) Find(ctx context.Context, path string, opts FindOptions) iter.Seq2[
 	}
 }
 
-// receiver is what a stream from the server is here.
-type receiver[M any] interface{ Recv() (*M, error) }
-
-// receive reads a stream of answers to its end. Until the first message has
-// come it is begun again as calls are; after it a broken stream is an error.
-func receive[M any](ctx context.Context, f *FS, op, path string, open func(context.Context, *endpoint) (receiver[M], error), each func(*M) (bool, error)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	began, w := f.cfg.Clock.Mono(), f.waits(op, path)
-	for n := 0; ; n++ {
-		if err := f.closedErr(); err != nil {
-			return fserror.With(err, op, path)
-		}
-		ep := f.eps.current.Load()
-		got := false
-		s, err := open(ctx, ep)
-		for err == nil {
-			var m *M
-			if m, err = s.Recv(); err != nil {
-				break
-			}
-			got = true
-			goOn, eerr := each(m)
-			if eerr != nil || !goOn {
-				return eerr
-			}
-		}
-		if err == io.EOF { //nolint:errorlint // a stream's end is io.EOF itself
-			return nil
-		}
-		if ctx.Err() != nil {
-			return contextError(ctx, op, path, false)
-		}
-		e, answered := answerOf(err)
-		again := !answered && status.Code(err) == codes.Unavailable
-		if answered {
-			switch e.Kind {
-			case fserror.NotActive, fserror.Unavailable, fserror.Retry:
-				again = true
-			}
-		}
-		if got || !again {
-			return fserror.With(e, op, path)
-		}
-		if e.Kind != fserror.Retry {
-			f.eps.moveOn(ep, e.Active)
-		}
-		f.stats.retries.Add(1)
-		delay := max(backoffFor(n), e.RetryAfter)
-		if f.cfg.Clock.Mono()+delay-began > f.cfg.Timeout || n > 1000 {
-			return (&call{op: op, path: path}).over(f, e)
-		}
-		w.sleep(ctx, f.ctx, delay, e, answered)
-	}
-}
-
 // Summary counts what is below a path, the path itself included. It takes
 // about a microsecond an inode. NotFound.
 func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
@@ -184,8 +126,8 @@ func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
 		return Summary{}, err
 	}
 	r := new(pb.SummaryResponse)
-	c := call{op: "summary", path: path, attempt: noLimit}
-	if err := f.call(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.callerIn(ctx), At: follow(ctx, path)}, r); err != nil {
+	c := namecall.Call{Op: "summary", Path: path, Wait: namecall.NoLimit}
+	if err := f.nn.Do(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.callerIn(ctx), At: follow(ctx, path)}, r); err != nil {
 		return Summary{}, err
 	}
 	return Summary{

@@ -75,7 +75,7 @@ func (l *Lock) renewed(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return contextError(ctx, "lock", l.w.Path(), false)
+			return fserror.Ended(ctx, "lock", l.w.Path())
 		case <-l.w.Context().Done():
 			return fserror.With(context.Cause(l.w.Context()), "lock", l.w.Path())
 		case <-over.C:

@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -30,35 +31,35 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 	}
 	o := gather(opts)
 	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
-	req.Call = f.ids.begin()
-	defer f.ids.end(req.Call)
-	c := call{op: "create", path: path, mutates: true}
+	req.Call = f.ids.Begin()
+	defer f.ids.End(req.Call)
+	c, asked := namecall.Call{Op: "create", Path: path, Mutates: true}, f.read()
 	resp := new(pb.OpenResponse)
 	if err := f.createCall(ctx, &c, req, resp); err != nil {
 		return nil, err
 	}
-	return f.newWriter("create", path, resp, c.first, req.MtimeUnixMs)
+	return f.newWriter("create", path, resp, asked, req.MtimeUnixMs)
 }
 
 // createCall sends a create and keeps what its reply says.
-func (f *FS) createCall(ctx context.Context, c *call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
+func (f *FS) createCall(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	if f.cache == nil {
-		return f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
+		return f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	}
-	g := f.giveUpName(c.path)
-	if f.drafting(c.path) { // looked for when no draft of it can begin any more
+	g := f.giveUpName(c.Path)
+	if f.drafting(c.Path) { // looked for when no draft of it can begin any more
 		g.end(c, nil)
-		return fserror.New(fserror.Held, c.op, c.path, "this client process makes the file just now")
+		return fserror.New(fserror.Held, c.Op, c.Path, "this client process makes the file just now")
 	}
 	req.GivenUp, req.Cache = g.wire(), g != nil
 	f.askCreations(g, req)
 	if req.GetNumbers() {
 		defer f.drafts.asked()
 	}
-	err := f.call(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
+	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {
-		dir, _ := fspath.Split(c.path)
-		g.keepStat(c.path, resp.GetAttr(), resp.GetKeys())
+		dir, _ := fspath.Split(c.Path)
+		g.keepStat(c.Path, resp.GetAttr(), resp.GetKeys())
 		g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
 		f.keepCreations(g, resp)
 	}
@@ -119,15 +120,15 @@ func (f *FS) append(ctx context.Context, path string, o *openOptions) (*Writer, 
 			continue // at once: the place in the queue is kept for a moment
 		}
 		// A namenode that does not wait is not asked in a loop without pause.
-		if !sleep(ctx, f.ctx, min(backoffFor(3), max(time.Until(until), 0))) {
-			return nil, contextError(ctx, "append", path, false)
+		if !f.nn.Sleep(ctx, min(namecall.Backoff(3), max(time.Until(until), 0))) {
+			return nil, fserror.Ended(ctx, "append", path)
 		}
 	}
 }
 
 func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
-		Call: f.ids.begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
+		Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
 		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
 	}
@@ -137,13 +138,13 @@ func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait t
 	if !o.unchanged.IsZero() {
 		req.ExpectedMtimeUnixMs = o.unchanged.UnixMilli()
 	}
-	defer f.ids.end(req.Call)
-	c := call{op: "append", path: path, mutates: true, attempt: f.attemptTime + wait}
+	defer f.ids.End(req.Call)
+	c, asked := namecall.Call{Op: "append", Path: path, Mutates: true, Wait: wait}, f.read()
 	resp := new(pb.OpenResponse)
-	if err := f.call(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
+	if err := f.nn.Do(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
-	return f.newWriter("append", path, resp, c.first, 0)
+	return f.newWriter("append", path, resp, asked, 0)
 }
 
 // mayOpen refuses new files once Close has begun.
@@ -171,10 +172,10 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 	o := gather(opts)
 	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
 	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
-	req.Call = f.ids.begin()
-	defer f.ids.end(req.Call)
-	c := call{op: "create", path: path, mutates: true, tailToo: len(data) > 0}
-	err = f.call(ctx, &c, pb.Namenode_Create_FullMethodName, req, new(pb.OpenResponse))
+	req.Call = f.ids.Begin()
+	defer f.ids.End(req.Call)
+	c := namecall.Call{Op: "create", Path: path, Mutates: true, TailToo: len(data) > 0}
+	err = f.nn.Do(ctx, &c, pb.Namenode_Create_FullMethodName, req, new(pb.OpenResponse))
 	if len(data) > 0 && tailRefused(err) {
 		return f.writeLarge(ctx, path, data, opts) // as a block
 	}
@@ -197,10 +198,10 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	req := &pb.CloseAbandonedRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), At: follow(ctx, path)}
-	defer f.ids.end(req.Call)
+	req := &pb.CloseAbandonedRequest{Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: follow(ctx, path)}
+	defer f.ids.End(req.Call)
 	resp := new(pb.CloseResponse)
-	err = f.call(ctx, &call{op: "close", path: path, mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
+	err = f.nn.Do(ctx, &namecall.Call{Op: "close", Path: path, Mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
 	return resp.GetLength(), err
 }
 
@@ -217,18 +218,14 @@ func (f *FS) recoverEpoch(ctx context.Context, path string, force bool, epoch ui
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), Force: force, Epoch: epoch}
-	defer f.ids.end(req.Call)
+	req := &pb.RecoverRequest{Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), Force: force, Epoch: epoch}
+	defer f.ids.End(req.Call)
 	resp := new(pb.RecoverResponse)
-	if err := f.call(ctx, &call{op: "recover", path: path, mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {
+	if err := f.nn.Do(ctx, &namecall.Call{Op: "recover", Path: path, Mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {
 		return RecoverResult{}, err
 	}
 	return RecoverResult{WasOpen: resp.GetWasOpen(), Length: resp.GetLength(), Epoch: resp.GetEpoch()}, nil
 }
-
-// tailBudget is the reason of a Retry that says that the namenode's memory for
-// tails is used up.
-const tailBudget = "tail budget"
 
 // tailRefused reports whether the namenode has no room for bytes in a tail, so
 // that they have to become a block. Where nothing is taken on at all (overload,
@@ -238,5 +235,5 @@ func tailRefused(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	return e.Kind == fserror.TooLarge || e.Kind == fserror.Retry && e.Reason == tailBudget
+	return e.Kind == fserror.TooLarge || e.Kind == fserror.Retry && e.Reason == namecall.TailBudget
 }

@@ -121,7 +121,7 @@ func (r *Reader) readErr(ctx context.Context, err error) error {
 	case r.ctx.Err() != nil:
 		return r.closedErr("read")
 	case ctx.Err() != nil:
-		return contextError(ctx, "read", r.path, false)
+		return fserror.Ended(ctx, "read", r.path)
 	}
 	return fserror.With(err, "read", r.path)
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockio"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -81,15 +83,14 @@ func newReader(f *FS, path string, inode uint64) *Reader {
 
 // tries are those of one transfer of a block for op.
 func tries(f *FS, op, path string) blockio.Tries {
-	w := f.waits(op, path)
+	w := f.nn.Waits(op, path)
 	return blockio.Tries{Limit: f.cfg.Timeout, Pause: func(ctx context.Context, n int, deadline time.Time, err error) bool {
-		delay := backoffFor(n)
+		delay := namecall.Backoff(n)
 		if time.Now().Add(delay).After(deadline) {
 			return false
 		}
 		f.cfg.Logger.Debug("leasefs: a block could not be moved, will be tried again", "op", op, "path", path, "err", err)
-		w.sleep(ctx, ctx, delay, storeCause(err), true)
-		return true
+		return w.Pause(ctx, delay, storeCause(err)) || ctx.Err() != nil // who tries finds that
 	}}
 }
 
@@ -121,13 +122,13 @@ func (f *FS) readFile(ctx context.Context, path string) ([]byte, error) {
 // getFile asks for a file. at is when, for the life of the URLs.
 func (f *FS) getFile(ctx context.Context, op, path string, req *pb.GetFileRequest) (*pb.GetFileResponse, time.Time, error) {
 	req.Caller = f.callerIn(ctx)
-	c := call{op: op, path: path}
+	c := namecall.Call{Op: op, Path: path}
 	if req.WaitMs > 0 {
-		c.attempt = f.attemptTime + ms(req.WaitMs)
+		c.Wait = ms(req.WaitMs)
 	}
 	at := time.Now()
 	resp := new(pb.GetFileResponse)
-	if err := f.call(ctx, &c, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
+	if err := f.nn.Do(ctx, &c, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
 		return nil, at, err
 	}
 	if t := resp.GetAttr().GetType(); t == pb.FileType_FILE_TYPE_DIRECTORY {
@@ -232,8 +233,8 @@ func (r *Reader) WaitBeyond(ctx context.Context, n int64) (length int64, open bo
 		if length > n || !open || seen && length < n || resp.GetCut() != r.Cut() {
 			return length, open, r.take(resp, at, n)
 		}
-		if time.Since(began) < minPoll && !sleep(ctx, ctx, minPoll) {
-			return length, open, contextError(ctx, "wait", r.path, false)
+		if time.Since(began) < minPoll && clock.Pause(ctx, minPoll) != nil {
+			return length, open, fserror.Ended(ctx, "wait", r.path)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -90,7 +91,7 @@ func (f *FS) renewLoop() {
 		case err != nil:
 			f.stats.renewFailures.Add(1)
 			f.cfg.Logger.Debug("leasefs: renewal failed, will be repeated", "err", err)
-			next = backoffFor(fails)
+			next = namecall.Backoff(fails)
 			fails++
 		default:
 			f.stats.renewals.Add(1)
@@ -138,21 +139,21 @@ func (f *FS) renew() (*pb.RenewLeaseResponse, error) {
 
 // exchange takes the stream if it is up, else a call of its own.
 func (f *FS) exchange(req *pb.RenewLeaseRequest) (*pb.RenewLeaseResponse, error) {
-	limit := min(max(time.Duration(f.soft.Load())/2, time.Second), f.attemptTime)
+	limit := min(max(time.Duration(f.soft.Load())/2, time.Second), f.nn.AttemptTime())
 	ctx, cancel := context.WithTimeout(f.renewCtx, limit)
-	ep, l := f.eps.current.Load(), f.line.Load()
+	ep, l := f.nn.Active(), f.line.Load()
 	if l != nil {
 		ep = l.ep
 	}
-	settled := f.suspect(ctx, cancel, ep)
+	settled := f.nn.Suspect(ctx, cancel, ep)
 	defer func() { cancel(); settled() }()
 	if l != nil {
 		return l.exchange(ctx, req)
 	}
 	resp := new(pb.RenewLeaseResponse)
-	if err := ep.conn().Invoke(ctx, pb.Namenode_RenewLease_FullMethodName, req, resp, grpc.StaticMethod()); err != nil {
-		e, _ := answerOf(err)
-		f.eps.moveOn(ep, e.Active)
+	if err := ep.Conn().Invoke(ctx, pb.Namenode_RenewLease_FullMethodName, req, resp, grpc.StaticMethod()); err != nil {
+		e, _ := namecall.Answer(err)
+		f.nn.MoveOn(ep, e.Active)
 		return nil, e
 	}
 	return resp, nil

@@ -8,13 +8,14 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // line is a session stream that is up: Hello was answered by Welcome.
 type line struct {
-	ep     *endpoint
+	ep     *namecall.Node
 	number uint64
 	stream pb.Namenode_SessionClient
 	cancel context.CancelFunc
@@ -45,9 +46,9 @@ type renewal struct {
 func (f *FS) keepSession() {
 	number := uint64(0)
 	since := time.Now() // there is no stream
-	var names lookups
+	var names namecall.Lookups
 	for n := 0; f.ctx.Err() == nil; n++ {
-		ep := f.eps.current.Load()
+		ep := f.nn.Active()
 		number++
 		welcomed, err := f.runSession(ep, number)
 		if f.ctx.Err() != nil || f.left.Load() {
@@ -56,7 +57,7 @@ func (f *FS) keepSession() {
 		if welcomed {
 			n, since = 0, time.Now()
 		}
-		e, answered := answerOf(err)
+		e, answered := namecall.Answer(err)
 		var own *fserror.Error
 		if errors.As(err, &own) {
 			e, answered = own, true
@@ -66,7 +67,7 @@ func (f *FS) keepSession() {
 		case answered && fatal(e.Kind):
 			final = e
 		case f.stats.sessions.Load() == 0: // New waits
-			final = names.failed(ep.address, e.Message, f.eps.configured(f.nconfigured))
+			final = names.Failed(ep.Address, e.Message, f.cfg.Namenodes)
 		}
 		if final != nil {
 			select {
@@ -78,13 +79,19 @@ func (f *FS) keepSession() {
 			f.told.Store(e)
 		}
 		f.noSession.Store(&noSession{e, answered})
-		followed := f.eps.moveOn(ep, e.Active)
-		f.cfg.Logger.Debug("leasefs: no session", "namenode", ep.address, "err", err)
+		followed := f.nn.MoveOn(ep, e.Active)
+		f.cfg.Logger.Debug("leasefs: no session", "namenode", ep.Address, "err", err)
 		if followed && n < 2 {
 			continue
 		}
-		sleep(f.ctx, f.ctx, seekBackoff(n, time.Since(since)))
+		f.nn.Sleep(f.ctx, namecall.SeekBackoff(n, time.Since(since)))
 	}
+}
+
+// noSession is why New has no session yet.
+type noSession struct {
+	err      *fserror.Error
+	answered bool
 }
 
 // fatal reports whether a refused Hello will be refused again.
@@ -98,7 +105,7 @@ func fatal(k fserror.Kind) bool {
 
 // runSession opens the session's stream of that number and serves it until it
 // breaks.
-func (f *FS) runSession(ep *endpoint, number uint64) (welcomed bool, err error) {
+func (f *FS) runSession(ep *namecall.Node, number uint64) (welcomed bool, err error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	if f.cache != nil {
@@ -106,9 +113,9 @@ func (f *FS) runSession(ep *endpoint, number uint64) (welcomed bool, err error) 
 		f.revoked(Revocation{All: true})
 		defer f.cache.Disconnected()
 	}
-	impatient := time.AfterFunc(f.attemptTime, cancel)
+	impatient := time.AfterFunc(f.nn.AttemptTime(), cancel)
 	defer impatient.Stop()
-	stream, err := pb.NewNamenodeClient(ep.conn()).Session(ctx)
+	stream, err := pb.NewNamenodeClient(ep.Conn()).Session(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -125,13 +132,13 @@ func (f *FS) runSession(ep *endpoint, number uint64) (welcomed bool, err error) 
 	}
 	w := m.GetWelcome()
 	if w == nil {
-		return false, fserror.New(fserror.Unsupported, "connect", "", "%s answered Hello with something else: not a leasefs namenode of this version", ep.address)
+		return false, fserror.New(fserror.Unsupported, "connect", "", "%s answered Hello with something else: not a leasefs namenode of this version", ep.Address)
 	}
 	if !impatient.Stop() {
-		return false, fserror.New(fserror.Unavailable, "connect", "", "%s was too slow", ep.address)
+		return false, fserror.New(fserror.Unavailable, "connect", "", "%s was too slow", ep.Address)
 	}
 	if old := f.welcome.Load(); old != nil && old.GetNamespaceId() != w.GetNamespaceId() {
-		return false, fserror.New(fserror.Unavailable, "connect", "", "%s serves namespace %s, this session belongs to %s", ep.address, w.GetNamespaceId(), old.GetNamespaceId())
+		return false, fserror.New(fserror.Unavailable, "connect", "", "%s serves namespace %s, this session belongs to %s", ep.Address, w.GetNamespaceId(), old.GetNamespaceId())
 	}
 	l := &line{ep: ep, number: number, stream: stream, cancel: cancel, gone: make(chan struct{}), waiting: make(map[uint64]chan renewal), terms: make(chan bool, 1)}
 	defer close(l.gone)
@@ -196,7 +203,7 @@ func (f *FS) setLimits(soft, hard int64) {
 }
 
 // kickSession drops the stream to ep, which said that it is not active.
-func (f *FS) kickSession(ep *endpoint) {
+func (f *FS) kickSession(ep *namecall.Node) {
 	if l := f.line.Load(); l != nil && l.ep == ep {
 		l.cancel()
 	}
@@ -257,7 +264,7 @@ func (l *line) exchange(ctx context.Context, req *pb.RenewLeaseRequest) (*pb.Ren
 	case <-ctx.Done():
 		// It takes messages and does not answer: try another stream.
 		l.cancel()
-		return nil, contextError(ctx, "renew", "", false)
+		return nil, fserror.Ended(ctx, "renew", "")
 	}
 }
 

@@ -14,12 +14,18 @@ import (
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 )
 
 // readBlock reads a block through a Reader of a client whose store is do.
 func readBlock(ctx context.Context, timeout time.Duration, do trip) error {
 	cfg := Config{Timeout: timeout, HTTPClient: &http.Client{Transport: do}, Logger: slog.New(slog.DiscardHandler)}
-	f := &FS{cfg: cfg, ctx: ctx, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout)}
+	nn, err := namecall.New(ctx, namecall.Config{Namenodes: []string{"nn"}, Timeout: timeout})
+	if err != nil {
+		return err
+	}
+	defer nn.Close()
+	f := &FS{cfg: cfg, ctx: ctx, nn: nn, blobs: blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout)}
 	r := newReader(f, "/a", 7)
 	defer r.blocks.Close()
 	object, crc := blockstore.Seal(noise(100_000))

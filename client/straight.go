@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -44,7 +45,7 @@ func (f *FS) Locate(ctx context.Context, path string) (*FileInfo, error) {
 	}
 	resp := new(pb.StatResponse)
 	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), Where: true}
-	if err := f.call(ctx, &call{op: "stat", path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
+	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
 	i := fileInfo(resp.GetPath(), resp.GetAttr())

@@ -8,13 +8,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // mutate sends one changing call, which happens at most once.
 func (f *FS) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
-	defer f.ids.end(id)
-	return f.call(ctx, &call{op: op, path: path, mutates: true}, method, req, new(pb.MutateResponse))
+	defer f.ids.End(id)
+	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, new(pb.MutateResponse))
 }
 
 // Mkdir makes a directory; its parent must exist. Exists, NotFound,
@@ -47,10 +48,10 @@ func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents b
 	if err != nil {
 		return 0, err
 	}
-	id := f.ids.begin()
-	defer f.ids.end(id)
+	id := f.ids.Begin()
+	defer f.ids.End(id)
 	resp := new(pb.MutateResponse)
-	err = f.call(ctx, &call{op: "mkdir", path: path, mutates: true}, pb.Namenode_Mkdir_FullMethodName,
+	err = f.nn.Do(ctx, &namecall.Call{Op: "mkdir", Path: path, Mutates: true}, pb.Namenode_Mkdir_FullMethodName,
 		&pb.MkdirRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()}, resp)
 	return resp.GetAttr().GetInode(), err
 }
@@ -79,7 +80,7 @@ func (f *FS) rename(ctx context.Context, from, to string, overwrite, detach bool
 	if err != nil {
 		return err
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
 		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: at(ctx, from), To: at(ctx, to), Overwrite: overwrite, Detach: detach})
 }
@@ -105,7 +106,7 @@ func (f *FS) remove(ctx context.Context, path string, recursive bool) error {
 	if err != nil {
 		return err
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
 		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Recursive: recursive})
 }
@@ -124,7 +125,7 @@ func (f *FS) SymlinkFor(ctx context.Context, target, path string, owner Owner) e
 	if !utf8.ValidString(target) {
 		return fserror.New(fserror.InvalidArgument, "symlink", path, "the target %q is not valid UTF-8; names here are", target)
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "symlink", path, pb.Namenode_Symlink_FullMethodName, id,
 		&pb.SymlinkRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Target: target, Owner: owner.wire()})
 }
@@ -167,7 +168,7 @@ func (f *FS) setAttr(ctx context.Context, op, path string, req *pb.SetAttrReques
 	if err != nil {
 		return err
 	}
-	req.Call, req.Caller, req.At = f.ids.begin(), f.callerIn(ctx), follow(ctx, path)
+	req.Call, req.Caller, req.At = f.ids.Begin(), f.callerIn(ctx), follow(ctx, path)
 	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
 }
 
@@ -178,7 +179,7 @@ func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
 	if err != nil {
 		return err
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
 		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: follow(ctx, path), Length: length})
 }
@@ -197,7 +198,7 @@ func (f *FS) Concat(ctx context.Context, target string, sources ...string) error
 		}
 		list[i] = at(ctx, s)
 	}
-	id := f.ids.begin()
+	id := f.ids.Begin()
 	return f.mutate(ctx, "concat", target, pb.Namenode_Concat_FullMethodName, id,
 		&pb.ConcatRequest{Call: id, Caller: f.callerIn(ctx), Target: follow(ctx, target), Sources: list})
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 )
 
 // notes gathers what OnWait is told.
@@ -74,12 +74,12 @@ func TestACallTellsWhatItWaitsFor(t *testing.T) {
 		t.Fatalf("told %d times: %v", len(got), got)
 	}
 	for i, w := range got {
-		if w.Op != "mkdir" || w.Path != "/d" || w.Limit != MaxTimeout || w.For < waitNote || w.Cause.Kind != want[i].kind || w.Cause.Error() != want[i].text {
+		if w.Op != "mkdir" || w.Path != "/d" || w.Limit != MaxTimeout || w.For < namecall.WaitNote || w.Cause.Kind != want[i].kind || w.Cause.Error() != want[i].text {
 			t.Errorf("told %+v, cause %v", w, w.Cause)
 		}
 	}
 	// Another call that waits for the same tells nothing so soon after.
-	served := time.Now().Add(waitNote + 200*time.Millisecond)
+	served := time.Now().Add(namecall.WaitNote + 200*time.Millisecond)
 	f.set(func() {
 		f.before = func(m string, _ any) error {
 			if m == "Mkdir" && time.Now().Before(served) {
@@ -170,64 +170,4 @@ func TestABlockTellsThatItWaitsForTheStore(t *testing.T) {
 	if got := n.list(); len(got) != 2 || got[1].Op != "read" || got[1].Path != "/a" {
 		t.Errorf("told %+v", got)
 	}
-}
-
-// It is told after a second, though the pause is longer, and of one cause by one
-// call in half a minute.
-func TestWhenAndHowOftenIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := new(notes)
-		f := &FS{cfg: Config{OnWait: n.take, Timeout: time.Minute}}
-		began := time.Now()
-		var at []time.Duration
-		f.cfg.OnWait = func(w Waiting) { at = append(at, time.Since(began)); n.take(w) }
-		w := f.waits("mkdir", "/a")
-		ctx := t.Context()
-		pause := func(w *waits, d time.Duration, e *fserror.Error) {
-			if !w.sleep(ctx, ctx, d, e, true) {
-				t.Fatal("broken off")
-			}
-		}
-		pause(&w, 400*time.Millisecond, safeMode)
-		if len(at) != 0 {
-			t.Errorf("told at %s", at)
-		}
-		pause(&w, 5*time.Second, safeMode)
-		if len(at) != 1 || at[0] != time.Second || time.Since(began) != 5400*time.Millisecond {
-			t.Errorf("told at %s; slept for %s", at, time.Since(began))
-		}
-		pause(&w, time.Minute, safeMode) // once a call
-		other := f.waits("mkdir", "/b")
-		pause(&other, 2*time.Second, safeMode)
-		if len(at) != 2 || at[1] != 66400*time.Millisecond {
-			t.Errorf("told at %s", at)
-		}
-		third := f.waits("mkdir", "/c")
-		pause(&third, 2*time.Second, safeMode) // another call has told
-		if len(at) != 2 {
-			t.Errorf("told at %s", at)
-		}
-		// Without an end the causes are bounded.
-		odd := f.waits("mkdir", "/d")
-		for i := range 3 * maxWaitCauses {
-			pause(&odd, time.Second, &fserror.Error{Kind: fserror.Retry, Message: strings.Repeat("x", i+1)})
-		}
-		if len(odd.told) > maxWaitCauses || len(f.waitNotes.told) > maxWaitCauses {
-			t.Errorf("%d and %d causes are kept", len(odd.told), len(f.waitNotes.told))
-		}
-		// A deadline is a limit, too.
-		bound, end := context.WithTimeout(ctx, 10*time.Second)
-		defer end()
-		soon := f.waits("mkdir", "/f")
-		if !soon.sleep(bound, ctx, 2*time.Second, overload, true) || n.list()[len(at)-1].Limit != 10*time.Second {
-			t.Errorf("told %+v", n.list()[len(at)-1])
-		}
-		// An end of the context ends the pause, told or not.
-		short, cancel := context.WithCancel(ctx)
-		cancel()
-		late := f.waits("mkdir", "/e")
-		if late.sleep(short, ctx, time.Hour, safeMode, true) {
-			t.Error("it slept on")
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -74,12 +75,12 @@ type Watcher struct {
 	cancel  context.CancelFunc
 	stream  grpc.ServerStreamingClient[pb.WatchResponse]
 	end     context.CancelFunc // of the stream
-	ep      *endpoint
+	ep      *namecall.Node
 	upTo    uint64
 	started bool
 	fails   int
-	since   time.Time // of the first of them
-	waits   waits     // since then
+	since   time.Time      // of the first of them
+	waits   namecall.Waits // since then
 }
 
 // Watch begins to watch a path; it need not exist, but its directory must. It
@@ -134,19 +135,19 @@ func (w *Watcher) Close() { w.cancel() }
 // receive takes the next answer, of a new stream if there is none.
 func (w *Watcher) receive() ([]Event, error) {
 	if w.stream == nil {
-		if err := w.f.closedErr(); err != nil {
+		if err := w.f.nn.Err(); err != nil {
 			return nil, err
 		}
 		ctx, end := context.WithCancel(w.ctx)
 		stop := context.AfterFunc(w.f.ctx, end)
 		context.AfterFunc(ctx, func() { stop() })
 		w.end = end
-		w.ep = w.f.eps.current.Load()
+		w.ep = w.f.nn.Active()
 		req := &pb.WatchRequest{Caller: w.f.caller, Path: w.path, Recursive: w.o.Recursive, FromTxid: w.o.From, Inode: w.o.Inode}
 		if w.started {
 			req.FromTxid = w.upTo + 1
 		}
-		stream, err := pb.NewNamenodeClient(w.ep.conn()).Watch(ctx, req)
+		stream, err := pb.NewNamenodeClient(w.ep.Conn()).Watch(ctx, req)
 		if err != nil {
 			w.end()
 			return nil, err
@@ -175,12 +176,12 @@ func (w *Watcher) receive() ([]Event, error) {
 // again pauses before another try, or returns the error that ends the watch.
 func (w *Watcher) again(err error, deadline time.Time) error {
 	if w.ctx.Err() != nil {
-		return contextError(w.ctx, "watch", w.path, false)
+		return fserror.Ended(w.ctx, "watch", w.path)
 	}
 	if w.f.ctx.Err() != nil {
-		return fserror.With(w.f.closedErr(), "watch", w.path)
+		return fserror.With(w.f.nn.Err(), "watch", w.path)
 	}
-	e, answered := answerOf(err)
+	e, answered := namecall.Answer(err)
 	if answered {
 		switch e.Kind {
 		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled:
@@ -189,20 +190,19 @@ func (w *Watcher) again(err error, deadline time.Time) error {
 			return fserror.With(e, "watch", w.path)
 		}
 	}
-	w.f.eps.moveOn(w.ep, e.Active)
+	w.f.nn.MoveOn(w.ep, e.Active)
 	if w.fails == 0 {
 		w.since = time.Now()
-		w.waits = w.f.waits("watch", w.path)
+		w.waits = w.f.nn.Waits("watch", w.path)
 		if deadline.IsZero() {
-			w.waits.limit = 0
+			w.waits.Endless()
 		}
 	}
-	delay := max(seekBackoff(w.fails, time.Since(w.since)), min(e.RetryAfter, maxBackoff))
+	delay := max(namecall.SeekBackoff(w.fails, time.Since(w.since)), min(e.RetryAfter, namecall.MaxBackoff))
 	w.fails++
 	if !deadline.IsZero() && time.Now().Add(delay).After(deadline) {
-		return fserror.New(fserror.Unavailable, "watch", w.path, "no active namenode answered within %s; last: %s", w.f.cfg.Timeout, plain(e))
+		return w.f.nn.Over(&namecall.Call{Op: "watch", Path: w.path}, e)
 	}
-	w.f.stats.retries.Add(1)
-	w.waits.sleep(w.ctx, w.f.ctx, delay, e, answered)
+	w.waits.Again(w.ctx, delay, e, answered)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -193,7 +194,7 @@ type scratch struct {
 // lease returns the lease, granted and kept alive from its first use on.
 func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
 	if err := s.one.Acquire(ctx, 1); err != nil {
-		return nil, contextError(ctx, "create", "", false)
+		return nil, fserror.Ended(ctx, "create", "")
 	}
 	defer s.one.Release(1)
 	if err := s.f.mayOpen("create", ""); err != nil {
@@ -227,7 +228,7 @@ func (s *scratch) keep(ctx context.Context, id LeaseID) error {
 			s.kept = kept
 			return nil
 		}
-		if !transient(err) || time.Now().After(deadline) || !sleep(ctx, s.f.ctx, backoffFor(n)) {
+		if !transient(err) || time.Now().After(deadline) || !s.f.nn.Sleep(ctx, namecall.Backoff(n)) {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -28,7 +29,7 @@ func TestLargeFilesAreWholeOrNotAtAll(t *testing.T) {
 	large := noise(500 << 10)
 	noTails := func(req any) error {
 		if r, ok := req.(*pb.CreateRequest); ok && len(r.Data) > 0 {
-			return &fserror.Error{Kind: fserror.Retry, Reason: tailBudget}
+			return &fserror.Error{Kind: fserror.Retry, Reason: namecall.TailBudget}
 		}
 		return nil
 	}
@@ -173,8 +174,8 @@ func TestOverloadIsNotAnsweredWithBlocks(t *testing.T) {
 		t.Errorf("calls %v", f.calls)
 	}
 	// Nor if it lasts.
+	fs = start(t, f, func(c *Config) { c.Client, c.Timeout = "other", 300*time.Millisecond })
 	w = mustCreate(t, fs, "/c")
-	fs.cfg.Timeout = 300 * time.Millisecond // no call is under way
 	f.set(func() {
 		f.before = func(method string, _ any) error {
 			if method == "Session" || method == "AllocateBlock" || method == "GrantLease" {

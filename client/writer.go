@@ -231,7 +231,7 @@ func (w *Writer) wait(ctx context.Context) error {
 	w.cond.Wait()
 	stop()
 	if ctx.Err() != nil {
-		return contextError(ctx, "write", w.path, false)
+		return fserror.Ended(ctx, "write", w.path)
 	}
 	return nil
 }

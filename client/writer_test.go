@@ -243,20 +243,6 @@ func TestScenario40LostReplies(t *testing.T) {
 	})
 }
 
-func TestAckedIsLowWaterMark(t *testing.T) {
-	c := newCallIDs([]byte("s"))
-	a, b, d := c.begin(), c.begin(), c.begin()
-	c.end(b)
-	c.end(d)
-	if got := c.begin().Acked; got != 0 {
-		t.Fatalf("acked %d while the first call is open", got)
-	}
-	c.end(a)
-	if got := c.begin(); got.Acked != 3 || got.Seq != 5 {
-		t.Fatalf("acked %d, seq %d", got.Acked, got.Seq)
-	}
-}
-
 // The namenode has no room for tails: flushes and closes become blocks.
 func TestTailBudgetUsedUp(t *testing.T) {
 	f := newFake()

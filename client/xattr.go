@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -88,7 +89,7 @@ func (x *Xattrs) All(ctx context.Context) ([]Xattr, error) {
 		v.xattrs = new(pb.XattrsResponse)
 		ticket := f.beginRead()
 		req := &pb.XattrsRequest{Caller: f.callerIn(ctx), At: k.at(ctx), Cache: f.cache != nil}
-		if err := f.call(ctx, &call{op: op, path: path}, pb.Namenode_Xattrs_FullMethodName, req, v.xattrs); err != nil {
+		if err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path}, pb.Namenode_Xattrs_FullMethodName, req, v.xattrs); err != nil {
 			return nil, err
 		}
 		f.keep(ticket, k, v, v.xattrs.GetKeys())
@@ -135,6 +136,6 @@ func (x *Xattrs) change(ctx context.Context, req *pb.SetXattrRequest) error {
 	if !utf8.ValidString(req.Name) {
 		return fserror.New(fserror.InvalidArgument, op, path, "the name %q is not valid UTF-8; names here are", req.Name)
 	}
-	req.Call, req.Caller = f.ids.begin(), f.callerIn(ctx)
+	req.Call, req.Caller = f.ids.Begin(), f.callerIn(ctx)
 	return f.mutate(ctx, op, path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)
 }

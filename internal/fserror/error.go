@@ -11,6 +11,8 @@
 package fserror
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -175,6 +177,27 @@ func With(err error, op, path string) error {
 		c.Path = path
 	}
 	return &c
+}
+
+// Ended is the error for a context that is over: its cause if that is an *Error,
+// else Canceled or Deadline; Closed if the context lives, and what was used with it
+// has ended.
+func Ended(ctx context.Context, op, path string) *Error {
+	cause := context.Cause(ctx)
+	if cause == nil {
+		return New(Closed, op, path, "the client was closed meanwhile")
+	}
+	e := Wrap(Canceled, op, path, cause)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		e.Kind = Deadline
+	}
+	var own *Error
+	if errors.As(cause, &own) {
+		c := *own
+		c.Op, c.Path = cmp.Or(c.Op, op), cmp.Or(c.Path, path)
+		e = &c
+	}
+	return e
 }
 
 // Round shortens a duration for people: whole seconds from one second on,

@@ -1,6 +1,7 @@
 package fserror
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,5 +92,26 @@ func TestWith(t *testing.T) {
 	}
 	if KindOf(With(errors.New("plain"), "x", "/y")) != Internal {
 		t.Error("a plain error is internal")
+	}
+}
+
+func TestEnded(t *testing.T) {
+	lost := &Error{Kind: LeaseLost, Message: "the lease was lost"}
+	for _, c := range []struct {
+		cause error
+		want  Kind
+	}{{nil, Closed}, {context.Canceled, Canceled}, {context.DeadlineExceeded, Deadline}, {errors.New("told"), Canceled}, {lost, LeaseLost}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if c.cause != nil {
+			cancel(c.cause)
+		}
+		e := Ended(ctx, "write", "/a")
+		if e.Kind != c.want || e.Op != "write" || e.Path != "/a" || c.cause != nil && c.cause != lost && !errors.Is(e, c.cause) {
+			t.Errorf("%v ends with %v", c.cause, e)
+		}
+		cancel(nil)
+	}
+	if lost.Op != "" {
+		t.Error("the cause was changed")
 	}
 }

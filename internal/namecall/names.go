@@ -1,4 +1,4 @@
-package client
+package namecall
 
 import (
 	"net"
@@ -8,31 +8,30 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// nameGrace is for how long New tries namenodes of which no host exists: a name
+// nameGrace is for how long namenodes are tried of which no host exists: a name
 // server may be about to learn of them.
 const nameGrace = 5 * time.Second
 
-// lookups is what New knows of the namenodes' host names: those that do not
-// exist, by the last attempt to connect to them. It is not safe for concurrent
-// use.
-type lookups struct {
+// Lookups is what is known of the host names of a configuration: those that do
+// not exist, by the last attempt to connect to them. It is not safe for
+// concurrent use.
+type Lookups struct {
 	missing map[string]bool // addresses
 	since   time.Time       // from when on no host existed; zero: one did
 }
 
-// failed takes in why a namenode could not be connected to. It returns an error
+// Failed takes in why a namenode could not be connected to. It returns an error
 // when none of the addresses has had a host that exists for nameGrace. A name
 // server that does not answer, or says that it cannot tell, ends nothing, but for a
 // name that is looked up by a search list: the name alone is asked for last, and who
 // denies that has the last word, though a server for the whole name fails.
-func (l *lookups) failed(address, why string, all []*endpoint) error {
+func (l *Lookups) Failed(address, why string, all []string) error {
 	if l.missing == nil {
 		l.missing = make(map[string]bool)
 	}
 	l.missing[address] = noSuchHost(address, why)
-	names := make([]string, len(all))
-	for i, ep := range all {
-		if names[i] = ep.address; !l.missing[ep.address] {
+	for _, a := range all {
+		if !l.missing[a] {
 			l.since = time.Time{}
 			return nil
 		}
@@ -44,7 +43,7 @@ func (l *lookups) failed(address, why string, all []*endpoint) error {
 		return nil
 	}
 	return fserror.New(fserror.Unavailable, "connect", "", "no namenode can be found at %s (no such host); check these names in --namenode or LEASEFS_NAMENODE, "+
-		"and that this machine's name server knows them", strings.Join(names, ", "))
+		"and that this machine's name server knows them", strings.Join(all, ", "))
 }
 
 // noSuchHost reports whether text is of a look-up of the address's host, and says

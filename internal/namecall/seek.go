@@ -1,17 +1,12 @@
-package client
+package namecall
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
 
 const (
-	// While no namenode is active, one is asked this often, for so long; then
-	// backoffFor counts. Another takes over within seconds, as a rule.
-	seekPause = 100 * time.Millisecond
-	seekFor   = 10 * time.Second
 	// suspectAfter is how long an attempt may be without an answer before the
 	// client looks whether its namenode still lives. If it does it looks again
 	// after twice as long, and so on, up to suspectMost; if it says nothing, after
@@ -21,16 +16,6 @@ const (
 	suspectAgain = 200 * time.Millisecond
 	suspectSoon  = 100 * time.Millisecond // from then on the others are asked too
 )
-
-// seekBackoff is the pause before the n-th repetition of what waits, for so long
-// already, for an active namenode.
-func seekBackoff(n int, waited time.Duration) time.Duration {
-	d := backoffFor(n)
-	if waited < seekFor {
-		d = min(d, seekPause/2+rand.N(seekPause/2)) //nolint:gosec // G404: jitter is no secret
-	}
-	return d
-}
 
 // search is one look at the namenodes for all calls that wait.
 type search struct {
@@ -43,30 +28,44 @@ type found struct {
 	moved, lives bool
 }
 
-// suspect ends an attempt at a call, by cancel, if another namenode is active
+// wait waits for the look that is under way. No other begins once the namenodes'
+// context has ended.
+func (s *search) wait() {
+	s.mu.Lock()
+	under := s.under
+	s.mu.Unlock()
+	if under != nil {
+		<-under.done
+	}
+}
+
+// Suspect ends an attempt at a call, by cancel, if another namenode is active
 // than the one that leaves it unanswered. A namenode that is stopped, or cut off
 // from us, looks like a slow one for 20 s to its connections, and then its
 // successor has served for long. The func that it returns waits until nothing of
 // it is left; ctx must be over by then.
-func (f *FS) suspect(ctx context.Context, cancel context.CancelFunc, ep *endpoint) (end func()) {
-	if !f.eps.several() {
+func (s *Namenodes) Suspect(ctx context.Context, cancel context.CancelFunc, ep *Node) (end func()) {
+	s.mu.Lock()
+	alone := len(s.list) == 1
+	s.mu.Unlock()
+	if alone {
 		return func() {}
 	}
 	done := make(chan struct{})
 	t := time.AfterFunc(suspectAfter, func() {
 		defer close(done)
 		well, ill := suspectAfter, suspectAgain
-		for ctx.Err() == nil {
-			moved, lives := f.anotherServes(ctx, ep)
+		for ctx.Err() == nil && s.ctx.Err() == nil {
+			moved, lives := s.anotherServes(ctx, ep)
 			switch {
 			case moved:
 				cancel()
 				return
 			case lives:
-				sleep(ctx, f.ctx, well)
+				s.Sleep(ctx, well)
 				well, ill = min(2*well, suspectMost), suspectAgain
 			default:
-				sleep(ctx, f.ctx, ill)
+				s.Sleep(ctx, ill)
 				ill = min(ill*3/2, suspectMost)
 			}
 		}
@@ -80,28 +79,28 @@ func (f *FS) suspect(ctx context.Context, cancel context.CancelFunc, ep *endpoin
 
 // anotherServes reports whether ep does not say that it is active, and another
 // namenode does, which is asked from then on; else, whether ep says so.
-func (f *FS) anotherServes(ctx context.Context, ep *endpoint) (moved, lives bool) {
-	f.search.mu.Lock()
-	s := f.search.under
-	if s == nil {
-		s = &found{done: make(chan struct{})}
-		look := func() {
-			s.moved, s.lives = f.look(ep)
-			f.search.mu.Lock()
-			f.search.under = nil
-			f.search.mu.Unlock()
-			close(s.done)
-		}
-		if !f.goRun(look) { // the FS is being closed
-			f.search.mu.Unlock()
+func (s *Namenodes) anotherServes(ctx context.Context, ep *Node) (moved, lives bool) {
+	s.search.mu.Lock()
+	u := s.search.under
+	if u == nil {
+		if s.ctx.Err() != nil {
+			s.search.mu.Unlock()
 			return false, true
 		}
-		f.search.under = s
+		u = &found{done: make(chan struct{})}
+		s.search.under = u
+		go func() {
+			u.moved, u.lives = s.look(ep)
+			s.search.mu.Lock()
+			s.search.under = nil
+			s.search.mu.Unlock()
+			close(u.done)
+		}()
 	}
-	f.search.mu.Unlock()
+	s.search.mu.Unlock()
 	select {
-	case <-s.done:
-		return s.moved && f.eps.current.Load() != ep, s.lives
+	case <-u.done:
+		return u.moved && s.Active() != ep, u.lives
 	case <-ctx.Done():
 		return false, true
 	}
@@ -109,21 +108,21 @@ func (f *FS) anotherServes(ctx context.Context, ep *endpoint) (moved, lives bool
 
 // look asks ep and, if it does not answer at once, the others too. A namenode
 // says that it is active only while it knows that it is.
-func (f *FS) look(ep *endpoint) (moved, lives bool) {
-	ctx, cancel := context.WithTimeout(f.ctx, suspectAfter)
+func (s *Namenodes) look(ep *Node) (moved, lives bool) {
+	ctx, cancel := context.WithTimeout(s.ctx, suspectAfter)
 	defer cancel()
-	others := f.eps.others(ep)
+	others := s.others(ep)
 	type answer struct {
-		of     *endpoint
+		of     *Node
 		active bool
 	}
 	answers := make(chan answer, 1+len(others))
 	under := 0
-	ask := func(e *endpoint) {
+	ask := func(e *Node) {
 		under++
 		go func() {
-			s := askStatus(ctx, e, f.caller)
-			answers <- answer{e, s.Err == nil && s.Role == "active"}
+			r, err := e.Status(ctx, s.cfg.Caller)
+			answers <- answer{e, err == nil && r.GetRole() == "active"}
 		}()
 	}
 	defer func() { // none of them outlives this
@@ -135,7 +134,7 @@ func (f *FS) look(ep *endpoint) (moved, lives bool) {
 	ask(ep)
 	soon := time.NewTimer(suspectSoon)
 	defer soon.Stop()
-	var at *endpoint
+	var at *Node
 	silent := true // ep is
 	for at == nil && under+len(others) > 0 {
 		all := others
@@ -159,26 +158,14 @@ func (f *FS) look(ep *endpoint) (moved, lives bool) {
 	if at == nil || at == ep {
 		return false, at == ep
 	}
-	f.eps.current.CompareAndSwap(ep, at)
-	f.kickSession(ep)
+	s.active.CompareAndSwap(ep, at)
+	s.inactive(ep)
 	return true, false
 }
 
-// several reports whether there is another namenode to ask.
-func (s *endpoints) several() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.list) > 1
-}
-
-func (s *endpoints) others(ep *endpoint) []*endpoint {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*endpoint
-	for _, e := range s.list {
-		if e != ep {
-			out = append(out, e)
-		}
+// inactive tells that a namenode is not active.
+func (s *Namenodes) inactive(ep *Node) {
+	if s.cfg.Inactive != nil {
+		s.cfg.Inactive(ep)
 	}
-	return out
 }

@@ -1,0 +1,151 @@
+package namecall
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// Waiting is what Config.OnWait is told of: something that is tried again and
+// again. Its fields are those of client.Waiting, which says more.
+type Waiting struct {
+	Op, Path string
+	Cause    *fserror.Error
+	For      time.Duration
+	Limit    time.Duration
+}
+
+const (
+	// WaitNote is how long a call waits before somebody is told.
+	WaitNote = time.Second
+	// waitAgain is for how long nobody is told of the same cause again.
+	waitAgain = 30 * time.Second
+	// maxWaitCauses bounds how many causes are remembered.
+	maxWaitCauses = 64
+)
+
+// notes calls Config.OnWait, one call at a time.
+type notes struct {
+	mu   sync.Mutex
+	told map[string]time.Time // causes, and when OnWait was last told of them
+}
+
+// Waits is the waiting of one call. It is not safe for concurrent use.
+type Waits struct {
+	s        *Namenodes
+	op, path string
+	began    time.Time
+	limit    time.Duration
+	told     []string // causes
+}
+
+// Waits begins the waiting of a call, which Config.Timeout limits.
+func (s *Namenodes) Waits(op, path string) Waits {
+	return Waits{s: s, op: op, path: path, began: time.Now(), limit: s.cfg.Timeout}
+}
+
+// For makes it the waiting for another path.
+func (w *Waits) For(path string) { w.path = path }
+
+// Endless says that nothing limits the waiting but its context.
+func (w *Waits) Endless() { w.limit = 0 }
+
+// Again is the pause before a call is sent again, after e, which a namenode said
+// if answered. False means that the context or the Namenodes ended first.
+func (w *Waits) Again(ctx context.Context, d time.Duration, e *fserror.Error, answered bool) bool {
+	w.s.retries.Add(1)
+	return w.Pause(ctx, d, w.s.waitCause(e, answered))
+}
+
+// Pause waits for d before another try, because of cause. Once the call waits for
+// WaitNote, though that be in the midst of the pause, it tells what for. False
+// means that the context or the Namenodes ended first.
+func (w *Waits) Pause(ctx context.Context, d time.Duration, cause *fserror.Error) bool {
+	if w.s.cfg.OnWait != nil && d > 0 {
+		left := max(WaitNote-time.Since(w.began), 0)
+		if left <= d {
+			if !w.s.Sleep(ctx, left) {
+				return false
+			}
+			d -= left
+			if end, ok := ctx.Deadline(); ok && (w.limit == 0 || end.Sub(w.began) < w.limit) {
+				w.limit = end.Sub(w.began)
+			}
+			w.tell(cause)
+		}
+	}
+	return w.s.Sleep(ctx, d)
+}
+
+// Tell tells that the call waits because of e, which a namenode said if answered;
+// nil: because none has answered yet.
+func (w *Waits) Tell(e *fserror.Error, answered bool) {
+	w.tell(w.s.waitCause(e, answered))
+}
+
+// tell calls OnWait, unless the call, or another one lately, has told that.
+func (w *Waits) tell(cause *fserror.Error) {
+	key := causeKey(cause)
+	for _, k := range w.told {
+		if k == key {
+			return
+		}
+	}
+	if len(w.told) >= maxWaitCauses {
+		return
+	}
+	w.told = append(w.told, key)
+	notes := &w.s.notes
+	notes.mu.Lock()
+	defer notes.mu.Unlock()
+	now := time.Now()
+	if at, ok := notes.told[key]; ok && now.Sub(at) < waitAgain {
+		return
+	}
+	if notes.told == nil || len(notes.told) >= maxWaitCauses {
+		notes.told = make(map[string]time.Time)
+	}
+	notes.told[key] = now
+	c := *cause
+	c.Op, c.Path, c.RetryAfter = "", "", 0 // it is tried again, whoever reads this need not
+	w.s.cfg.OnWait(Waiting{Op: w.op, Path: w.path, Cause: &c, For: now.Sub(w.began), Limit: w.limit})
+}
+
+// causeKey tells causes apart. Who answers that he is busy says with what; who
+// does not answer may do so in many words.
+func causeKey(e *fserror.Error) string {
+	if e.Kind == fserror.Retry && e.Reason == "" {
+		return e.Kind.String() + " " + e.Message
+	}
+	return e.Kind.String() + " " + e.Reason
+}
+
+// waitCause is what a call waits for that got e, from a namenode if answered.
+func (s *Namenodes) waitCause(e *fserror.Error, answered bool) *fserror.Error {
+	if answered && e.Kind != fserror.NotActive {
+		return e
+	}
+	c := &fserror.Error{Kind: fserror.Unavailable, Message: "no namenode answers at " + s.String()}
+	if answered {
+		c.Kind, c.Message = fserror.NotActive, "no namenode is active at "+s.String()
+	}
+	if e != nil {
+		c.Message += " (" + Plainly(e) + ")"
+	}
+	return c
+}
+
+// Plainly is Plain without what gRPC wraps around a failed connection.
+func Plainly(e *fserror.Error) string {
+	c := *e
+	c.RetryAfter = 0
+	text := Plain(&c)
+	if inner, ok := strings.CutPrefix(text, `connection error: desc = "`); ok {
+		text = strings.TrimSuffix(inner, `"`)
+	}
+	text = strings.TrimPrefix(text, "transport: ")
+	return strings.TrimPrefix(text, "Error while dialing: ")
+}
