@@ -16,8 +16,8 @@ import (
 // bytes each at the default block size).
 const maxTables = 128
 
-// ErrMoved: the file does not have the block (any more) where it was: a new List
-// tells where its bytes are now.
+// ErrMoved says that the file does not have the block where it was: a new List tells
+// where its bytes are now.
 var ErrMoved = errors.New("the block list is out of date")
 
 // File is the file whose blocks a Fetcher reads.
