@@ -163,19 +163,18 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 	return resp.GetAttr(), resp.GetTxid(), held, nil
 }
 
-// keptFile is getFile of a path through the cache. Only whole answers are kept:
-// a reader of a long block list asks for the rest.
-func (f *FS) keptFile(ctx context.Context, op, path string) (*pb.GetFileResponse, time.Time, error) {
-	k := readKey{kind: readFile, path: path}
-	if v, ok := f.kept(k); ok && followsLinks(ctx) {
-		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), nil
+// keptFile is getFile through the cache; held tells whether the answer is kept. Only
+// whole answers are: a reader of a long block list asks for the rest.
+func (f *FS) keptFile(ctx context.Context, op, path string, k readKey) (resp *pb.GetFileResponse, at time.Time, held bool, err error) {
+	if v, ok := f.kept(k); ok && (k.inode != 0 || followsLinks(ctx)) {
+		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), true, nil
 	}
 	ticket := f.beginRead()
-	resp, at, err := f.getFile(ctx, op, path, &pb.GetFileRequest{At: k.at(ctx), Cache: f.cache != nil})
+	resp, at, err = f.getFile(ctx, op, path, &pb.GetFileRequest{At: k.at(ctx), Cache: f.cache != nil})
 	if err == nil && !resp.GetMoreBlocks() {
-		f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
+		held = f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
 	}
-	return resp, at, err
+	return resp, at, held, err
 }
 
 // cacheLoop renews the term of the read cache while a stream is up.

@@ -39,12 +39,6 @@ func (f *FS) StatInode(ctx context.Context, inode uint64) (i *FileInfo, kept boo
 	return fileInfo("", attr), kept, nil
 }
 
-// PathOf is where a file is now. NotFound if it is not in the tree any more.
-func (f *FS) PathOf(ctx context.Context, inode uint64) (string, error) {
-	resp, _, err := f.getFile(ctx, "stat", "", &pb.GetFileRequest{At: pb.Inode(inode), NoUrls: true, MaxBlocks: 1})
-	return resp.GetPath(), err
-}
-
 // OpenInode is Open for a file by number; path is for its errors. kept tells
 // whether its view of the file is: as long as it is, Refresh would not change it.
 func (f *FS) OpenInode(ctx context.Context, inode uint64, path string) (r *Reader, kept bool, err error) {
@@ -65,25 +59,11 @@ func (f *FS) OpenInode(ctx context.Context, inode uint64, path string) (r *Reade
 
 // RefreshKept is Refresh that also tells whether what it saw is kept.
 func (r *Reader) RefreshKept(ctx context.Context) (kept bool, err error) {
-	resp, at, kept, err := r.fs.inodeFile(ctx, "open", r.path, r.inode)
+	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{kind: readFile, inode: r.inode})
 	if err != nil {
 		return false, err
 	}
 	return kept, r.take(resp, at, 0)
-}
-
-// inodeFile is keptFile for a file by number.
-func (f *FS) inodeFile(ctx context.Context, op, path string, inode uint64) (resp *pb.GetFileResponse, at time.Time, held bool, err error) {
-	k := readKey{kind: readFile, inode: inode}
-	if v, ok := f.kept(k); ok {
-		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), true, nil
-	}
-	ticket := f.beginRead()
-	resp, at, err = f.getFile(ctx, op, path, &pb.GetFileRequest{At: k.at(ctx), Cache: f.cache != nil})
-	if err == nil && !resp.GetMoreBlocks() {
-		held = f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
-	}
-	return resp, at, held, err
 }
 
 // ReadAtContext is ReadAt under a context. With ahead, whole blocks are fetched
@@ -175,9 +155,7 @@ func (f *FS) AppendInode(ctx context.Context, inode uint64, path string, opts ..
 // TruncateInode is Truncate for a file by number, wherever it is; path is for
 // errors.
 func (f *FS) TruncateInode(ctx context.Context, inode uint64, path string, length int64) error {
-	id := f.ids.Begin()
-	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
-		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: pb.Inode(inode), Length: length})
+	return f.truncate(ctx, path, pb.Inode(inode), length)
 }
 
 // Taken says from what RenameOver and RemoveTaken take a name, and what becomes of it.
@@ -228,10 +206,16 @@ func (t Taken) hide() *pb.Hide {
 }
 
 func (f *FS) taking(ctx context.Context, op, path, method string, id *pb.CallId, req any) (bool, error) {
-	defer f.ids.End(id)
-	resp := new(pb.MutateResponse)
-	err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, resp)
+	resp, err := f.change(ctx, op, path, method, id, req)
 	return resp.GetHidden(), err
+}
+
+// RemoveInode is RemoveFile by number, wherever the file is. NotFound if it is not in
+// the tree any more.
+func (f *FS) RemoveInode(ctx context.Context, inode uint64) error {
+	id := f.ids.Begin()
+	return f.mutate(ctx, "remove", "", pb.Namenode_Delete_FullMethodName, id,
+		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: pb.Inode(inode), Only: pb.FileType_FILE_TYPE_FILE})
 }
 
 // RemoveFile is Remove of what is no directory: IsDirectory if it is one.

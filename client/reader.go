@@ -53,7 +53,7 @@ func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, at, err := f.keptFile(ctx, "open", path)
+	resp, at, _, err := f.keptFile(ctx, "open", path, readKey{kind: readFile, path: path})
 	if err != nil {
 		return nil, err
 	}

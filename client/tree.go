@@ -12,10 +12,16 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// mutate sends one changing call, which happens at most once.
-func (f *FS) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
+// change sends one changing call, which happens at most once.
+func (f *FS) change(ctx context.Context, op, path, method string, id *pb.CallId, req any) (*pb.MutateResponse, error) {
 	defer f.ids.End(id)
-	return f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, new(pb.MutateResponse))
+	resp := new(pb.MutateResponse)
+	return resp, f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, resp)
+}
+
+func (f *FS) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
+	_, err := f.change(ctx, op, path, method, id, req)
+	return err
 }
 
 // Mkdir makes a directory; its parent must exist. Exists, NotFound,
@@ -49,10 +55,8 @@ func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents b
 		return 0, err
 	}
 	id := f.ids.Begin()
-	defer f.ids.End(id)
-	resp := new(pb.MutateResponse)
-	err = f.nn.Do(ctx, &namecall.Call{Op: "mkdir", Path: path, Mutates: true}, pb.Namenode_Mkdir_FullMethodName,
-		&pb.MkdirRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()}, resp)
+	resp, err := f.change(ctx, "mkdir", path, pb.Namenode_Mkdir_FullMethodName, id,
+		&pb.MkdirRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()})
 	return resp.GetAttr().GetInode(), err
 }
 
@@ -179,9 +183,13 @@ func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
 	if err != nil {
 		return err
 	}
+	return f.truncate(ctx, path, follow(ctx, path), length)
+}
+
+func (f *FS) truncate(ctx context.Context, path string, at *pb.Ref, length int64) error {
 	id := f.ids.Begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
-		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: follow(ctx, path), Length: length})
+		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: at, Length: length})
 }
 
 // Concat appends the sources, closed files, to the target in that order, and

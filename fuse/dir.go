@@ -361,7 +361,7 @@ func (m *Mounted) take(ctx context.Context, p string, old taken, do func(client.
 	if err != nil {
 		return err
 	}
-	dir, name := fspath.Split(p)
+	_, name := fspath.Split(p)
 	t.Hidden, t.Lease = m.hidden.name(name), id
 	hidden, err := do(t)
 	if !hidden {
@@ -369,21 +369,8 @@ func (m *Mounted) take(ctx context.Context, p string, old taken, do func(client.
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old.file.hidden = fspath.Join(dir, t.Hidden)
+	old.file.hidden = true
 	return nil
-}
-
-// removeHidden removes a file that was hidden, wherever it is now, and reports
-// whether it is gone. If not, it goes when the lease ends.
-func (m *Mounted) removeHidden(p string, ino uint64) bool {
-	t := client.Taken{Inode: ino}
-	_, err := m.fs.RemoveTaken(m.ctx, p, t)
-	if errors.Is(err, fserror.NotFound) {
-		if p, err = m.fs.PathOf(m.ctx, ino); err == nil {
-			_, err = m.fs.RemoveTaken(m.ctx, p, t)
-		}
-	}
-	return err == nil || errors.Is(err, fserror.NotFound)
 }
 
 // hiddenUp moves files that this mount hid in a directory to the one above; true
@@ -405,19 +392,10 @@ func (m *Mounted) hiddenUp(ctx context.Context, dir string) bool {
 	}
 	up, _ := fspath.Split(dir)
 	for _, i := range entries {
-		to := fspath.Join(up, i.Name())
-		err := m.fs.Rename(ctx, i.Path, to, false)
-		if errors.Is(err, fserror.NotFound) {
-			continue // its last descriptor was closed meanwhile
-		}
-		if err != nil {
+		err := m.fs.Rename(ctx, i.Path, fspath.Join(up, i.Name()), false)
+		if err != nil && !errors.Is(err, fserror.NotFound) { // its last descriptor was closed meanwhile
 			return false
 		}
-		m.mu.Lock()
-		if f := m.files[i.Inode]; f != nil {
-			f.hidden = to
-		}
-		m.mu.Unlock()
 	}
 	return true
 }

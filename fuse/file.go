@@ -18,10 +18,11 @@ import (
 type file struct {
 	m   *Mounted
 	ino uint64
-	// uses is how many handles and requests have it, and hidden the path that it got
-	// when it was removed or replaced while it was in use; both by Mounted.mu.
+	// uses is how many handles and requests have it, and hidden whether it got a
+	// hidden name when it was removed or replaced while it was in use; both by
+	// Mounted.mu.
 	uses   int
-	hidden string
+	hidden bool
 
 	// one is held over changes of the hold on the lease and over writes, which
 	// may take long; it is a channel so that waiting for it can be interrupted.
@@ -72,15 +73,14 @@ func (m *Mounted) opened(ino uint64) *file {
 // who begins to open it meanwhile waits, and finds it gone.
 func (f *file) put() {
 	f.m.mu.Lock()
-	if f.uses == 1 && f.hidden != "" {
-		p := f.hidden
+	if f.uses == 1 && f.hidden {
 		f.naming <- struct{}{} // it is free: who holds it uses the file
 		f.m.mu.Unlock()
-		gone := f.m.removeHidden(p, f.ino)
+		err := f.m.fs.RemoveInode(f.m.ctx, f.ino) // else it goes when the lease ends
 		<-f.naming
 		f.m.mu.Lock()
-		if gone {
-			f.hidden = ""
+		if err == nil || errors.Is(err, fserror.NotFound) {
+			f.hidden = false
 		}
 	}
 	f.uses--
@@ -98,7 +98,7 @@ func (f *file) put() {
 func (f *file) isHidden() bool {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
-	return f.hidden != ""
+	return f.hidden
 }
 
 // lock takes a channel that is used as a lock.
