@@ -137,7 +137,7 @@ func TestFullDisk(t *testing.T) {
 	disk.fillFor(ctx, n, 64<<20)
 	n.fails(ctx, 6, "x", "create", "/no")
 	disk.empty()
-	eventually(ctx, t, "writes go on", func() bool { return n.try(ctx, "x", "create", "--overwrite", "/yes").code == 0 })
+	eventually(ctx, t, "writes continue", func() bool { return n.try(ctx, "x", "create", "--overwrite", "/yes").code == 0 })
 	check()
 	n.crash(ctx)
 	check()
@@ -223,7 +223,7 @@ func TestStartWithNothingFree(t *testing.T) {
 	n.fails(ctx, 6, "x", "create", "/no")
 	n.run(ctx, rm...)
 	eventually(ctx, t, "the garbage is deleted", func() bool { return n.status(ctx).GarbageBlocks == 0 })
-	eventually(ctx, t, "writes go on", func() bool { return n.try(ctx, "new", "create", "--overwrite", "/new").code == 0 })
+	eventually(ctx, t, "writes continue", func() bool { return n.try(ctx, "new", "create", "--overwrite", "/new").code == 0 })
 	n.crash(ctx)
 	for name, want := range map[string]string{"/kept": "kept", "/new": "new"} {
 		if got := n.run(ctx, "cat", name); got != want {

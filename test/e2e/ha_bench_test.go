@@ -139,7 +139,7 @@ type failovers struct {
 	elected, tookOver, noticed []time.Duration // stages: the end to the election, to the take-over, to the first
 }
 
-// add has writers at work while end ends a's reign, until all go on.
+// add has writers at work while end ends a's reign, until all continue.
 func (f *failovers) add(ctx context.Context, e *fleet, fsys *client.FS, a *member, prefix string, end func()) {
 	e.t.Helper()
 	var all [8]pulse

@@ -484,7 +484,7 @@ func TestScenario43SlowNetwork(t *testing.T) {
 	}
 }
 
-// TestScenario45: a listing of open files in pages, and one of a directory, go on
+// TestScenario45: a listing of open files in pages, and one of a directory, continue
 // over failovers: no error, nothing twice, nothing left out.
 func TestScenario45PagedListing(t *testing.T) {
 	t.Parallel()

@@ -361,7 +361,7 @@ func TestScenario57CachesOverAFailover(t *testing.T) {
 			work, stop := context.WithCancel(ctx)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				for work.Err() == nil {
+				for ; work.Err() == nil; rest(work, time.Millisecond) {
 					known := changed.Load()
 					short, cancel := context.WithTimeout(work, 100*time.Millisecond)
 					i, err := reader.Stat(short, "/f")

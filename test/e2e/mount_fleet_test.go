@@ -68,7 +68,7 @@ func TestMountFailover(t *testing.T) {
 	a.is("log", want.String())
 }
 
-// TestMountAway: no namenode answers. Calls wait, can be interrupted, and go on
+// TestMountAway: no namenode answers. Calls wait, can be interrupted, and continue
 // when one answers again.
 func TestMountAway(t *testing.T) {
 	ctx := deadline(t, 3*time.Minute)

@@ -80,8 +80,8 @@ func deadline(t testing.TB, d time.Duration) context.Context {
 // output is what a process printed so far.
 type output struct {
 	mu    sync.Mutex
-	b     []byte
-	wrote chan struct{} // closed and replaced at each write
+	b     strings.Builder // what is told of it needs no copy
+	wrote chan struct{}   // closed and replaced at each write
 }
 
 func newOutput() *output { return &output{wrote: make(chan struct{})} }
@@ -89,7 +89,7 @@ func newOutput() *output { return &output{wrote: make(chan struct{})} }
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.b = append(o.b, p...)
+	o.b.Write(p)
 	close(o.wrote)
 	o.wrote = make(chan struct{})
 	return len(p), nil
@@ -98,14 +98,16 @@ func (o *output) Write(p []byte) (int, error) {
 func (o *output) look() (string, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return string(o.b), o.wrote
+	return o.b.String(), o.wrote
 }
 
 // cut forgets all but the first n bytes.
 func (o *output) cut(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.b = o.b[:n]
+	kept := o.b.String()[:n]
+	o.b.Reset()
+	o.b.WriteString(kept)
 }
 
 func (o *output) String() string {
@@ -149,9 +151,11 @@ func start(ctx context.Context, t testing.TB, s spec) *process {
 	if p.done, err = spawn.Start(p.cmd); err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
+	// Not p: its input and output may be large, and the test may be long.
+	child, done := p.cmd.Process, p.done
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // ended by now, as a rule
-		<-p.done
+		_ = child.Kill() // ended by now, as a rule
+		<-done
 	})
 	return p
 }
@@ -264,11 +268,17 @@ func (p *process) acks() []int64 {
 // acked is the last of them, or 0.
 func (p *process) acked() int64 {
 	p.t.Helper()
-	list := p.acks()
-	if len(list) == 0 {
+	text := p.out.String()
+	end := strings.LastIndexByte(text, '\n')
+	if end < 0 {
 		return 0
 	}
-	return list[len(list)-1]
+	line := text[strings.LastIndexByte(text[:end], '\n')+1 : end]
+	n, err := strconv.ParseInt(line, 10, 64)
+	if err != nil {
+		p.t.Fatalf("%s: acknowledged %q", p.name, line)
+	}
+	return n
 }
 
 // acksUpTo waits until n bytes are acknowledged.

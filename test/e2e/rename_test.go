@@ -12,7 +12,7 @@ import (
 
 // Scenario 35, with real kills: two files are open, their parent is renamed, one
 // more block is written, and the namenode is killed twice. The names are right,
-// the leases are there, and the writers go on.
+// the leases are there, and the writers continue.
 func TestRenamedUnderWritersOverKills(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 2*time.Minute)

@@ -485,7 +485,7 @@ func s3WrongStore(ctx context.Context, t *testing.T, server *s3env.Server) {
 	names(t, local.cannotStart(ctx, 3), "elsewhere", "--blocks")
 }
 
-// s3StoreAway: without the store small writes and all that is metadata go on,
+// s3StoreAway: without the store small writes and all that is metadata continue,
 // and blocks wait.
 func s3StoreAway(ctx context.Context, t *testing.T, server *s3env.Server) {
 	proxy := server.Proxy(t)
