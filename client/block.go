@@ -36,7 +36,7 @@ type blockRun struct {
 // errBefore ends the run of a block after one that failed.
 var errBefore = errors.New("the block before it failed")
 
-// mayDispatch reports whether the current buffer may go on its way. The caller
+// mayDispatch reports whether the current buffer may be sent. The caller
 // holds mu.
 func (w *Writer) mayDispatch() bool {
 	return w.round == nil && w.unsure == nil && w.blockErr == nil && len(w.pending) < w.fs.cfg.WriteAhead

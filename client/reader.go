@@ -253,7 +253,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt implements io.ReaderAt. It fetches chunks; calls that go on where
+// ReadAt implements io.ReaderAt. It fetches chunks; calls that continue where
 // the last one ended fetch whole blocks, and ahead.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {

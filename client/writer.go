@@ -116,7 +116,7 @@ func (w *Writer) TookOver() bool { return w.tookOver }
 
 // Context ends when the lease is lost, with the cause (context.Cause; kind
 // LeaseLost), and when the Writer is closed: with a cause of kind Closed, or
-// with why the namenode did not confirm that. Work that must not go on without
+// with why the namenode did not confirm that. Work that must not continue without
 // the file belongs under it.
 func (w *Writer) Context() context.Context { return w.ctx }
 

@@ -112,7 +112,7 @@ func TestWriteSizes(t *testing.T) {
 					t.Fatal("a flush left something out")
 				}
 			}
-			if r.IntN(4) == 0 { // go on as another opening
+			if r.IntN(4) == 0 { // continue as another opening
 				check(t, w.Close())
 				var err error
 				w, err = fs.Append(t.Context(), path, WithExpectedLength(int64(len(want))))

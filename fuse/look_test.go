@@ -250,7 +250,7 @@ func TestSubdirAndReadOnly(t *testing.T) {
 	}
 }
 
-// TestNamenodeAway: calls wait for it, and go on; a file that is open stays so.
+// TestNamenodeAway: calls wait for it, and continue; a file that is open stays so.
 func TestNamenodeAway(t *testing.T) {
 	r := newRig(t)
 	m := r.mount(fuse.Options{})

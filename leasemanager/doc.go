@@ -36,7 +36,7 @@
 //
 // The stamp that counts is the later of the last renewal and the last end of
 // safe mode; after an activation, see "Ages". In safe mode ([Manager.Suspend]) nothing is
-// past a limit, nothing is takeable, and renewals go on. The holder's own
+// past a limit, nothing is takeable, and renewals continue. The holder's own
 // deadline counts from before it sent, so it is always the earlier one.
 //
 // # Renewal

@@ -47,7 +47,7 @@ func (m *Manager) Sleep() time.Duration {
 }
 
 // Expire begins the end of leases that are past their hard limit: at most n of
-// them, and for at most the slice of lock time, the oldest first, going on where
+// them, and for at most the slice of lock time, the oldest first, from where
 // the call before stopped. From then on they cannot be renewed. For each one
 // returned the caller closes the files by a record, calls Close for them when it
 // is applied, and then Ended; or NotEnded if that could not be done. Nil if there
@@ -80,7 +80,7 @@ func (m *Manager) Expire(n int) []Ending {
 	return out
 }
 
-// inTime reports whether a pass that began then may go on.
+// inTime reports whether a pass that began then may continue.
 func (m *Manager) inTime(begin time.Duration) bool { return m.now()-begin <= m.cfg.Slice }
 
 // order is a tree of leases, with a walk through it from pass to pass.

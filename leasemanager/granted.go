@@ -94,7 +94,7 @@ func (m *Manager) remaining(l *lease, now time.Duration) time.Duration {
 
 // ExpireGranted begins the end of granted leases that are past their TTL: at
 // most n of them, and for at most the slice of lock time, the earliest deadline
-// first, going on where the call before stopped. From then on they cannot be
+// first, from where the call before stopped. From then on they cannot be
 // kept alive. For each one the caller writes the record of its end and calls
 // Revoke when it is applied, or NotExpired if it could not be written. Nil if
 // there is nothing to do.

@@ -260,7 +260,7 @@ func (m *Manager) Touch(id SessionID, inode uint64) bool {
 }
 
 // Suspend begins safe mode: nothing is past a limit, nothing expires, nothing is
-// takeable. Renewals, opens and closes go on, and so does the end of leases that
+// takeable. Renewals, opens and closes continue, and so does the end of leases that
 // were handed out before.
 func (m *Manager) Suspend() {
 	m.mu.Lock()

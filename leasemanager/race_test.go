@@ -102,7 +102,7 @@ func TestScenario05(t *testing.T) {
 }
 
 // A million leases, or daily a tenth of them, expire at once: no pass holds the lock beyond its budget (by
-// the clock that it reads), others go on between passes, and what is late can be
+// the clock that it reads), others continue between passes, and what is late can be
 // seen. BenchmarkExpireMillion has the times.
 func TestScenario06(t *testing.T) {
 	n := size.Of[uint64](100_000, 1_000_000)

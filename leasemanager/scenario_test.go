@@ -120,7 +120,7 @@ func TestScenario02(t *testing.T) {
 	c.add(hard + time.Hour)
 	c.tick.Store(int64(time.Microsecond)) // each look at the clock
 
-	// The journal is slow: nothing is answered while the passes go on.
+	// The journal is slow: nothing is answered while the passes continue.
 	tried := make(map[uint64]bool, n)
 	var held []Ending
 	passes := 0

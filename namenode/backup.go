@@ -25,7 +25,7 @@ const backupURLLife = 12 * time.Hour
 // backup sends VERSION and an image of this moment, and the blocks that it
 // refers to, unless the tree is all that is wanted: their bytes, or if the store
 // is none of this machine, where the bytes are to be had. Blocks are immutable,
-// so they can be copied while writes go on; the collector leaves those of files
+// so they can be copied while writes continue; the collector leaves those of files
 // deleted meanwhile until it is done.
 func (s *operators) backup(ctx context.Context, treeOnly bool, send func(*backupMessage) error) error {
 	defer s.blocks.Hold()()

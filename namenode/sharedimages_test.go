@@ -153,7 +153,7 @@ func TestImageOfAnotherHistory(t *testing.T) {
 }
 
 // TestThrottle: while no image can be written ZooKeeper's memory is not filled:
-// writes are told to wait, and go on when the store is back.
+// writes are told to wait, and continue when the store is back.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	server := s3env.Start(t, s3env.Versitygw)
@@ -185,7 +185,7 @@ func TestThrottle(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	r.s3.Set(nil)
-	p.eventually("writes go on", func() bool { return r.raw.Flush(w, at, text) == nil })
+	p.eventually("writes continue", func() bool { return r.raw.Flush(w, at, text) == nil })
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}

@@ -34,7 +34,7 @@ func (System) Mono() time.Duration { return time.Since(start) }
 // Boot returns CLOCK_BOOTTIME, and Mono where the kernel has none.
 //
 // It is a system call of some 200 ns: Go reaches only the two clocks of time.Now
-// without one. To go on from those between two calls would miss a suspend of
+// without one. To continue from those between two calls would miss a suspend of
 // which the time of day was set back by as much; a holder of a lease must not.
 func (s System) Boot() time.Duration {
 	var ts unix.Timespec

@@ -11,7 +11,7 @@ type GivenUp[K comparable, V any] struct {
 // GiveUp drops what depends on the keys, and keeps nothing more that does until
 // End: so the namenode may be told, with the call that changes them, that this
 // holder need not be asked. What Config.Outlives is still answered (the
-// caller brings it up to date before the call is sent, see Peek), and dropped only when somebody else changes the keys: the namenode must go on telling of
+// caller brings it up to date before the call is sent, see Peek), and dropped only when somebody else changes the keys: the namenode must continue telling of
 // that. Nil, which gives up nothing, if there is no connection.
 func (c *Cache[K, V]) GiveUp(keys []Key) *GivenUp[K, V] {
 	c.mu.Lock()

@@ -58,7 +58,7 @@ const (
 	idleMax    = time.Second           // age at which FlushIdle flushes anyway
 	gatherMax  = 20 * time.Millisecond // age at which a flush waits for no more that is there already
 	lineMax    = 1 << 20               // bytes of a line that are held back at most
-	// stopGrace is how long a flush that is under way may go on after a signal.
+	// stopGrace is how long a flush that is under way may continue after a signal.
 	stopGrace = 3 * time.Second
 )
 

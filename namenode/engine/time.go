@@ -23,7 +23,7 @@ const (
 // goes by a clock that only runs on (Boot, which counts a suspended machine's
 // time too), and comes back to the time of day slowly. It never goes back.
 //
-// Who follows another's journal lets it go on from the records as they come
+// Who follows another's journal lets it continue from the records as they come
 // (heard). So it need not ask the time of day how long the reign before has
 // ended.
 type journalTime struct {

@@ -19,7 +19,7 @@ type Owned struct {
 }
 
 // OwnZooKeeper gives all nodes of a namespace in ZooKeeper to the users of h, and
-// to nobody else, while its namenodes go on. What namenodes make meanwhile is
+// to nobody else, while its namenodes continue. What namenodes make meanwhile is
 // theirs: they have to run with these users already. It can be repeated.
 func OwnZooKeeper(ctx context.Context, h *HA, log *slog.Logger) (done Owned, err error) {
 	if err := h.Check(); err != nil {

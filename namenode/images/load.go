@@ -63,7 +63,7 @@ func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
 		}
 		if err != nil {
 			err = fmt.Errorf("image %s: %w", k.cfg.Store.Where(img), err)
-			k.cfg.Log.Error("an image cannot be read; going on with an older one", "cause", err)
+			k.cfg.Log.Error("an image cannot be read; continuing with an older one", "cause", err)
 			problems = append(problems, err)
 			continue
 		}
@@ -72,10 +72,10 @@ func (k *Keeper) loadOnce(ctx context.Context) (t *namespace.Tree, err error) {
 		case err == nil && k.trusted():
 			return t, k.loaded(ctx, t)
 		case err == nil:
-			k.cfg.Log.Warn("no record names an image; going on with an older one", "image", k.cfg.Store.Where(img))
+			k.cfg.Log.Warn("no record names an image; continuing with an older one", "image", k.cfg.Store.Where(img))
 			spare = &img
 		case errors.Is(err, errMisfit) && !k.trusted():
-			k.cfg.Log.Warn("an image that no record names does not fit the journal; going on with an older one", "image", k.cfg.Store.Where(img), "cause", err)
+			k.cfg.Log.Warn("an image that no record names does not fit the journal; continuing with an older one", "image", k.cfg.Store.Where(img), "cause", err)
 			problems = append(problems, fmt.Errorf("image %s: %w", k.cfg.Store.Where(img), err))
 		case spare != nil && errors.Is(err, journal.ErrPurged):
 			return k.loadSpare(ctx, *spare)
@@ -144,7 +144,7 @@ func (k *Keeper) replay(ctx context.Context, t *namespace.Tree, img Image) (err 
 	return nil
 }
 
-// beyondJournal refuses an image that holds more than the journal: going on
+// beyondJournal refuses an image that holds more than the journal: continuing
 // without it could lose what was acknowledged.
 func (k *Keeper) beyondJournal(last uint64, img Image) error {
 	if k.cfg.Shared != nil {

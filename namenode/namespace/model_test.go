@@ -102,7 +102,7 @@ func (m *machine) empty(path string) bool {
 }
 
 // expect compares an error with the kind expected (0: none) and reports
-// whether to go on.
+// whether to continue.
 func expect(t *rapid.T, what string, err error, want fserror.Kind) bool {
 	if err == nil && want == 0 {
 		return true

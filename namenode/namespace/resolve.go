@@ -281,7 +281,7 @@ func (c *Call) allowed(mode uint16, user, group string, want uint16) bool {
 	return mode&want == want
 }
 
-// MayList reports whether a caller may list a directory and go on below it.
+// MayList reports whether a caller may list a directory and continue below it.
 func (c *Call) MayList(a Attr) bool {
 	return c.allowed(a.Mode, a.User, a.Group, mayRead|mayExecute)
 }

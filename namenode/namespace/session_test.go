@@ -117,7 +117,7 @@ func TestCallLimits(t *testing.T) {
 	if errors.As(err, &e); e.RetryAfter == 0 {
 		t.Fatal("no time to wait is given")
 	}
-	// A request that acknowledges one may go on; a repetition is answered.
+	// A request that acknowledges one may continue; a repetition is answered.
 	id.Acked = 1
 	if _, _, err := r.tree.CallResult(id); err != nil {
 		t.Fatal(err)

@@ -421,7 +421,7 @@ func (w *restore) newestImage(ctx context.Context, id [16]byte) (*namespace.Tree
 		if images.Unknown(err) || ctx.Err() != nil {
 			return nil, err
 		}
-		w.cfg.Logger.Error("an image cannot be read; going on with an older one", "image", img.Name, "cause", err)
+		w.cfg.Logger.Error("an image cannot be read; continuing with an older one", "image", img.Name, "cause", err)
 		problems = append(problems, fmt.Errorf("%s: %w", img.Name, err))
 	}
 	return nil, fserror.New(fserror.Damaged, "", "", "no usable image: %v; restore a backup", errors.Join(problems...))

@@ -320,7 +320,7 @@ func TestConcurrent(t *testing.T) {
 }
 
 // TestConcurrentOverrun: the same with a ring that is much too small. Who is
-// told begins anew, and lacks exactly what it was told.
+// told begins again, and lacks exactly what it was told.
 func TestConcurrentOverrun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { concurrent(t, rapid.IntRange(1, 300).Draw(t, "max")) })
 }

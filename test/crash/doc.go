@@ -14,7 +14,7 @@
 //  2. reads the whole tree and holds it against the model,
 //  3. sends the call again, under its own call id, and wants success,
 //
-// and lets the day go on to its end on the new machine. There the garbage is
+// and lets the day continue to its end on the new machine. There the garbage is
 // collected, and the block store must have exactly the blocks that files have;
 // then the power fails once more without a warning.
 //

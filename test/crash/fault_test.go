@@ -303,7 +303,7 @@ func TestScenario47DiskFails(t *testing.T) {
 }
 
 // TestScenario47SpaceAgain fills the disk up to the reserve: what needs space is
-// refused, deleting and closing go on, and with space again all is as before.
+// refused, deleting and closing continue, and with space again all is as before.
 func TestScenario47SpaceAgain(t *testing.T) {
 	t.Parallel()
 	disk := crashfs.New()

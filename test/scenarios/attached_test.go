@@ -225,7 +225,7 @@ func TestScenario08SafeMode(t *testing.T) {
 }
 
 // No more is deleted than the rate allows, whatever ends at once; the lease that
-// ended first loses its files first, and other calls go on.
+// ended first loses its files first, and other calls continue.
 func TestScenario08ReapRate(t *testing.T) {
 	t.Parallel()
 	const rate, burst, one = 100, 10, 64 // one: what may go with the record that ends a lease

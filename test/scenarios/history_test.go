@@ -361,7 +361,7 @@ func (h *history) tells() bool {
 	return c["append"]-c["append unknown"] >= 20 && c["append unknown"]+c["close unknown"] > 0
 }
 
-// untilTold lets a history go on for a while, and on a busy machine until it tells
+// untilTold lets a history continue for a while, and on a busy machine until it tells
 // enough, a minute at most.
 func untilTold(ctx context.Context, least time.Duration, tells func() bool) {
 	began := time.Now()
@@ -377,7 +377,7 @@ func untilTold(ctx context.Context, least time.Duration, tells func() bool) {
 }
 
 // Several clients open, append to, close, take over, recover and read one file
-// at once. Some die, some fall silent past the limits and then go on, some have
+// at once. Some die, some fall silent past the limits and then continue, some have
 // a clock that stands still and so never notice by themselves; messages get
 // lost. What they were told is linearizable: there is one order of it all in
 // which each acknowledged piece is appended once, under the epoch that was the

@@ -234,7 +234,7 @@ func TestScenario25RecoverBeforeClose(t *testing.T) {
 }
 
 // The tails' budget is used up: a flush by the wire gets RETRY; the library
-// makes a block instead; other writers' blocks, removing and closing go on, and
+// makes a block instead; other writers' blocks, removing and closing continue, and
 // what is removed makes room.
 func TestScenario26TailBudget(t *testing.T) {
 	t.Parallel()

@@ -249,7 +249,7 @@ func (s *Store) Probe(ctx context.Context) error {
 }
 
 // Close ends the store; PUTs that begin afterwards fail with Closed. Those under
-// way go on: shut the HTTP server down first.
+// way continue: shut the HTTP server down first.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

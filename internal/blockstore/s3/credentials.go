@@ -93,7 +93,7 @@ func (f *files) provider(ctx context.Context) aws.CredentialsProvider {
 		_, err = fresh.Retrieve(ctx)
 	}
 	if err != nil {
-		f.log.Warn("the credentials files have changed and cannot be used; going on with what was there before", "files", f.names, "cause", err)
+		f.log.Warn("the credentials files have changed and cannot be used; continuing with what was there before", "files", f.names, "cause", err)
 		return f.current
 	}
 	f.current, f.seen = fresh, seen

@@ -226,7 +226,7 @@ func (j *Journal) walk(ctx context.Context, w *walk, from uint64, fn func(journa
 	return found, err
 }
 
-// position makes the disk and the journal ready to go on behind what was found.
+// position makes the disk and the journal ready to continue behind what was found.
 func (j *Journal) position(found walked) error {
 	j.removeLeftovers()
 	if found.torn != nil {

@@ -84,7 +84,7 @@ func (j *Journal) writeSegment(tmp string, data []byte) (ahead int64, err error)
 	if err == nil {
 		_, err = f.WriteAt(data, 0)
 	}
-	j.log.Warn("journal: the disk is full: going on in the spare file; delete files or add space", "dir", j.dir, "bytes", size)
+	j.log.Warn("journal: the disk is full: continuing in the spare file; delete files or add space", "dir", j.dir, "bytes", size)
 	return size, errors.Join(err, f.Sync(), f.Close())
 }
 

@@ -16,7 +16,7 @@ import (
 const readAhead = 16
 
 // Replay implements journal.Journal. It first asks ZooKeeper for all that was
-// written by then, also by others. Tail, TakeOver and BeginTerm go on where the
+// written by then, also by others. Tail, TakeOver and BeginTerm continue where the
 // last one ended. Bodies may be kept. Without a connection it tries until
 // ctx ends. BeginTerm, TakeOver, Purge and Tail wait for it.
 func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Record) error) (uint64, error) {

@@ -3596,7 +3596,7 @@ type WatchResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Events []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"` // those of one record are never split
 	// All events up to this transaction id have been sent: watch from the next
-	// one to go on later.
+	// one to continue later.
 	Txid          uint64 `protobuf:"varint,2,opt,name=txid,proto3" json:"txid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
