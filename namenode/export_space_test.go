@@ -37,7 +37,7 @@ func (s *Server) Detached() int {
 // background can free it.
 func (s *Server) DeleteAndEnterSafeMode(path string) error {
 	return s.engine.Update(func(tx *engine.Tx) error {
-		op, err := tx.Tree.PlanDelete(&namespace.Call{Super: true}, namespace.At(path), true, 0)
+		op, err := namespace.PlanDelete(tx.Tree, &namespace.Call{Super: true}, namespace.At(path), true, 0)
 		if err == nil {
 			_, err = tx.Apply(namespace.CallID{}, op, new(engine.Recall))
 		}

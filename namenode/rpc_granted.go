@@ -38,7 +38,7 @@ func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 				lease = 0
 			}
 		}
-		return engine.OrNil(tx.Tree.PlanGrant(c, lease, ttl, owner))
+		return engine.OrNil(namespace.PlanGrant(tx.Tree, c, lease, ttl, owner))
 	}})
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (s *granted) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*p
 	}
 	lease := namespace.LeaseID(r.GetId())
 	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanEndLease(c, lease, namespace.LeaseRevoked))
+		return engine.OrNil(namespace.PlanEndLease(tx.Tree, c, lease, namespace.LeaseRevoked))
 	}})
 	if err != nil {
 		return nil, err
@@ -117,13 +117,13 @@ func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit in
 // AttachLease attaches a file to a granted lease: it is deleted at its end.
 func (s *granted) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanAttach(c, namespace.LeaseID(r.GetId()), ref(r.GetAt())))
+		return engine.OrNil(namespace.PlanAttach(tx.Tree, c, namespace.LeaseID(r.GetId()), ref(r.GetAt())))
 	})
 }
 
 // DetachLease takes a file from its lease: it stays when the lease ends.
 func (s *granted) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanDetach(c, ref(r.GetAt())))
+		return engine.OrNil(namespace.PlanDetach(tx.Tree, c, ref(r.GetAt())))
 	})
 }

@@ -31,7 +31,7 @@ func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Call
 		return out, 0, err
 	}
 	out, err = s.engine.Do(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		a, err := tx.Tree.PlanOpen(c, ref(at))
+		a, err := namespace.PlanOpen(tx.Tree, c, ref(at))
 		if err != nil {
 			return nil, err
 		}

@@ -53,7 +53,7 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 		}
 	}
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanMkdir(c, ref(r.GetAt()), m, r.GetParents()))
+		return engine.OrNil(namespace.PlanMkdir(tx.Tree, c, ref(r.GetAt()), m, r.GetParents()))
 	})
 }
 
@@ -61,7 +61,7 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		op, err := engine.OrNil(tx.Tree.PlanRename(c, ref(r.GetFrom()), ref(r.GetTo()), r.GetOverwrite(), r.GetDetach()))
+		op, err := engine.OrNil(namespace.PlanRename(tx.Tree, c, ref(r.GetFrom()), ref(r.GetTo()), r.GetOverwrite(), r.GetDetach()))
 		return hiding(tx, c, op, err, r.GetHide())
 	})
 }
@@ -144,7 +144,7 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op, inode namespace.Inod
 // caller has to try again.
 func (s *tree) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		op, err := tx.Tree.PlanDelete(c, ref(r.GetAt()), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
+		op, err := namespace.PlanDelete(tx.Tree, c, ref(r.GetAt()), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
 		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
 			return nil, &fserror.Error{Kind: fserror.Retry, Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
 		}
@@ -158,7 +158,7 @@ func hiding(tx *engine.Tx, c *namespace.Call, op namespace.Op, err error, h *pb.
 	if err != nil || op == nil || h == nil {
 		return op, err
 	}
-	return tx.Tree.PlanHide(c, op, namespace.Hide{Inode: namespace.InodeID(h.GetInode()), Name: h.GetName(), Lease: namespace.LeaseID(h.GetLease())})
+	return namespace.PlanHide(tx.Tree, c, op, namespace.Hide{Inode: namespace.InodeID(h.GetInode()), Name: h.GetName(), Lease: namespace.LeaseID(h.GetLease())})
 }
 
 // SetAttr is chmod, chown and utimes.
@@ -174,21 +174,21 @@ func (s *tree) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateRes
 		}
 	}
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanSetAttr(c, ref(r.GetAt()), op))
+		return engine.OrNil(namespace.PlanSetAttr(tx.Tree, c, ref(r.GetAt()), op))
 	})
 }
 
 // Symlink makes a symbolic link.
 func (s *tree) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanSymlink(c, ref(r.GetAt()), r.GetTarget(), r.GetParents()))
+		return engine.OrNil(namespace.PlanSymlink(tx.Tree, c, ref(r.GetAt()), r.GetTarget(), r.GetParents()))
 	})
 }
 
 // Truncate shrinks a closed file.
 func (s *tree) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		op, err := tx.Tree.PlanTruncate(c, ref(r.GetAt()), r.GetLength())
+		op, err := namespace.PlanTruncate(tx.Tree, c, ref(r.GetAt()), r.GetLength())
 		return s.orHeld(tx, op, err)
 	})
 }
@@ -214,11 +214,11 @@ func (s *tree) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRespo
 	for range 3 {
 		var unsealed []namespace.InodeID
 		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-			op, err := tx.Tree.PlanConcat(c, ref(r.GetTarget()), sources)
+			op, err := namespace.PlanConcat(tx.Tree, c, ref(r.GetTarget()), sources)
 			if err != nil {
 				return nil, s.withLease(tx, err)
 			}
-			if unsealed = tx.Tree.ConcatNeedsSeal(op); len(unsealed) > 0 {
+			if unsealed = namespace.ConcatNeedsSeal(tx.Tree, op); len(unsealed) > 0 {
 				return nil, fserror.New(fserror.Retry, "", "", "the files change while they are being joined; try again")
 			}
 			return op, nil

@@ -101,7 +101,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 		if r.GetAs() != 0 {
 			return s.planDraft(ctx, tx, c, r, req)
 		}
-		op, err := tx.Tree.PlanCreate(c, req)
+		op, err := namespace.PlanCreate(tx.Tree, c, req)
 		if errors.Is(err, fserror.Exists) {
 			err = s.orBeingWritten(tx, c, req, err)
 		}
@@ -124,7 +124,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 
 // planDraft is for a file that the session has begun to make without asking.
 func (s *writers) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
-	op, err := tx.Tree.PlanCreateAs(c, namespace.InodeID(r.GetAs()), req)
+	op, err := namespace.PlanCreateAs(tx.Tree, c, namespace.InodeID(r.GetAs()), req)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 }
 
 func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
-	a, err := tx.Tree.PlanOpen(c, ref(r.GetAt()))
+	a, err := namespace.PlanOpen(tx.Tree, c, ref(r.GetAt()))
 	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
 			return nil, notAtEnd(0, r.GetExpectedLength())
@@ -275,7 +275,7 @@ func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReque
 		if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
 			return nil, err
 		}
-		return engine.OrNil(tx.Tree.PlanCreate(c, req))
+		return engine.OrNil(namespace.PlanCreate(tx.Tree, c, req))
 	}
 	if err != nil {
 		return nil, err
@@ -292,7 +292,7 @@ func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReque
 		}
 	}
 	if r.GetCut() {
-		return engine.OrNil(tx.Tree.PlanCut(a, r.GetCutLength(), h, token))
+		return engine.OrNil(namespace.PlanCut(tx.Tree, a, r.GetCutLength(), h, token))
 	}
 	return &namespace.OpOpen{Inode: a.ID, Holder: h, Token: token}, nil
 }
@@ -376,7 +376,7 @@ func (s *writers) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}
-		op, n, err := tx.Tree.PlanAppendTail(c, w, r.GetOffset(), r.GetData(), s.cfg.MaxTail)
+		op, n, err := namespace.PlanAppendTail(tx.Tree, c, w, r.GetOffset(), r.GetData(), s.cfg.MaxTail)
 		length = n
 		if op == nil || err != nil {
 			return nil, err
@@ -477,7 +477,7 @@ func (s *writers) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}
-		op, err := tx.Tree.PlanCommit(c, w, r.GetOffset(), b, r.GetTailCovered(), r.GetTailCrc32C())
+		op, err := namespace.PlanCommit(tx.Tree, c, w, r.GetOffset(), b, r.GetTailCovered(), r.GetTailCrc32C())
 		if err != nil {
 			return nil, err
 		}
@@ -588,7 +588,7 @@ func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}
-		op, err := tx.Tree.PlanClose(c, w, r.GetOffset(), r.GetData(), r.GetLength(), r.GetMtimeUnixMs(), s.cfg.MaxTail)
+		op, err := namespace.PlanClose(tx.Tree, c, w, r.GetOffset(), r.GetData(), r.GetLength(), r.GetMtimeUnixMs(), s.cfg.MaxTail)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ func (s *tree) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateR
 	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
 	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
-		return engine.OrNil(tx.Tree.PlanXattr(c, ref(r.GetAt()), r.GetName(), r.GetValue(), action))
+		return engine.OrNil(namespace.PlanXattr(tx.Tree, c, ref(r.GetAt()), r.GetName(), r.GetValue(), action))
 	})
 }
 

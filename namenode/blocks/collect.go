@@ -288,7 +288,7 @@ func (bs *Blocks) sweepBlocks(ctx context.Context, blocks []namespace.StoredBloc
 		found := 0
 		_, err := bs.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 			found = 0
-			op := tx.Tree.PlanTombstone(page)
+			op := namespace.PlanTombstone(tx.Tree, page)
 			if op == nil || tx.Tree.SafeMode() {
 				return nil, nil
 			}

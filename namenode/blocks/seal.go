@@ -180,14 +180,14 @@ func (bs *Blocks) sealInto(ctx context.Context, m merge) error {
 		if _, open := tx.Tree.OpenFile(m.id); open || !tx.Tree.TailIs(m.id, m.offset, m.tail) {
 			return nil, ErrStale
 		}
-		return engine.OrNil(tx.Tree.PlanMerge(m.id, b, begin, int64(len(m.tail)), m.replace, m.last))
+		return engine.OrNil(namespace.PlanMerge(tx.Tree, m.id, b, begin, int64(len(m.tail)), m.replace, m.last))
 	}})
 	if err == nil {
 		return nil
 	}
 	// The file changed while the block was written: the block is garbage.
 	if _, terr := bs.Engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		return engine.OrNil(tx.Tree.PlanTombstone([]namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
+		return engine.OrNil(namespace.PlanTombstone(tx.Tree, []namespace.StoredBlock{{Key: key, Stored: b.Stored}}), nil)
 	}}); terr != nil {
 		return terr
 	}

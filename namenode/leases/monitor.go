@@ -258,7 +258,7 @@ func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 			return nil
 		}
 		id = ids[0]
-		op, err := tx.Tree.PlanEndLease(nil, namespace.LeaseID(id), namespace.LeaseExpired)
+		op, err := namespace.PlanEndLease(tx.Tree, nil, namespace.LeaseID(id), namespace.LeaseExpired)
 		var r namespace.Result
 		if err == nil {
 			r, err = m.try(tx, end{lease: op.ID}, op)

@@ -159,7 +159,7 @@ func BenchmarkCreate(b *testing.B) {
 	r.applyDirect(b, &OpMkdir{Parent: RootID, Names: []string{fmt.Sprintf("new%d", r.tree.txid)}, Mode: 0o755, User: "alice", Group: "staff"})
 	dir := fmt.Sprintf("/new%d/", r.tree.txid-1)
 	for b.Loop() {
-		op, err := r.tree.PlanCreate(c, CreateRequest{At: At(dir + fmt.Sprintf("file%09d", i)), Mode: 0o644, Close: true})
+		op, err := PlanCreate(r.tree, c, CreateRequest{At: At(dir + fmt.Sprintf("file%09d", i)), Mode: 0o644, Close: true})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func BenchmarkRename(b *testing.B) {
 	names := [2]string{"/dir0000001/file000001001", "/dir0000001/renamed"}
 	i := 0
 	for b.Loop() {
-		op, err := r.tree.PlanRename(c, At(names[i%2]), At(names[1-i%2]), false, false)
+		op, err := PlanRename(r.tree, c, At(names[i%2]), At(names[1-i%2]), false, false)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func BenchmarkAppendTail(b *testing.B) {
 	c := &Call{User: "alice"}
 	data := make([]byte, 100)
 	for b.Loop() {
-		op, _, err := r.tree.PlanAppendTail(c, w, res.Length, data, 1<<20)
+		op, _, err := PlanAppendTail(r.tree, c, w, res.Length, data, 1<<20)
 		if err != nil {
 			op := &OpCommit{Inode: a.ID, Offset: res.BlocksLength, TailCovered: res.Length - res.BlocksLength}
 			op.Block.Key.Term, op.Block.Key.Seq = 1, r.tree.txid

@@ -153,21 +153,21 @@ func (s *script) run() string {
 	input := strings.TrimSuffix(s.d.Input, "\n")
 	switch s.d.Cmd {
 	case "mkdir":
-		op, err := s.tree.PlanMkdir(s.call(), At(s.path(0)), uint16(s.number("mode", 0o755)), s.has("p"))
+		op, err := PlanMkdir(s.tree, s.call(), At(s.path(0)), uint16(s.number("mode", 0o755)), s.has("p"))
 		return act(s, op == nil, op, err)
 	case "create":
-		op, err := s.tree.PlanCreate(s.call(), CreateRequest{
+		op, err := PlanCreate(s.tree, s.call(), CreateRequest{
 			At: s.ref(s.has("overwrite")), Mode: uint16(s.number("mode", 0o644)), DirMode: 0o755, Overwrite: s.has("overwrite"),
 			Parents: s.has("p"), Close: !s.has("as"), Holder: s.holder(), Token: s.newToken(), Data: []byte(input),
 		})
 		return act(s, op == nil, op, err)
 	case "open":
-		a, err := s.tree.PlanOpen(s.call(), Follow(s.path(0)))
+		a, err := PlanOpen(s.tree, s.call(), Follow(s.path(0)))
 		return act(s, false, &OpOpen{Inode: a.ID, Holder: s.holder(), Token: s.newToken()}, err)
 	case "write":
 		w := s.writers[s.value("as", "w")]
 		o, _ := s.tree.Stat(nil, Inode(w.Inode))
-		op, _, err := s.tree.PlanAppendTail(nil, w, s.number("offset", o.Length), []byte(input), int(s.number("max", testMaxTail)))
+		op, _, err := PlanAppendTail(s.tree, nil, w, s.number("offset", o.Length), []byte(input), int(s.number("max", testMaxTail)))
 		return act(s, op == nil, op, err)
 	case "commit":
 		return s.commitBlock(input)
@@ -176,35 +176,35 @@ func (s *script) run() string {
 	case "close":
 		w := s.writers[s.value("as", "w")]
 		o, _ := s.tree.Stat(nil, Inode(w.Inode))
-		op, err := s.tree.PlanClose(nil, w, s.number("offset", o.Length), []byte(input), s.number("length", -1), s.number("mtime", 0), testMaxTail)
+		op, err := PlanClose(s.tree, nil, w, s.number("offset", o.Length), []byte(input), s.number("length", -1), s.number("mtime", 0), testMaxTail)
 		return act(s, op == nil, op, err)
 	case "recover":
 		a, _ := s.tree.Stat(nil, Follow(s.path(0)))
 		return act(s, false, &OpRecover{Inode: a.ID, Reason: "forced"}, nil)
 	case "rename":
-		op, err := s.tree.PlanRename(s.call(), At(s.path(0)), At(s.path(1)), s.has("overwrite"), false)
+		op, err := PlanRename(s.tree, s.call(), At(s.path(0)), At(s.path(1)), s.has("overwrite"), false)
 		return act(s, op == nil, op, err)
 	case "rm":
 		return s.remove()
 	case "ln":
-		op, err := s.tree.PlanSymlink(s.call(), At(s.path(0)), s.value("to", ""), s.has("p"))
+		op, err := PlanSymlink(s.tree, s.call(), At(s.path(0)), s.value("to", ""), s.has("p"))
 		return act(s, op == nil, op, err)
 	case "setattr":
 		set := OpSetAttr{SetMode: s.has("mode"), Mode: uint16(s.number("mode", 0)), User: s.value("owner", ""), Group: s.value("group", "")}
 		set.SetMTime, set.MTime = s.has("mtime"), s.number("mtime", 0)
-		op, err := s.tree.PlanSetAttr(s.call(), At(s.path(0)), set)
+		op, err := PlanSetAttr(s.tree, s.call(), At(s.path(0)), set)
 		return act(s, op == nil, op, err)
 	case "truncate":
-		op, err := s.tree.PlanTruncate(s.call(), Follow(s.path(0)), s.number("length", 0))
+		op, err := PlanTruncate(s.tree, s.call(), Follow(s.path(0)), s.number("length", 0))
 		return act(s, op == nil, op, err)
 	case "concat":
-		op, err := s.tree.PlanConcat(s.call(), Follow(s.path(0)), refs(s.paths()[1:]))
+		op, err := PlanConcat(s.tree, s.call(), Follow(s.path(0)), refs(s.paths()[1:]))
 		return act(s, op == nil, op, err)
 	case "reclaim":
 		return act(s, false, &OpReclaim{Limit: uint32(s.number("limit", 10))}, nil)
 	case "tombstone":
 		b := s.keys[s.value("block", "")]
-		op := s.tree.PlanTombstone([]StoredBlock{{Key: b.Key, Stored: b.Stored}})
+		op := PlanTombstone(s.tree, []StoredBlock{{Key: b.Key, Stored: b.Stored}})
 		return act(s, op == nil, op, nil)
 	case "collect":
 		return act(s, false, &OpCollected{Keys: s.tree.Garbage(s.now, 100, math.MaxInt64)}, nil)
@@ -215,7 +215,7 @@ func (s *script) run() string {
 func (s *script) remove() string {
 	c := s.call()
 	only := map[string]Type{"": 0, "file": TypeFile, "dir": TypeDir, "link": TypeSymlink}[s.value("only", "")]
-	op, err := s.tree.PlanDelete(c, At(s.path(0)), s.has("r"), only)
+	op, err := PlanDelete(s.tree, c, At(s.path(0)), s.has("r"), only)
 	if err == nil && s.has("r") {
 		var check RemoveCheck
 		for done := false; !done && err == nil; {
@@ -235,7 +235,7 @@ func (s *script) commitBlock(input string) string {
 	}
 	covered := s.number("covered", int64(min(len(input), len(v.Tail))))
 	crc := crcOf(input[:min(int(covered), len(input))])
-	op, err := s.tree.PlanCommit(nil, w, s.number("offset", v.Attr.Length-v.Attr.TailLength), b, covered, crc)
+	op, err := PlanCommit(s.tree, nil, w, s.number("offset", v.Attr.Length-v.Attr.TailLength), b, covered, crc)
 	return act(s, op == nil, op, err)
 }
 
@@ -251,7 +251,7 @@ func (s *script) sealTail() string {
 			offset -= int64(last.Used)
 		}
 	}
-	op, err := s.tree.PlanMerge(a.ID, s.block(data), offset, a.TailLength, s.has("merge"), last)
+	op, err := PlanMerge(s.tree, a.ID, s.block(data), offset, a.TailLength, s.has("merge"), last)
 	return act(s, op == nil, op, err)
 }
 

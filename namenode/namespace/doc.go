@@ -15,19 +15,19 @@
 // file is open, where its end is, that a block is in no other file and no
 // garbage. A record that does not fit changes nothing.
 //
-// A request becomes a record by a Plan method: it reads, checks paths, types
+// A request becomes a record by a Plan function: it reads, checks paths, types
 // and permissions, and returns the record that would carry the request out, or
 // why it cannot be. Between plan and Apply the caller keeps its lock, so that
 // what was planned still fits. A nil record without an error means that there
 // is nothing to do.
 //
-//	op, err := tree.PlanRename(call, "/a", "/b", false)   // request → checked
-//	typ, body := namespace.EncodeOp(nil, id, op)          // → record
-//	res, err := tree.Apply(namespace.Entry{…, Op: op})    // → state
+//	op, err := namespace.PlanRename(tree, call, from, to, false, false) // request → checked
+//	typ, body := namespace.EncodeOp(nil, id, op)                        // → record
+//	res, err := tree.Apply(namespace.Entry{…, Op: op})                  // → state
 //
 // # Locks
 //
-// A Tree has no lock of its own. Methods that only read (Stat, List, File, the
+// A Tree has no lock of its own. What only reads (Stat, List, File, the
 // Plans, CallResult, …) may run at the same time; Apply, Clone, SetDurable and
 // Track need the tree alone. [Tree.Clone] takes a snapshot in constant time; it
 // is read-only and read without any lock, for images, fsck, find and du. What

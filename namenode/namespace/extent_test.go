@@ -50,12 +50,12 @@ func TestWritersCallsBuildNoPaths(t *testing.T) {
 		r.commit(t, w, "first")
 		b := r.block("second")
 		commit = testing.AllocsPerRun(100, func() {
-			if _, err := r.tree.PlanCommit(nil, w, 5, b, 0, 0); err != nil {
+			if _, err := PlanCommit(r.tree, nil, w, 5, b, 0, 0); err != nil {
 				t.Fatal(err)
 			}
 		})
 		closing = testing.AllocsPerRun(100, func() {
-			if _, err := r.tree.PlanClose(nil, w, 0, nil, 5, 0, testMaxTail); err != nil {
+			if _, err := PlanClose(r.tree, nil, w, 0, nil, 5, 0, testMaxTail); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -76,7 +76,7 @@ func TestNothingIsPutWhereItCannotBeNamed(t *testing.T) {
 	half := path[:len(path)/2]
 	half = half[:strings.LastIndexByte(half, '/')]
 	for name, target := range map[string]string{"/deepest": path, "/half": half} {
-		op, err := r.tree.PlanSymlink(nil, At(name), target, false)
+		op, err := PlanSymlink(r.tree, nil, At(name), target, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,21 +94,24 @@ func TestNothingIsPutWhereItCannotBeNamed(t *testing.T) {
 	r.mkdir(t, "/long2"+long)
 
 	for name, plan := range map[string]func() error{
-		"mkdir": func() error { _, err := r.tree.PlanMkdir(nil, At("/deepest/x"), 0o755, false); return err },
+		"mkdir": func() error { _, err := PlanMkdir(r.tree, nil, At("/deepest/x"), 0o755, false); return err },
 		"mkdir of many": func() error {
-			_, err := r.tree.PlanMkdir(nil, At("/half"+strings.Repeat("/x", 520)), 0o755, true)
+			_, err := PlanMkdir(r.tree, nil, At("/half"+strings.Repeat("/x", 520)), 0o755, true)
 			return err
 		},
-		"create":         func() error { _, err := r.tree.PlanCreate(nil, CreateRequest{At: At("/deepest/x")}); return err },
-		"symlink":        func() error { _, err := r.tree.PlanSymlink(nil, At("/deepest/x"), "y", false); return err },
-		"rename of file": func() error { _, err := r.tree.PlanRename(nil, At("/f"), At("/deepest/x"), false, false); return err },
+		"create":         func() error { _, err := PlanCreate(r.tree, nil, CreateRequest{At: At("/deepest/x")}); return err },
+		"symlink":        func() error { _, err := PlanSymlink(r.tree, nil, At("/deepest/x"), "y", false); return err },
+		"rename of file": func() error { _, err := PlanRename(r.tree, nil, At("/f"), At("/deepest/x"), false, false); return err },
 		"rename of empty": func() error {
-			_, err := r.tree.PlanRename(nil, At("/empty"), At("/deepest/x"), false, false)
+			_, err := PlanRename(r.tree, nil, At("/empty"), At("/deepest/x"), false, false)
 			return err
 		},
-		"rename of chain": func() error { _, err := r.tree.PlanRename(nil, At("/top"), At("/empty/top"), false, false); return err },
+		"rename of chain": func() error {
+			_, err := PlanRename(r.tree, nil, At("/top"), At("/empty/top"), false, false)
+			return err
+		},
 		"rename of bytes": func() error {
-			_, err := r.tree.PlanRename(nil, At("/long1"), At("/long2"+long+"/x"), false, false)
+			_, err := PlanRename(r.tree, nil, At("/long1"), At("/long2"+long+"/x"), false, false)
 			return err
 		},
 	} {
@@ -118,16 +121,16 @@ func TestNothingIsPutWhereItCannotBeNamed(t *testing.T) {
 	}
 
 	for name, plan := range map[string]func() error{
-		"mkdir through a link": func() error { _, err := r.tree.PlanMkdir(nil, At("/half/x"), 0o755, false); return err },
-		"rename where it is":   func() error { _, err := r.tree.PlanRename(nil, At("/top"), At("/pot"), false, false); return err },
-		"rename to less depth": func() error { _, err := r.tree.PlanRename(nil, At("/top/d"), At("/d"), false, false); return err },
+		"mkdir through a link": func() error { _, err := PlanMkdir(r.tree, nil, At("/half/x"), 0o755, false); return err },
+		"rename where it is":   func() error { _, err := PlanRename(r.tree, nil, At("/top"), At("/pot"), false, false); return err },
+		"rename to less depth": func() error { _, err := PlanRename(r.tree, nil, At("/top/d"), At("/d"), false, false); return err },
 		"rename of much": func() error {
-			_, err := r.tree.PlanRename(nil, At("/wide"), At("/empty/wide"), false, false)
+			_, err := PlanRename(r.tree, nil, At("/wide"), At("/empty/wide"), false, false)
 			return err
 		},
-		"rename of a half": func() error { _, err := r.tree.PlanRename(nil, At("/long2"), At("/half/x"), false, false); return err },
+		"rename of a half": func() error { _, err := PlanRename(r.tree, nil, At("/long2"), At("/half/x"), false, false); return err },
 		"rename below a chain": func() error {
-			_, err := r.tree.PlanRename(nil, At("/wide/sub"), At("/half/x"), false, false)
+			_, err := PlanRename(r.tree, nil, At("/wide/sub"), At("/half/x"), false, false)
 			return err
 		},
 	} {

@@ -24,11 +24,11 @@ func TestHide(t *testing.T) {
 	w := r.open(t, "/d/log", "client")
 	r.write(t, w, 0, "old")
 	newer := r.create(t, "/tmp/new", "new")
-	op, err := r.tree.PlanRename(nil, At("/tmp/new"), At("/d/log"), true, false)
+	op, err := PlanRename(r.tree, nil, At("/tmp/new"), At("/d/log"), true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hide, err := r.tree.PlanHide(nil, op, Hide{Inode: w.Inode, Name: ".hidden", Lease: 5})
+	hide, err := PlanHide(r.tree, nil, op, Hide{Inode: w.Inode, Name: ".hidden", Lease: 5})
 	res := planned(t, r, hide, err)
 	if len(res.Closed) != 0 || res.Inode != w.Inode {
 		t.Fatalf("%+v", res)
@@ -52,11 +52,11 @@ func TestHide(t *testing.T) {
 	}
 
 	// A removal likewise.
-	del, err := r.tree.PlanDelete(nil, At("/d/log"), false, 0)
+	del, err := PlanDelete(r.tree, nil, At("/d/log"), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	hide, err = r.tree.PlanHide(nil, del, Hide{Inode: newer, Name: ".gone", Lease: 5})
+	hide, err = PlanHide(r.tree, nil, del, Hide{Inode: newer, Name: ".gone", Lease: 5})
 	planned(t, r, hide, err)
 	r.absent(t, "/d/log")
 	if got := r.content(t, r.tree, newer); got != "new" {
@@ -78,11 +78,11 @@ func TestPlanHideRefuses(t *testing.T) {
 	r.grant(t, 5, 60_000)
 	id := r.create(t, "/f", "x")
 	other := r.create(t, "/g", "y")
-	op, err := r.tree.PlanDelete(nil, At("/f"), false, 0)
+	op, err := PlanDelete(r.tree, nil, At("/f"), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := r.tree.PlanHide(nil, op, Hide{Inode: other, Name: ".h", Lease: 5}); err != nil || got != Op(op) {
+	if got, err := PlanHide(r.tree, nil, op, Hide{Inode: other, Name: ".h", Lease: 5}); err != nil || got != Op(op) {
 		t.Fatalf("another inode is deleted: %+v %v", got, err)
 	}
 	for name, c := range map[string]struct {
@@ -94,7 +94,7 @@ func TestPlanHideRefuses(t *testing.T) {
 		"no lease":   {Hide{id, ".h", 6}, fserror.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := r.tree.PlanHide(nil, op, c.h)
+			_, err := PlanHide(r.tree, nil, op, c.h)
 			wantKind(t, err, c.kind)
 		})
 	}
@@ -109,21 +109,21 @@ func TestCut(t *testing.T) {
 	r.watch = newObserver(r.tree)
 	w := r.open(t, "/f", "client")
 	r.write(t, w, 0, "abc")
-	a, err := r.tree.PlanOpen(nil, Follow("/f"))
+	a, err := PlanOpen(r.tree, nil, Follow("/f"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.tree.PlanCut(a, 4, Holder{}, Token{})
+	_, err = PlanCut(r.tree, a, 4, Holder{}, Token{})
 	wantKind(t, err, fserror.Unsupported)
-	_, err = r.tree.PlanCut(a, -1, Holder{}, Token{})
+	_, err = PlanCut(r.tree, a, -1, Holder{}, Token{})
 	wantKind(t, err, fserror.InvalidArgument)
-	op, err := r.tree.PlanCut(a, 0, a.Open.Holder, Token{9})
+	op, err := PlanCut(r.tree, a, 0, a.Open.Holder, Token{9})
 	res := planned(t, r, op, err)
 	if res.Opened == nil || res.Length != 0 || len(res.Closed) != 1 || res.Closed[0].Reason != ReasonClosed {
 		t.Fatalf("%+v", res)
 	}
 	// The same bytes at the same place, sent once more under the old epoch.
-	_, _, err = r.tree.PlanAppendTail(nil, w, 0, []byte("abc"), testMaxTail)
+	_, _, err = PlanAppendTail(r.tree, nil, w, 0, []byte("abc"), testMaxTail)
 	wantKind(t, err, fserror.LeaseLost)
 	w = Writer{Inode: w.Inode, Epoch: res.Opened.Epoch, Token: Token{9}}
 	r.write(t, w, 0, "abc") // and under the new one they are new
@@ -131,7 +131,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(got)
 	}
 	r.commit(t, w, "abcdefgh")
-	op, err = r.tree.PlanCut(a, 5, Holder{Session: SessionID{77}, Client: "other"}, Token{8})
+	op, err = PlanCut(r.tree, a, 5, Holder{Session: SessionID{77}, Client: "other"}, Token{8})
 	if res := planned(t, r, op, err); res.Closed[0].Reason != ReasonTakenOver || res.Length != 5 {
 		t.Fatalf("%+v", res)
 	}
@@ -148,11 +148,11 @@ func TestCut(t *testing.T) {
 func TestHideNothing(t *testing.T) {
 	r := newRig(t)
 	r.create(t, "/a", "text")
-	op, err := r.tree.PlanRename(nil, At("/a"), At("/b"), true, false)
+	op, err := PlanRename(r.tree, nil, At("/a"), At("/b"), true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := r.tree.PlanHide(nil, op, Hide{Name: "x", Lease: 1})
+	same, err := PlanHide(r.tree, nil, op, Hide{Name: "x", Lease: 1})
 	if err != nil || same != Op(op) {
 		t.Fatalf("%+v, %v", same, err)
 	}

@@ -29,7 +29,7 @@ func rich(t tb) *rig {
 	r.commit(t, w, "456789abc")
 	r.write(t, w, 13, "tail")
 	r.close(t, r.open(t, "/a/closed", "client"))
-	op, err := r.tree.PlanSymlink(nil, At("/link"), "a/b", false)
+	op, err := PlanSymlink(r.tree, nil, At("/link"), "a/b", false)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -39,7 +39,7 @@ func rich(t tb) *rig {
 	r.commit(t, v, "block")
 	r.must(t, &OpDelete{Parent: RootID, Name: "gone", Inode: r.tree.lookup(RootID, "gone").id})
 	r.must(t, &OpReclaim{Limit: 2})
-	r.must(t, r.tree.PlanTombstone([]StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 1000}, Stored: 5}, {Key: blockstore.Key{Term: 2, Seq: 1}, Stored: 1<<32 - 1}}))
+	r.must(t, PlanTombstone(r.tree, []StoredBlock{{Key: blockstore.Key{Term: 1, Seq: 1000}, Stored: 5}, {Key: blockstore.Key{Term: 2, Seq: 1}, Stored: 1<<32 - 1}}))
 	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "a").id, SetMode: true, Mode: 0o1777, User: "someone", Group: "some group"})
 	for i := range 20 {
 		call := CallID{Session: SessionID{byte(i % 3), 9}, Seq: uint64(i + 1), Acked: uint64(i / 2), Hash: uint64(i)}

@@ -55,7 +55,7 @@ func (r *rig) absent(t tb, path string) {
 
 func (r *rig) remove(t tb, path string) Result {
 	t.Helper()
-	op, err := r.tree.PlanDelete(nil, At(path), true, 0)
+	op, err := PlanDelete(r.tree, nil, At(path), true, 0)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -64,7 +64,7 @@ func (r *rig) remove(t tb, path string) Result {
 
 func (r *rig) rename(t tb, from, to string, detach bool) {
 	t.Helper()
-	op, err := r.tree.PlanRename(nil, At(from), At(to), true, detach)
+	op, err := PlanRename(r.tree, nil, At(from), At(to), true, detach)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -120,7 +120,7 @@ func TestAttachedFileGoes(t *testing.T) {
 	for name, do := range map[string]func(r *rig){
 		"delete": func(r *rig) { r.remove(t, "/d/f") },
 		"create over it": func(r *rig) {
-			op, err := r.tree.PlanCreate(nil, CreateRequest{At: Follow("/d/f"), Overwrite: true, Close: true})
+			op, err := PlanCreate(r.tree, nil, CreateRequest{At: Follow("/d/f"), Overwrite: true, Close: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestAttachedFileGoes(t *testing.T) {
 		},
 		"rename over it": func(r *rig) { r.rename(t, "/d/other", "/d/f", false) },
 		"concat": func(r *rig) {
-			op, err := r.tree.PlanConcat(nil, Follow("/d/other"), []Ref{At("/d/f")})
+			op, err := PlanConcat(r.tree, nil, Follow("/d/other"), []Ref{At("/d/f")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestAttachedFileStays(t *testing.T) {
 	r.create(t, "/src", "data")
 	r.create(t, "/there", "data")
 	id := r.attach(t, 1, "/f")
-	op, err := r.tree.PlanConcat(nil, Follow("/f"), []Ref{At("/src")})
+	op, err := PlanConcat(r.tree, nil, Follow("/f"), []Ref{At("/src")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,16 +228,16 @@ func TestAttachElsewhereAndDetach(t *testing.T) {
 		r.create(t, f, "")
 		r.attach(t, 1, f)
 	}
-	if op, err := r.tree.PlanAttach(nil, 1, At("/a")); op != nil || err != nil {
+	if op, err := PlanAttach(r.tree, nil, 1, At("/a")); op != nil || err != nil {
 		t.Fatal(op, err)
 	}
 	r.attach(t, 2, "/a")
-	op, err := r.tree.PlanDetach(nil, At("/b"))
+	op, err := PlanDetach(r.tree, nil, At("/b"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.must(t, op)
-	if again, err := r.tree.PlanDetach(nil, At("/b")); again != nil || err != nil {
+	if again, err := PlanDetach(r.tree, nil, At("/b")); again != nil || err != nil {
 		t.Fatal(again, err)
 	}
 	r.refused(t, op)
@@ -276,7 +276,7 @@ func TestEndedLease(t *testing.T) {
 	last := r.attachNew(t, 1, "/last")
 	free := r.create(t, "/free", "")
 	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Lease: 1}, MS: 5}}})
-	op, err := r.tree.PlanEndLease(nil, 1, LeaseExpired)
+	op, err := PlanEndLease(r.tree, nil, 1, LeaseExpired)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,19 +291,19 @@ func TestEndedLease(t *testing.T) {
 		}
 		return true
 	})
-	_, err = r.tree.PlanEndLease(nil, 1, LeaseRevoked)
+	_, err = PlanEndLease(r.tree, nil, 1, LeaseRevoked)
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanAttach(nil, 1, At("/free"))
+	_, err = PlanAttach(r.tree, nil, 1, At("/free"))
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanAttach(nil, 2, At("/last"))
+	_, err = PlanAttach(r.tree, nil, 2, At("/last"))
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanDetach(nil, At("/last"))
+	_, err = PlanDetach(r.tree, nil, At("/last"))
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanRename(nil, At("/last"), At("/saved"), false, true)
+	_, err = PlanRename(r.tree, nil, At("/last"), At("/saved"), false, true)
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanCreate(nil, CreateRequest{At: At("/new"), Close: true, Lease: 1})
+	_, err = PlanCreate(r.tree, nil, CreateRequest{At: At("/new"), Close: true, Lease: 1})
 	wantKind(t, err, fserror.NotFound)
-	_, err = r.tree.PlanGrant(nil, 1, 5, Owner{})
+	_, err = PlanGrant(r.tree, nil, 1, 5, Owner{})
 	wantKind(t, err, fserror.Exists)
 	wantKind(t, r.tree.CheckLease(nil, "", 1), fserror.NotFound)
 	for _, op := range []Op{
@@ -414,43 +414,43 @@ func TestWhoMayUseALease(t *testing.T) {
 	}
 	wantKind(t, r.tree.CheckLease(v, "", 1), fserror.Permission)
 	wantKind(t, r.tree.CheckLease(v, "", 9), fserror.NotFound)
-	_, err := r.tree.PlanEndLease(v, 1, LeaseRevoked)
+	_, err := PlanEndLease(r.tree, v, 1, LeaseRevoked)
 	wantKind(t, err, fserror.Permission)
-	_, err = r.tree.PlanAttach(v, 1, At("/d/f"))
+	_, err = PlanAttach(r.tree, v, 1, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
-	_, err = r.tree.PlanCreate(v, CreateRequest{At: At("/d/new"), Close: true, Lease: 1})
+	_, err = PlanCreate(r.tree, v, CreateRequest{At: At("/d/new"), Close: true, Lease: 1})
 	wantKind(t, err, fserror.Permission)
 	// Attaching takes the file's owner, or a superuser.
-	_, err = r.tree.PlanAttach(u, 1, At("/d/f"))
+	_, err = PlanAttach(r.tree, u, 1, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
-	if _, err := r.tree.PlanAttach(super, 1, At("/d/f")); err != nil {
+	if _, err := PlanAttach(r.tree, super, 1, At("/d/f")); err != nil {
 		t.Fatal(err)
 	}
 	r.must(t, &OpSetAttr{Inode: f, User: "u"})
-	if _, err := r.tree.PlanAttach(u, 1, At("/d/f")); err != nil {
+	if _, err := PlanAttach(r.tree, u, 1, At("/d/f")); err != nil {
 		t.Fatal(err)
 	}
 	// Attaching and detaching take what deleting takes.
 	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o555})
-	_, err = r.tree.PlanAttach(u, 1, At("/d/f"))
+	_, err = PlanAttach(r.tree, u, 1, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
 	r.attach(t, 1, "/d/f")
-	_, err = r.tree.PlanDetach(u, At("/d/f"))
+	_, err = PlanDetach(r.tree, u, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
 	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o1777})
 	r.must(t, &OpSetAttr{Inode: f, User: "v"})
-	_, err = r.tree.PlanDetach(u, At("/d/f")) // the sticky bit: neither is u's
+	_, err = PlanDetach(r.tree, u, At("/d/f")) // the sticky bit: neither is u's
 	wantKind(t, err, fserror.Permission)
 }
 
 func TestRefusedGrants(t *testing.T) {
 	r := leaseRig(t)
 	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: tables.MaxLeaseTTL + 1}} {
-		_, err := r.tree.PlanGrant(nil, op.ID, op.TTL, op.Owner)
+		_, err := PlanGrant(r.tree, nil, op.ID, op.TTL, op.Owner)
 		wantKind(t, err, fserror.InvalidArgument)
 		r.refused(t, op)
 	}
-	_, err := r.tree.PlanGrant(nil, 1, 5, Owner{})
+	_, err := PlanGrant(r.tree, nil, 1, 5, Owner{})
 	wantKind(t, err, fserror.Exists)
 	r.refused(t, &OpGrant{ID: 1, TTL: 5})
 	r.refused(t, &OpAttach{ID: 1, Inode: RootID})

@@ -83,7 +83,7 @@ func (m *machine) Grant(t *rapid.T) {
 	case m.leases[id] != nil:
 		want = fserror.Exists
 	}
-	op, err := m.tree.PlanGrant(nil, id, ttl, Owner{User: "u1", Client: "c", Host: "h"})
+	op, err := PlanGrant(m.tree, nil, id, ttl, Owner{User: "u1", Client: "c", Host: "h"})
 	if !expect(t, fmt.Sprintf("grant %x", uint64(id)), err, want) {
 		return
 	}
@@ -157,7 +157,7 @@ func (m *machine) End(t *rapid.T) {
 	if !m.lives(id) {
 		want = fserror.NotFound
 	}
-	op, err := m.tree.PlanEndLease(nil, id, rapid.SampledFrom([]string{LeaseExpired, LeaseRevoked}).Draw(t, "reason"))
+	op, err := PlanEndLease(m.tree, nil, id, rapid.SampledFrom([]string{LeaseExpired, LeaseRevoked}).Draw(t, "reason"))
 	if !expect(t, fmt.Sprintf("end lease %x", uint64(id)), err, want) {
 		return
 	}
@@ -231,7 +231,7 @@ func (m *machine) Attach(t *rapid.T) {
 	if m.lives(id) {
 		want = m.attachable(path)
 	}
-	op, err := m.tree.PlanAttach(nil, id, At(path))
+	op, err := PlanAttach(m.tree, nil, id, At(path))
 	if !expect(t, "attach "+path, err, want) {
 		return
 	}
@@ -250,7 +250,7 @@ func (m *machine) Attach(t *rapid.T) {
 
 func (m *machine) Detach(t *rapid.T) {
 	path := m.known(t, "path")
-	op, err := m.tree.PlanDetach(nil, At(path))
+	op, err := PlanDetach(m.tree, nil, At(path))
 	if !expect(t, "detach "+path, err, m.attachable(path)) {
 		return
 	}

@@ -134,7 +134,7 @@ func (m *machine) Mkdir(t *rapid.T) {
 	case n != nil && (n.typ != TypeDir || !parents):
 		want = fserror.Exists
 	}
-	op, err := m.tree.PlanMkdir(nil, At(path), 0o755, parents)
+	op, err := PlanMkdir(m.tree, nil, At(path), 0o755, parents)
 	if !expect(t, "mkdir "+path, err, want) || op == nil {
 		return
 	}
@@ -167,7 +167,7 @@ func (m *machine) Create(t *rapid.T) {
 	if over {
 		at = Follow(path)
 	}
-	op, err := m.tree.PlanCreate(nil, CreateRequest{At: at, Mode: 0o644, DirMode: 0o755, Overwrite: over, Parents: parents, Close: closed, Holder: h, Token: token, Data: []byte(data), Lease: lease})
+	op, err := PlanCreate(m.tree, nil, CreateRequest{At: at, Mode: 0o644, DirMode: 0o755, Overwrite: over, Parents: parents, Close: closed, Holder: h, Token: token, Data: []byte(data), Lease: lease})
 	if !expect(t, "create "+path, err, want) {
 		return
 	}
@@ -217,12 +217,12 @@ func (m *machine) Open(t *rapid.T) {
 func (m *machine) Append(t *rapid.T) {
 	n := m.file(t, true)
 	data := rapid.StringN(1, 30, 60).Draw(t, "data")
-	op, length, err := m.tree.PlanAppendTail(nil, n.writer, int64(len(n.bytes)), []byte(data), testMaxTail)
+	op, length, err := PlanAppendTail(m.tree, nil, n.writer, int64(len(n.bytes)), []byte(data), testMaxTail)
 	if err != nil || length != int64(len(n.bytes)+len(data)) {
 		t.Fatalf("append: %v", err)
 	}
 	m.must(t, op)
-	again, _, err := m.tree.PlanAppendTail(nil, n.writer, int64(len(n.bytes)), []byte(data), testMaxTail)
+	again, _, err := PlanAppendTail(m.tree, nil, n.writer, int64(len(n.bytes)), []byte(data), testMaxTail)
 	if again != nil || err != nil {
 		t.Fatalf("append repeated: %+v, %v", again, err)
 	}
@@ -248,7 +248,7 @@ func (m *machine) Commit(t *rapid.T) {
 		n.bytes = n.bytes[:begin] + data
 		m.heard(n)
 	}
-	op, err := m.tree.PlanCommit(nil, n.writer, int64(begin), b, 0, 0)
+	op, err := PlanCommit(m.tree, nil, n.writer, int64(begin), b, 0, 0)
 	if op != nil || err != nil {
 		t.Fatalf("commit repeated: %+v, %v", op, err)
 	}
@@ -269,7 +269,7 @@ func (m *machine) seal(t *rapid.T, id InodeID, replace bool) {
 		data = string(m.store[last.Key][:last.Used]) + data
 		offset -= int64(last.Used)
 	}
-	op, err := m.tree.PlanMerge(id, m.block(data), offset, int64(len(v.Tail)), replace, last)
+	op, err := PlanMerge(m.tree, id, m.block(data), offset, int64(len(v.Tail)), replace, last)
 	if err != nil {
 		t.Fatalf("seal: %v", err)
 	}
@@ -290,7 +290,7 @@ func (m *machine) Close(t *rapid.T) {
 		m.close(t, n.writer)
 	case 2:
 		data := rapid.StringN(1, 30, 60).Draw(t, "data")
-		op, err := m.tree.PlanClose(nil, n.writer, int64(len(n.bytes)), []byte(data), int64(len(n.bytes)+len(data)), 5, testMaxTail)
+		op, err := PlanClose(m.tree, nil, n.writer, int64(len(n.bytes)), []byte(data), int64(len(n.bytes)+len(data)), 5, testMaxTail)
 		if err != nil {
 			t.Fatalf("close: %v", err)
 		}
@@ -355,7 +355,7 @@ func (m *machine) Rename(t *rapid.T) {
 			want = fserror.NotFound
 		}
 	}
-	op, err := m.tree.PlanRename(nil, At(from), At(to), over, detach)
+	op, err := PlanRename(m.tree, nil, At(from), At(to), over, detach)
 	if !expect(t, "rename "+from+" "+to, err, want) || op == nil {
 		return
 	}
@@ -388,7 +388,7 @@ func (m *machine) Delete(t *rapid.T) {
 	case n.typ == TypeDir && !recursive && !m.empty(path):
 		want = fserror.NotEmpty
 	}
-	op, err := m.tree.PlanDelete(nil, At(path), recursive, 0)
+	op, err := PlanDelete(m.tree, nil, At(path), recursive, 0)
 	if !expect(t, "delete "+path, err, want) {
 		return
 	}
@@ -427,7 +427,7 @@ func (m *machine) Symlink(t *rapid.T) {
 		t.Skip("no place")
 	}
 	target := rapid.SampledFrom([]string{"/a", "b/..", "../a", "a/../../b", "link", longName}).Draw(t, "target")
-	op, err := m.tree.PlanSymlink(nil, At(path), target, false)
+	op, err := PlanSymlink(m.tree, nil, At(path), target, false)
 	if err != nil {
 		t.Fatalf("symlink: %v", err)
 	}
@@ -448,11 +448,11 @@ func (m *machine) Concat(t *rapid.T) {
 	}
 	paths = rapid.Permutation(paths).Draw(t, "sources")[:rapid.IntRange(1, len(paths)).Draw(t, "count")]
 	where, _ := m.tree.Path(target.id)
-	op, err := m.tree.PlanConcat(nil, Follow(where), refs(paths))
+	op, err := PlanConcat(m.tree, nil, Follow(where), refs(paths))
 	if err != nil {
 		t.Fatalf("concat: %v", err)
 	}
-	for _, id := range m.tree.ConcatNeedsSeal(op) {
+	for _, id := range ConcatNeedsSeal(m.tree, op) {
 		m.seal(t, id, false)
 	}
 	m.must(t, op)
@@ -467,7 +467,7 @@ func (m *machine) SetAttr(t *rapid.T) {
 	if m.nodes[path] == nil {
 		return
 	}
-	op, err := m.tree.PlanSetAttr(nil, At(path), OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
+	op, err := PlanSetAttr(m.tree, nil, At(path), OpSetAttr{SetMode: true, Mode: rapid.SampledFrom([]uint16{0o755, 0o711, 0o700, 0o644, 0}).Draw(t, "mode"), User: rapid.SampledFrom([]string{"", "u1", "u2"}).Draw(t, "user"), SetMTime: true})
 	if err != nil {
 		t.Fatalf("setattr: %v", err)
 	}

@@ -28,7 +28,7 @@ func (op *OpAppendTail) fields(c coder) {
 // applied (or now, without one). Errors: LeaseLost, LeaseLostGone, NotAtEnd
 // with the true length, TooLarge if the tail would have more than maxTail
 // bytes (the writer commits a block first), InvalidArgument without data.
-func (t *Tree) PlanAppendTail(c *Call, w Writer, offset int64, data []byte, maxTail int) (*OpAppendTail, int64, error) {
+func PlanAppendTail(t *Tree, c *Call, w Writer, offset int64, data []byte, maxTail int) (*OpAppendTail, int64, error) {
 	const op = "write"
 	n, err := t.writable(c, op, w)
 	if err != nil {

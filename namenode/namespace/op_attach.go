@@ -21,7 +21,7 @@ func (op *OpAttach) fields(c coder) {
 // may delete it there, the file must be the caller's, if that is no superuser. A
 // nil record without an error: it is attached to it already.
 // Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link).
-func (t *Tree) PlanAttach(c *Call, id LeaseID, r Ref) (*OpAttach, error) {
+func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	const op = "lease attach"
 	if err := t.CheckLease(c, op, id); err != nil {
 		return nil, fserror.With(err, op, r.Path)

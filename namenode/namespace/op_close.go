@@ -29,7 +29,7 @@ const KeepMTime = math.MinInt64
 // as the writer believes, data included (-1: not given); mtime is for the file
 // (Unix milliseconds; 0: now; KeepMTime: as it is, or now with data). Errors: as
 // of PlanAppendTail.
-func (t *Tree) PlanClose(c *Call, w Writer, offset int64, data []byte, length int64, mtime int64, maxTail int) (*OpClose, error) {
+func PlanClose(t *Tree, c *Call, w Writer, offset int64, data []byte, length int64, mtime int64, maxTail int) (*OpClose, error) {
 	const op = "close"
 	n, err := t.writable(c, op, w)
 	if err != nil {

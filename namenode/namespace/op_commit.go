@@ -38,7 +38,7 @@ func (op *OpCommit) fields(c coder) {
 // already. Errors: LeaseLost, LeaseLostGone, NotAtEnd (with the length of the
 // blocks), InvalidArgument (the rest; also a key that is garbage or of another
 // file).
-func (t *Tree) PlanCommit(c *Call, w Writer, offset int64, b Block, tailCovered int64, tailCRC uint32) (*OpCommit, error) {
+func PlanCommit(t *Tree, c *Call, w Writer, offset int64, b Block, tailCovered int64, tailCRC uint32) (*OpCommit, error) {
 	const op = "write"
 	n, err := t.writable(c, op, w)
 	if err != nil {
@@ -84,7 +84,7 @@ func blockAt(n *inode, offset int64, b Block) bool {
 // none). It refuses with kind Retry if the file is gone or its blocks changed
 // since. That the tail's bytes are still the same is seen only by their number:
 // compare them with TailIs first, since a truncated file may have grown again.
-func (t *Tree) PlanMerge(id InodeID, b Block, offset int64, tailCovered int64, replaceLast bool, last *Block) (*OpCommit, error) {
+func PlanMerge(t *Tree, id InodeID, b Block, offset int64, tailCovered int64, replaceLast bool, last *Block) (*OpCommit, error) {
 	const op = "seal"
 	changed := func(why string) error {
 		err := fserror.New(fserror.Retry, op, inodeName(id), "%s meanwhile", why)

@@ -28,7 +28,7 @@ func (op *OpConcat) fields(c coder) {
 // them. Errors: NotFound, IsDirectory, Permission, Held with the holder,
 // InvalidArgument (too few, too many, or one twice). Tails that ConcatNeedsSeal
 // lists must become blocks before the record fits.
-func (t *Tree) PlanConcat(c *Call, target Ref, sources []Ref) (*OpConcat, error) {
+func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) {
 	const op = "concat"
 	switch {
 	case len(sources) == 0:
@@ -76,7 +76,7 @@ func (t *Tree) PlanConcat(c *Call, target Ref, sources []Ref) (*OpConcat, error)
 
 // ConcatNeedsSeal returns those files of a concat whose tails would come before
 // other bytes: they must be made blocks first (PlanMerge).
-func (t *Tree) ConcatNeedsSeal(op *OpConcat) []InodeID {
+func ConcatNeedsSeal(t *Tree, op *OpConcat) []InodeID {
 	files, err := t.concatFiles(op)
 	if err != nil {
 		return nil

@@ -61,7 +61,7 @@ type CreateRequest struct {
 // record says which; whether that one may be taken from a holder is for the
 // caller to find out (OpenFile). Replacing takes write permission on the file
 // and all that removing it takes. Errors: as of PlanMkdir, and IsDirectory.
-func (t *Tree) PlanCreate(c *Call, r CreateRequest) (*OpCreate, error) {
+func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 	const op = "create"
 	at, err := t.resolve(c, op, r.At)
 	if err != nil {

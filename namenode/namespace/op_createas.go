@@ -25,7 +25,7 @@ const NoNumber = "no number"
 // PlanCreateAs checks the making of a file with an inode number that was set
 // aside for the holder's session. Errors: as of PlanCreate without Overwrite and
 // Parents, and InvalidArgument (the number).
-func (t *Tree) PlanCreateAs(c *Call, id InodeID, r CreateRequest) (*OpCreateAs, error) {
+func PlanCreateAs(t *Tree, c *Call, id InodeID, r CreateRequest) (*OpCreateAs, error) {
 	const op = "create"
 	at, err := t.resolve(c, op, r.At)
 	if err != nil {

@@ -24,7 +24,7 @@ func (op *OpCut) fields(c coder) {
 // PlanCut checks that a caller, who may open a file for append, also may cut it
 // to length bytes with that: see PlanOpen. Errors: InvalidArgument (a length
 // below 0), Unsupported (a length above the file's).
-func (t *Tree) PlanCut(a Attr, length int64, h Holder, token Token) (*OpCut, error) {
+func PlanCut(t *Tree, a Attr, length int64, h Holder, token Token) (*OpCut, error) {
 	const op = "truncate"
 	n := t.get(a.ID)
 	path, _ := t.Path(a.ID)

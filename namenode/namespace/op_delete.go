@@ -22,7 +22,7 @@ func (op *OpDelete) fields(c coder) {
 // other than the superuser is for CanRemoveAll. If only is not 0 an inode of
 // another type is refused (a link counts as a file). Errors: NotFound,
 // NotEmpty, IsDirectory, NotDirectory, InvalidArgument (the root), Permission.
-func (t *Tree) PlanDelete(c *Call, r Ref, recursive bool, only Type) (*OpDelete, error) {
+func PlanDelete(t *Tree, c *Call, r Ref, recursive bool, only Type) (*OpDelete, error) {
 	const op = "rm"
 	at, err := t.find(c, op, r)
 	if err != nil {

@@ -9,7 +9,7 @@ func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 
 // PlanDetach checks the detaching of a file from its lease. A nil record
 // without an error: it is attached to none. Errors as for PlanAttach.
-func (t *Tree) PlanDetach(c *Call, r Ref) (*OpDetach, error) {
+func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
 	const op = "lease detach"
 	n, _, err := t.leaseFile(c, op, r)
 	if err != nil || t.leases.Of(n.id) == 0 {

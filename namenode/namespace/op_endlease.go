@@ -16,7 +16,7 @@ func (op *OpEndLease) fields(c coder) {
 
 // PlanEndLease checks the end of a lease, why being LeaseRevoked or
 // LeaseExpired. Errors: NotFound, Permission.
-func (t *Tree) PlanEndLease(c *Call, id LeaseID, why string) (*OpEndLease, error) {
+func PlanEndLease(t *Tree, c *Call, id LeaseID, why string) (*OpEndLease, error) {
 	if err := t.CheckLease(c, "lease revoke", id); err != nil {
 		return nil, err
 	}

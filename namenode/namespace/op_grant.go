@@ -24,7 +24,7 @@ func (op *OpGrant) fields(c coder) {
 
 // PlanGrant checks a new lease. ttl is in milliseconds. Errors: Exists (the
 // id), InvalidArgument (id or ttl cannot be), Retry (too many leases).
-func (t *Tree) PlanGrant(c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant, error) {
+func PlanGrant(t *Tree, c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant, error) {
 	const op = "lease grant"
 	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(id)})
 	switch {

@@ -56,7 +56,7 @@ func Loses(op Op) InodeID {
 // would delete; or returns op itself if that is not the inode of h, or not a file
 // that the caller may attach to a lease. Errors:
 // those of a bad name; Exists, NotFound (the lease), Permission (likewise).
-func (t *Tree) PlanHide(c *Call, op Op, h Hide) (Op, error) {
+func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	const name = "hide"
 	if h.Inode == 0 {
 		return op, nil // no inode has this number; it is what stands for none

@@ -23,7 +23,7 @@ func (op *OpMkdir) fields(c coder) {
 // is there already. Errors: Exists, NotFound (a parent), NotDirectory,
 // Permission (write and search on the deepest directory that exists), Loop,
 // NoSpace (MaxOwners), and those of a bad path.
-func (t *Tree) PlanMkdir(c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, error) {
+func PlanMkdir(t *Tree, c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, error) {
 	const op = "mkdir"
 	at, err := t.resolve(c, op, r)
 	if err != nil {

@@ -27,7 +27,7 @@ func (op *OpRename) fields(c coder) {
 // inode. Errors: NotFound, Exists, NotEmpty, IsDirectory, NotDirectory,
 // InvalidArgument (the root, or a directory into itself), Permission, Loop,
 // NameTooLong (also of a path below a directory, as far as that is looked at).
-func (t *Tree) PlanRename(c *Call, from, to Ref, overwrite, detach bool) (*OpRename, error) {
+func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRename, error) {
 	const op = "rename"
 	src, err := t.find(c, op, from)
 	if err != nil {

@@ -33,7 +33,7 @@ func (op *OpSetAttr) fields(c coder) {
 // of group by the owner takes the set-id bits from a file, and set-group-id
 // cannot be set for a group that the caller is not in. Both results are nil if
 // there is nothing to change. Errors: NotFound, Permission, NoSpace (MaxOwners).
-func (t *Tree) PlanSetAttr(c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
+func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	const name = "setattr"
 	at, err := t.find(c, name, r)
 	if err != nil {

@@ -30,7 +30,7 @@ func (op *OpSymlink) fields(c coder) {
 // PlanSymlink checks the making of a symbolic link. The target, 1 to MaxTarget
 // bytes without NUL, is taken as it is. Errors: as of PlanMkdir, and
 // InvalidArgument.
-func (t *Tree) PlanSymlink(c *Call, r Ref, target string, parents bool) (*OpSymlink, error) {
+func PlanSymlink(t *Tree, c *Call, r Ref, target string, parents bool) (*OpSymlink, error) {
 	const op = "symlink"
 	switch {
 	case target == "":

@@ -17,7 +17,7 @@ func (op *OpTombstone) fields(c coder) {
 // PlanTombstone returns the record that declares those of blocks garbage that no
 // file has and that are no garbage yet; nil if none is left. Blocks found in the
 // store that may still be committed are the caller's care.
-func (t *Tree) PlanTombstone(blocks []StoredBlock) *OpTombstone {
+func PlanTombstone(t *Tree, blocks []StoredBlock) *OpTombstone {
 	op := new(OpTombstone)
 	seen := make(map[blockstore.Key]bool, len(blocks))
 	for _, b := range blocks {

@@ -18,7 +18,7 @@ func (op *OpTruncate) fields(c coder) {
 // PlanTruncate checks the shrinking of a closed file to length bytes. Both results are nil if it has that length. Errors: NotFound,
 // IsDirectory, Permission (write), Held with the holder, InvalidArgument (a
 // length below 0), Unsupported (a length above the file's).
-func (t *Tree) PlanTruncate(c *Call, r Ref, length int64) (*OpTruncate, error) {
+func PlanTruncate(t *Tree, c *Call, r Ref, length int64) (*OpTruncate, error) {
 	const op = "truncate"
 	n, path, err := t.findWritable(c, op, r)
 	switch {

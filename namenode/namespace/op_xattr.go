@@ -45,7 +45,7 @@ const NoXattr = "no such attribute"
 // Errors: NotFound, Exists, Permission, Unsupported (a name outside of the user
 // namespace), TooLarge (a name or value over its limit), NoSpace (all together
 // are), InvalidArgument.
-func (t *Tree) PlanXattr(c *Call, r Ref, name string, value []byte, action XattrAction) (*OpXattr, error) {
+func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action XattrAction) (*OpXattr, error) {
 	const op = "setxattr"
 	at, err := t.find(c, op, r)
 	if err != nil {

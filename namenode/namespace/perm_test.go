@@ -38,54 +38,54 @@ func TestPermissionMatrix(t *testing.T) {
 		{"stat below", dir, 1, func(tr *Tree, c *Call) error { _, err := tr.Stat(c, Follow("/d/sub/g")); return err }},
 		{"list", dir, 4, func(tr *Tree, c *Call) error { _, _, _, err := tr.List(c, Follow("/d"), "", 0); return err }},
 		{"create", dir, 3, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanCreate(c, CreateRequest{At: At("/d/n")})
+			_, err := PlanCreate(tr, c, CreateRequest{At: At("/d/n")})
 			return err
 		}},
 		{"create with parents", dir, 3, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanCreate(c, CreateRequest{At: At("/d/n/m"), Parents: true})
+			_, err := PlanCreate(tr, c, CreateRequest{At: At("/d/n/m"), Parents: true})
 			return err
 		}},
 		{"overwrite, directory", dir, 3, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanCreate(c, CreateRequest{At: Follow("/d/open"), Overwrite: true})
+			_, err := PlanCreate(tr, c, CreateRequest{At: Follow("/d/open"), Overwrite: true})
 			return err
 		}},
 		{"overwrite, file", file, 2, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanCreate(c, CreateRequest{At: Follow("/all/f"), Overwrite: true})
+			_, err := PlanCreate(tr, c, CreateRequest{At: Follow("/all/f"), Overwrite: true})
 			return err
 		}},
-		{"mkdir", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanMkdir(c, At("/d/n"), 0o755, false); return err }},
-		{"mkdir -p", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanMkdir(c, At("/d/n/m"), 0o755, true); return err }},
-		{"symlink", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanSymlink(c, At("/d/n"), "x", false); return err }},
-		{"delete", dir, 3, func(tr *Tree, c *Call) error { _, err := tr.PlanDelete(c, At("/d/f"), false, 0); return err }},
+		{"mkdir", dir, 3, func(tr *Tree, c *Call) error { _, err := PlanMkdir(tr, c, At("/d/n"), 0o755, false); return err }},
+		{"mkdir -p", dir, 3, func(tr *Tree, c *Call) error { _, err := PlanMkdir(tr, c, At("/d/n/m"), 0o755, true); return err }},
+		{"symlink", dir, 3, func(tr *Tree, c *Call) error { _, err := PlanSymlink(tr, c, At("/d/n"), "x", false); return err }},
+		{"delete", dir, 3, func(tr *Tree, c *Call) error { _, err := PlanDelete(tr, c, At("/d/f"), false, 0); return err }},
 		{"rename from", dir, 3, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanRename(c, At("/d/f"), At("/all/n"), false, false)
+			_, err := PlanRename(tr, c, At("/d/f"), At("/all/n"), false, false)
 			return err
 		}},
 		{"rename to", dir, 3, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanRename(c, At("/all/f"), At("/d/n"), false, false)
+			_, err := PlanRename(tr, c, At("/all/f"), At("/d/n"), false, false)
 			return err
 		}},
 		{"rename over", dir, 3, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanRename(c, At("/all/f"), At("/d/f"), true, false)
+			_, err := PlanRename(tr, c, At("/all/f"), At("/d/f"), true, false)
 			return err
 		}},
 		{"rename directory", dir, 2, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanRename(c, At("/d"), At("/all/n"), false, false)
+			_, err := PlanRename(tr, c, At("/d"), At("/all/n"), false, false)
 			return err
 		}},
 		{"read", file, 4, func(tr *Tree, c *Call) error { _, err := tr.File(c, Follow("/all/f")); return err }},
-		{"append", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanOpen(c, Follow("/all/f")); return err }},
-		{"truncate", file, 2, func(tr *Tree, c *Call) error { _, err := tr.PlanTruncate(c, Follow("/all/f"), 0); return err }},
+		{"append", file, 2, func(tr *Tree, c *Call) error { _, err := PlanOpen(tr, c, Follow("/all/f")); return err }},
+		{"truncate", file, 2, func(tr *Tree, c *Call) error { _, err := PlanTruncate(tr, c, Follow("/all/f"), 0); return err }},
 		{"concat target", file, 2, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanConcat(c, Follow("/all/f"), []Ref{At("/all/s")})
+			_, err := PlanConcat(tr, c, Follow("/all/f"), []Ref{At("/all/s")})
 			return err
 		}},
 		{"concat source", file, 6, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanConcat(c, Follow("/all/s"), []Ref{At("/all/f")})
+			_, err := PlanConcat(tr, c, Follow("/all/s"), []Ref{At("/all/f")})
 			return err
 		}},
 		{"touch", file, 2, func(tr *Tree, c *Call) error {
-			_, err := tr.PlanSetAttr(c, Follow("/all/f"), OpSetAttr{SetMTime: true})
+			_, err := PlanSetAttr(tr, c, Follow("/all/f"), OpSetAttr{SetMTime: true})
 			return err
 		}},
 	}
@@ -129,17 +129,17 @@ func TestStickyBit(t *testing.T) {
 		r.must(t, &OpSetAttr{Inode: r.create(t, path, ""), SetMode: true, Mode: 0o666, User: "fileowner"})
 	}
 	try := map[string]func(c *Call) error{
-		"delete": func(c *Call) error { _, err := r.tree.PlanDelete(c, At("/tmp/f"), false, 0); return err },
+		"delete": func(c *Call) error { _, err := PlanDelete(r.tree, c, At("/tmp/f"), false, 0); return err },
 		"rename": func(c *Call) error {
-			_, err := r.tree.PlanRename(c, At("/tmp/f"), At("/tmp/h"), false, false)
+			_, err := PlanRename(r.tree, c, At("/tmp/f"), At("/tmp/h"), false, false)
 			return err
 		},
 		"rename over": func(c *Call) error {
-			_, err := r.tree.PlanRename(c, At("/tmp/f"), At("/tmp/g"), true, false)
+			_, err := PlanRename(r.tree, c, At("/tmp/f"), At("/tmp/g"), true, false)
 			return err
 		},
 		"overwrite": func(c *Call) error {
-			_, err := r.tree.PlanCreate(c, CreateRequest{At: Follow("/tmp/f"), Overwrite: true})
+			_, err := PlanCreate(r.tree, c, CreateRequest{At: Follow("/tmp/f"), Overwrite: true})
 			return err
 		},
 		"empty": func(c *Call) error {
@@ -155,7 +155,7 @@ func TestStickyBit(t *testing.T) {
 			}
 		}
 	}
-	if _, err := r.tree.PlanCreate(&Call{User: "stranger"}, CreateRequest{At: At("/tmp/new")}); err != nil {
+	if _, err := PlanCreate(r.tree, &Call{User: "stranger"}, CreateRequest{At: At("/tmp/new")}); err != nil {
 		t.Errorf("create in a sticky directory: %v", err)
 	}
 }
@@ -188,7 +188,7 @@ func TestPlanSetAttr(t *testing.T) {
 		{"mtime by another", other, OpSetAttr{SetMTime: true, MTime: 5}, fserror.Permission, 0},
 		{"touch without write", other, OpSetAttr{SetMTime: true}, fserror.Permission, 0},
 	} {
-		op, err := r.tree.PlanSetAttr(c.call, Follow("/f"), c.op)
+		op, err := PlanSetAttr(r.tree, c.call, Follow("/f"), c.op)
 		if c.want != 0 {
 			if fserror.KindOf(err) != c.want || err == nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -199,7 +199,7 @@ func TestPlanSetAttr(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.name, op, err)
 		}
 	}
-	if op, err := r.tree.PlanSetAttr(owner, Follow("/f"), OpSetAttr{}); op != nil || err != nil {
+	if op, err := PlanSetAttr(r.tree, owner, Follow("/f"), OpSetAttr{}); op != nil || err != nil {
 		t.Errorf("nothing to change: %+v, %v", op, err)
 	}
 }

@@ -15,7 +15,7 @@ func TestRef(t *testing.T) {
 	dir, sub := r.mkdir(t, "/d"), r.mkdir(t, "/d/sub")
 	file := r.create(t, "/d/sub/f", "x")
 	link := func(path, target string) InodeID {
-		op, err := r.tree.PlanSymlink(nil, At(path), target, false)
+		op, err := PlanSymlink(r.tree, nil, At(path), target, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +23,7 @@ func TestRef(t *testing.T) {
 	}
 	up, in := link("/d/sub/up", "../sub/f"), link("/d/in", "sub")
 	gone := r.create(t, "/gone", "")
-	del, err := r.tree.PlanDelete(nil, At("/gone"), false, 0)
+	del, err := PlanDelete(r.tree, nil, At("/gone"), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +65,12 @@ func TestRef(t *testing.T) {
 			t.Errorf("%s: inode %d, %v; want %d, %v", what, a.ID, err, c.to, c.kind)
 		}
 	}
-	_, err = r.tree.PlanMkdir(nil, Ref{Base: sub, Path: "f/x"}, 0o755, false)
+	_, err = PlanMkdir(r.tree, nil, Ref{Base: sub, Path: "f/x"}, 0o755, false)
 	if err == nil || !strings.Contains(err.Error(), "/d/sub/f") {
 		t.Errorf("the error does not name the whole path: %v", err)
 	}
 	// By its number an inode is taken from the name that it has.
-	op, err := r.tree.PlanDelete(nil, Inode(file), false, 0)
+	op, err := PlanDelete(r.tree, nil, Inode(file), false, 0)
 	if err != nil || op.Parent != sub || op.Name != "f" || op.Inode != file {
 		t.Errorf("a delete by number: %+v, %v", op, err)
 	}

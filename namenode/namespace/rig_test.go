@@ -105,7 +105,7 @@ func (r *rig) newToken() Token {
 
 func (r *rig) mkdir(t tb, path string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanMkdir(nil, At(path), 0o755, true)
+	op, err := PlanMkdir(r.tree, nil, At(path), 0o755, true)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -119,7 +119,7 @@ func (r *rig) mkdir(t tb, path string) InodeID {
 // create makes a closed file.
 func (r *rig) create(t tb, path string, data string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanCreate(nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte(data)})
+	op, err := PlanCreate(r.tree, nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte(data)})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -131,10 +131,10 @@ func (r *rig) open(t tb, path, client string) Writer {
 	t.Helper()
 	h := Holder{User: "u", Client: client, Session: SessionID{client[0]}, Host: "host", PID: 42}
 	token := r.newToken()
-	a, err := r.tree.PlanOpen(nil, Follow(path))
+	a, err := PlanOpen(r.tree, nil, Follow(path))
 	var res Result
 	if errors.Is(err, fserror.NotFound) {
-		op, err := r.tree.PlanCreate(nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Holder: h, Token: token})
+		op, err := PlanCreate(r.tree, nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Holder: h, Token: token})
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -154,7 +154,7 @@ const testMaxTail = 1 << 20
 
 func (r *rig) write(t tb, w Writer, offset int64, data string) {
 	t.Helper()
-	op, _, err := r.tree.PlanAppendTail(nil, w, offset, []byte(data), testMaxTail)
+	op, _, err := PlanAppendTail(r.tree, nil, w, offset, []byte(data), testMaxTail)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -163,7 +163,7 @@ func (r *rig) write(t tb, w Writer, offset int64, data string) {
 
 func (r *rig) close(t tb, w Writer) {
 	t.Helper()
-	op, err := r.tree.PlanClose(nil, w, 0, nil, -1, 0, testMaxTail)
+	op, err := PlanClose(r.tree, nil, w, 0, nil, -1, 0, testMaxTail)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -183,7 +183,7 @@ func crcOf(data string) uint32 { return crc32.Checksum([]byte(data), castagnoli)
 // grant grants a lease to user u.
 func (r *rig) grant(t tb, id LeaseID, ttl int64) {
 	t.Helper()
-	op, err := r.tree.PlanGrant(nil, id, ttl, Owner{User: "u", Client: "client", Host: "host"})
+	op, err := PlanGrant(r.tree, nil, id, ttl, Owner{User: "u", Client: "client", Host: "host"})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -192,7 +192,7 @@ func (r *rig) grant(t tb, id LeaseID, ttl int64) {
 
 func (r *rig) attach(t tb, id LeaseID, path string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanAttach(nil, id, At(path))
+	op, err := PlanAttach(r.tree, nil, id, At(path))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -202,7 +202,7 @@ func (r *rig) attach(t tb, id LeaseID, path string) InodeID {
 // attachNew makes a closed file that is attached to a lease.
 func (r *rig) attachNew(t tb, id LeaseID, path string) InodeID {
 	t.Helper()
-	op, err := r.tree.PlanCreate(nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte("x"), Lease: id})
+	op, err := PlanCreate(r.tree, nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte("x"), Lease: id})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -212,7 +212,7 @@ func (r *rig) attachNew(t tb, id LeaseID, path string) InodeID {
 // end revokes a lease.
 func (r *rig) end(t tb, id LeaseID) Result {
 	t.Helper()
-	op, err := r.tree.PlanEndLease(nil, id, LeaseRevoked)
+	op, err := PlanEndLease(r.tree, nil, id, LeaseRevoked)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -228,7 +228,7 @@ func (r *rig) commit(t tb, w Writer, data string) Block {
 	}
 	covered := min(len(data), len(v.Tail))
 	b := r.block(data)
-	op, err := r.tree.PlanCommit(nil, w, v.Attr.Length-v.Attr.TailLength, b, int64(covered), crcOf(data[:covered]))
+	op, err := PlanCommit(r.tree, nil, w, v.Attr.Length-v.Attr.TailLength, b, int64(covered), crcOf(data[:covered]))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -42,7 +42,7 @@ func TestAsOf(t *testing.T) {
 	wait("the directory itself", stat("/d"), n)
 	wait("the list", list("/d"), n)
 	wait("the list above", list("/"), n) // shows how many entries /d has
-	wait("create of the same name", func(c *Call) { _, _ = tree.PlanCreate(c, CreateRequest{At: At("/d/new")}) }, n)
+	wait("create of the same name", func(c *Call) { _, _ = PlanCreate(tree, c, CreateRequest{At: At("/d/new")}) }, n)
 	tree.SetDurable(n - 1)
 	wait("the new one, still", stat("/d/new"), n)
 	tree.SetDurable(n)
@@ -54,7 +54,7 @@ func TestAsOf(t *testing.T) {
 	wait("missing there", stat("/d/none"), n)
 	tree.SetDurable(n)
 
-	op, _ := tree.PlanRename(nil, At("/d"), At("/e"), false, false)
+	op, _ := PlanRename(tree, nil, At("/d"), At("/e"), false, false)
 	n = r.must(t, op).TxID
 	wait("directory above renamed", stat("/e/f"), n)
 	wait("old name", stat("/d/f"), n)
@@ -66,7 +66,7 @@ func TestAsOf(t *testing.T) {
 	wait("length in a list", list("/e"), n)
 	wait("another file", stat("/e/f"), 0)
 	wait("file", func(c *Call) { _, _ = tree.File(c, Inode(w.Inode)) }, n)
-	wait("repeated append", func(c *Call) { _, _, _ = tree.PlanAppendTail(c, w, 0, []byte("abc"), 100) }, n)
+	wait("repeated append", func(c *Call) { _, _, _ = PlanAppendTail(tree, c, w, 0, []byte("abc"), 100) }, n)
 	tree.SetDurable(n)
 
 	dir := tree.lookup(RootID, "e")

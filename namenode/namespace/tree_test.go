@@ -130,7 +130,7 @@ func TestDeleteFindsOpenFiles(t *testing.T) {
 			want = append(want, r.open(t, fmt.Sprintf("/top/d%d/e/open%d", i%10, i), "c").Inode)
 			r.open(t, fmt.Sprintf("/elsewhere/e%d/open", i), "c")
 		}
-		op, err := r.tree.PlanDelete(nil, At("/top"), true, TypeDir)
+		op, err := PlanDelete(r.tree, nil, At("/top"), true, TypeDir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestDeepTree(t *testing.T) {
 		t.Fatal(seen, err)
 	}
 	roundTrip(t, r.tree)
-	op, err := r.tree.PlanDelete(nil, At("/d"), true, 0)
+	op, err := PlanDelete(r.tree, nil, At("/d"), true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,14 +192,14 @@ func TestOwnersLimit(t *testing.T) {
 	for r.tree.users.Len() <= MaxOwners {
 		r.must(t, &OpSetAttr{Inode: id, User: "user" + strconv.Itoa(r.tree.users.Len())})
 	}
-	_, err := r.tree.PlanCreate(&Call{User: "one more", Super: true}, CreateRequest{At: At("/g")})
+	_, err := PlanCreate(r.tree, &Call{User: "one more", Super: true}, CreateRequest{At: At("/g")})
 	wantKind(t, err, fserror.NoSpace)
-	_, err = r.tree.PlanSetAttr(nil, Follow("/f"), OpSetAttr{User: "one more"})
+	_, err = PlanSetAttr(r.tree, nil, Follow("/f"), OpSetAttr{User: "one more"})
 	wantKind(t, err, fserror.NoSpace)
 	if _, err := r.apply(CallID{}, &OpSetAttr{Inode: id, User: "one more"}); err == nil {
 		t.Fatal("applied")
 	}
-	if _, err := r.tree.PlanCreate(&Call{User: "user77", Super: true}, CreateRequest{At: At("/g")}); err != nil {
+	if _, err := PlanCreate(r.tree, &Call{User: "user77", Super: true}, CreateRequest{At: At("/g")}); err != nil {
 		t.Fatal(err)
 	}
 	back := roundTrip(t, r.tree)
@@ -214,7 +214,7 @@ func TestPlanMergeSeesChanges(t *testing.T) {
 	r.write(t, w, 0, "abc")
 	seal := func(covered int64, last *Block) error {
 		n := r.tree.get(w.Inode)
-		_, err := r.tree.PlanMerge(w.Inode, r.block("abc"), n.blocksLength(), covered, false, last)
+		_, err := PlanMerge(r.tree, w.Inode, r.block("abc"), n.blocksLength(), covered, false, last)
 		return err
 	}
 	if err := seal(3, nil); err != nil {
@@ -236,9 +236,9 @@ func TestPlanMergeSeesChanges(t *testing.T) {
 	if err := seal(3, &b); err != nil {
 		t.Fatal(err)
 	}
-	op, _ := r.tree.PlanDelete(nil, At("/f"), false, 0)
+	op, _ := PlanDelete(r.tree, nil, At("/f"), false, 0)
 	r.must(t, op)
-	_, err := r.tree.PlanMerge(w.Inode, r.block("abc"), 5, 3, false, &b)
+	_, err := PlanMerge(r.tree, w.Inode, r.block("abc"), 5, 3, false, &b)
 	wantKind(t, err, fserror.Retry)
 }
 
@@ -248,20 +248,20 @@ func TestAppendRepeatedAfterSeal(t *testing.T) {
 	w := r.open(t, "/f", "c")
 	r.write(t, w, 0, "abc")
 	r.write(t, w, 3, "def")
-	op, err := r.tree.PlanMerge(w.Inode, r.block("abcdef"), 0, 6, false, nil)
+	op, err := PlanMerge(r.tree, w.Inode, r.block("abcdef"), 0, 6, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.must(t, op)
-	again, n, err := r.tree.PlanAppendTail(nil, w, 3, []byte("def"), testMaxTail)
+	again, n, err := PlanAppendTail(r.tree, nil, w, 3, []byte("def"), testMaxTail)
 	if again != nil || n != 6 || err != nil {
 		t.Fatal(again, n, err)
 	}
-	_, _, err = r.tree.PlanAppendTail(nil, w, 3, []byte("dex"), testMaxTail)
+	_, _, err = PlanAppendTail(r.tree, nil, w, 3, []byte("dex"), testMaxTail)
 	wantKind(t, err, fserror.NotAtEnd)
 	// So does one that was taken over know nothing of what the other appended.
 	w = r.open(t, "/f", "d")
-	_, _, err = r.tree.PlanAppendTail(nil, w, 3, []byte("def"), testMaxTail)
+	_, _, err = PlanAppendTail(r.tree, nil, w, 3, []byte("def"), testMaxTail)
 	wantKind(t, err, fserror.NotAtEnd)
 }
 

@@ -13,7 +13,7 @@ import (
 
 func (r *rig) xattr(t tb, path, name, value string) {
 	t.Helper()
-	op, err := r.tree.PlanXattr(nil, At(path), name, []byte(value), XattrSet)
+	op, err := PlanXattr(r.tree, nil, At(path), name, []byte(value), XattrSet)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -43,7 +43,7 @@ func TestXattr(t *testing.T) {
 	clone := r.tree.Clone()
 	r.xattr(t, "/d/f", "user.b", "3")
 	r.rename(t, "/d/f", "/f", false)
-	op, err := r.tree.PlanXattr(nil, Inode(id), "user.a", nil, XattrRemove)
+	op, err := PlanXattr(r.tree, nil, Inode(id), "user.a", nil, XattrRemove)
 	planned(t, r, op, err)
 	for _, c := range []struct{ got, want string }{
 		{xattrs(t, r.tree, "/f"), "user.b=3 "},
@@ -55,7 +55,7 @@ func TestXattr(t *testing.T) {
 			t.Errorf("%q, want %q", c.got, c.want)
 		}
 	}
-	if op, err := r.tree.PlanXattr(nil, At("/f"), "user.b", []byte("3"), XattrSet); op != nil || err != nil {
+	if op, err := PlanXattr(r.tree, nil, At("/f"), "user.b", []byte("3"), XattrSet); op != nil || err != nil {
 		t.Fatal("the same value again is a change", op, err)
 	}
 	sound(t, r.tree)
@@ -98,14 +98,14 @@ func TestPlanXattrRefuses(t *testing.T) {
 		"action":     {"user.x", nil, XattrRemove + 1, fserror.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := r.tree.PlanXattr(nil, At("/f"), c.name, c.value, c.action)
+			_, err := PlanXattr(r.tree, nil, At("/f"), c.name, c.value, c.action)
 			wantKind(t, err, c.kind)
 			if c.kind != fserror.NotFound && c.kind != fserror.Exists && c.action <= XattrRemove {
 				r.refused(t, &OpXattr{Inode: r.tree.lookup(RootID, "f").id, Name: c.name, Value: c.value})
 			}
 		})
 	}
-	_, err := r.tree.PlanXattr(&Call{User: "stranger"}, At("/f"), "user.x", nil, XattrSet)
+	_, err := PlanXattr(r.tree, &Call{User: "stranger"}, At("/f"), "user.x", nil, XattrSet)
 	wantKind(t, err, fserror.Permission)
 	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "f").id, SetMode: true, Mode: 0o600})
 	_, err = r.tree.Xattrs(&Call{User: "stranger"}, At("/f"))
@@ -119,10 +119,10 @@ func TestXattrBudget(t *testing.T) {
 	r.create(t, "/g", "")
 	r.xattr(t, "/f", "user.a", "value")
 	r.tree.counts.XattrBytes = MaxXattrMemory
-	_, err := r.tree.PlanXattr(nil, At("/g"), "user.a", []byte("x"), XattrSet)
+	_, err := PlanXattr(r.tree, nil, At("/g"), "user.a", []byte("x"), XattrSet)
 	wantKind(t, err, fserror.NoSpace)
 	for _, action := range []XattrAction{XattrReplace, XattrRemove} { // what takes no more
-		if op, err := r.tree.PlanXattr(nil, At("/f"), "user.a", []byte("less"), action); op == nil || err != nil {
+		if op, err := PlanXattr(r.tree, nil, At("/f"), "user.a", []byte("less"), action); op == nil || err != nil {
 			t.Fatal(op, err)
 		}
 	}
@@ -152,7 +152,7 @@ func TestWhatOwnersUse(t *testing.T) {
 			t.Errorf("%+v are left, %+v given, not %+v", left, now, was)
 		}
 	}
-	op, err := r.tree.PlanDelete(nil, At("/f"), false, 0)
+	op, err := PlanDelete(r.tree, nil, At("/f"), false, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestOneUserLeavesRoomForAttributes(t *testing.T) {
 	value := bytes.Repeat([]byte("v"), tables.MaxXattrValue)
 	add := func(user, path string) error {
 		r.must(t, &OpSetAttr{Inode: r.create(t, path, ""), User: user})
-		op, err := r.tree.PlanXattr(&Call{User: user}, At(path), "user.a", value, XattrSet)
+		op, err := PlanXattr(r.tree, &Call{User: user}, At(path), "user.a", value, XattrSet)
 		if err == nil {
 			r.must(t, op)
 		}
