@@ -88,7 +88,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	if _, activation := e.Op.(*OpActivate); !activation {
 		now.reigned += e.Time - t.time
 	}
-	r, err := e.Op.apply(t, now)
+	r, err := e.Op.apply(applier{t, now})
 	if err != nil {
 		return Result{}, t.refusal(&e, err)
 	}
@@ -105,6 +105,28 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 		r.Events = n.of(&r)
 	}
 	return r, nil
+}
+
+// applier applies one record to a tree.
+type applier struct {
+	*Tree
+	now stamp
+}
+
+// stamp is what a record tells those who apply it of itself.
+type stamp struct {
+	TxID    uint64
+	Time    int64
+	reigned int64 // what Tree.Reigned is with it
+}
+
+// touch notes a change that the record makes.
+func (t applier) touch(c Change) { t.tracker.touch(t.now.TxID, c) }
+
+// touchEntry notes that an entry of a directory came, went or was replaced.
+func (t applier) touchEntry(dir InodeID, name string) {
+	t.touch(Change{Kind: ChangeName, Inode: dir, Name: name})
+	t.touch(Change{Kind: ChangeEntries, Inode: dir})
 }
 
 // refusal is the error for a record that does not fit, and why.
@@ -142,7 +164,7 @@ func (t *Tree) follows(e *Entry) error {
 }
 
 // reachableDir returns a directory in which something can be made.
-func (t *Tree) reachableDir(id InodeID) (*inode, error) {
+func (t applier) reachableDir(id InodeID) (*inode, error) {
 	n := t.get(id)
 	switch {
 	case n == nil:
@@ -168,7 +190,7 @@ func (t *Tree) file(id InodeID) (*inode, error) {
 }
 
 // entry returns the entry of a directory, which must be the inode id.
-func (t *Tree) entry(dir InodeID, name string, id InodeID) (*inode, error) {
+func (t applier) entry(dir InodeID, name string, id InodeID) (*inode, error) {
 	n := t.lookup(dir, name)
 	switch {
 	case n == nil && id == 0:

@@ -19,7 +19,7 @@ type chain struct {
 
 // checkChain says why a chain cannot be made. replace is what the leaf's name
 // must be now; 0: not taken.
-func (t *Tree) checkChain(c *chain, replace InodeID) (old *inode, err error) {
+func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if _, err := t.reachableDir(c.parent); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (t *Tree) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 
 // makeChain makes a chain that was checked. If old is not nil the leaf takes
 // its place; the old inode was freed already.
-func (t *Tree) makeChain(c *chain, old *inode, e stamp) *inode {
+func (t applier) makeChain(c *chain, old *inode) *inode {
 	user, group := t.users.Add(c.user), t.groups.Add(c.group)
 	top := c.name
 	if len(c.dirs) > 0 {
@@ -49,20 +49,20 @@ func (t *Tree) makeChain(c *chain, old *inode, e stamp) *inode {
 	}
 	parent := c.parent
 	for _, name := range c.dirs {
-		d := &inode{typ: TypeDir, mode: c.dirMode & modeBits, mtime: e.Time}
+		d := &inode{typ: TypeDir, mode: c.dirMode & modeBits, mtime: t.now.Time}
 		d.ownExt().n = 1
-		t.attach(d, parent, name, user, group, e)
+		t.attach(d, parent, name, user, group)
 		parent = d.id
 	}
-	t.attach(c.leaf, parent, c.name, user, group, e)
-	t.touchEntry(e.TxID, c.parent, top)
-	t.changeEntries(c.parent, delta(old == nil), e)
+	t.attach(c.leaf, parent, c.name, user, group)
+	t.touchEntry(c.parent, top)
+	t.changeEntries(c.parent, delta(old == nil))
 	return c.leaf
 }
 
 // attach numbers and names a new inode and hangs it into a directory, whose
 // own attributes are the caller's affair.
-func (t *Tree) attach(n *inode, parent InodeID, name string, user, group uint16, e stamp) {
+func (t applier) attach(n *inode, parent InodeID, name string, user, group uint16) {
 	if n.id == 0 {
 		n.id = t.nextInode
 		t.nextInode++
@@ -75,7 +75,7 @@ func (t *Tree) attach(n *inode, parent InodeID, name string, user, group uint16,
 	t.put(n)
 	t.dentries.ReplaceOrInsert(n)
 	t.countType(n.typ, 1)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }
 
 func delta(grew bool) int64 {
@@ -87,9 +87,9 @@ func delta(grew bool) int64 {
 
 // changeEntries adds d to the number of a directory's entries and sets its
 // mtime to the record's time.
-func (t *Tree) changeEntries(dir InodeID, d int64, e stamp) {
+func (t applier) changeEntries(dir InodeID, d int64) {
 	n := t.get(dir).edit()
-	n.mtime = e.Time
+	n.mtime = t.now.Time
 	if d != 0 {
 		n.ownExt().n += d
 		n.dropEmptyExt()
@@ -97,13 +97,13 @@ func (t *Tree) changeEntries(dir InodeID, d int64, e stamp) {
 	t.replace(n)
 }
 
-func (t *Tree) grant(h Holder, token Token, e stamp) *grant {
-	return &grant{holder: t.holders.Share(h), epoch: e.TxID, token: token, since: e.Time}
+func (t applier) grant(h Holder, token Token) *grant {
+	return &grant{holder: t.holders.Share(h), epoch: t.now.TxID, token: token, since: t.now.Time}
 }
 
 // move gives an inode, which is no entry any more, another place. grown is by
 // how many entries the directory that it comes to grows.
-func (t *Tree) move(n *inode, dir InodeID, name string, grown int64, e stamp) Result {
+func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	from, fromName := n.parent, n.nameString()
 	moved := n.edit()
 	moved.parent = dir
@@ -113,14 +113,14 @@ func (t *Tree) move(n *inode, dir InodeID, name string, grown int64, e stamp) Re
 	moved.setName(name)
 	t.replace(moved)
 	if from == dir {
-		t.changeEntries(dir, grown-1, e)
+		t.changeEntries(dir, grown-1)
 	} else {
-		t.changeEntries(from, -1, e)
-		t.changeEntries(dir, grown, e)
+		t.changeEntries(from, -1)
+		t.changeEntries(dir, grown)
 	}
-	t.touchEntry(e.TxID, from, fromName)
-	t.touchEntry(e.TxID, dir, name)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.touchEntry(from, fromName)
+	t.touchEntry(dir, name)
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return Result{Inode: n.id, Length: moved.length(), BlocksLength: moved.blocksLength()}
 }
 
@@ -140,21 +140,21 @@ func (t *Tree) isBelow(n *inode, id InodeID) bool {
 
 // unlink takes an entry out of its directory. A directory with entries is
 // detached, anything else freed at once.
-func (t *Tree) unlink(n *inode, e stamp) []ClosedFile {
+func (t applier) unlink(n *inode) []ClosedFile {
 	var closed []ClosedFile
 	dir, name := n.parent, n.nameString()
 	if n.typ == TypeDir && n.entries() > 0 {
 		for _, f := range t.openBelow(n) {
 			closed = append(closed, closedFile(f, ReasonDeleted))
-			t.shut(f.edit(), e)
+			t.shut(f.edit())
 		}
-		t.detach(n, e)
+		t.detach(n)
 	} else {
 		t.dentries.Delete(n)
-		closed = t.free(n, e, ReasonDeleted)
+		closed = t.free(n, ReasonDeleted)
 	}
-	t.touchEntry(e.TxID, dir, name)
-	t.changeEntries(dir, -1, e)
+	t.touchEntry(dir, name)
+	t.changeEntries(dir, -1)
 	return closed
 }
 

@@ -13,26 +13,26 @@ func fileResult(n *inode) Result {
 }
 
 // store puts a changed file in the place of the old one.
-func (t *Tree) store(n *inode, e stamp) {
+func (t applier) store(n *inode) {
 	n.dropEmptyExt()
 	t.replace(n)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }
 
 // shut closes the copy n of an open file, gives its lists their exact size and
 // stores it.
-func (t *Tree) shut(n *inode, e stamp) {
+func (t applier) shut(n *inode) {
 	x := n.ownExt()
 	x.open = nil
 	x.tail = exactTail(x.tail)
 	x.blocks = exactBlocks(x.blocks)
 	t.open.Delete(n.id)
 	t.ages.Forget(AgeKey{Inode: n.id})
-	t.store(n, e)
+	t.store(n)
 }
 
 // openForWrite returns an open file.
-func (t *Tree) openForWrite(id InodeID) (*inode, error) {
+func (t applier) openForWrite(id InodeID) (*inode, error) {
 	n, err := t.file(id)
 	if err != nil {
 		return nil, err
@@ -45,15 +45,15 @@ func (t *Tree) openForWrite(id InodeID) (*inode, error) {
 
 // opened opens next, a copy of n that is to take its place, for append; why is
 // the reason for who had n open.
-func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e stamp) Result {
+func (t applier) opened(n, next *inode, why string, h Holder, token Token) Result {
 	var closed []ClosedFile
 	if n.open() != nil {
 		closed = []ClosedFile{closedFile(n, why)}
 	}
-	next.ownExt().open = &openState{grant: t.grant(h, token, e)}
+	next.ownExt().open = &openState{grant: t.grant(h, token)}
 	t.open.ReplaceOrInsert(next.id)
 	t.ages.Forget(AgeKey{Inode: next.id})
-	t.store(next, e)
+	t.store(next)
 	r := fileResult(next)
 	o := next.openFile()
 	r.Opened, r.Closed = &o, closed
@@ -62,34 +62,34 @@ func (t *Tree) opened(n, next *inode, why string, h Holder, token Token, e stamp
 }
 
 // shortened returns a copy of a file, cut to length bytes, to be stored.
-func (t *Tree) shortened(n *inode, length int64, e stamp) (*inode, error) {
+func (t applier) shortened(n *inode, length int64) (*inode, error) {
 	if length < 0 || length > n.length() {
 		return nil, misfitf("length %d is not within the file's %d bytes", length, n.length())
 	}
 	n = n.edit()
-	n.mtime = e.Time
+	n.mtime = t.now.Time
 	if length == n.length() {
 		return n, nil
 	}
 	x := n.ownExt()
-	x.cut = e.TxID
+	x.cut = t.now.TxID
 	if length >= x.n {
 		x.tail = copyTail(x.tail[:length-x.n])
 	} else {
 		x.tail = nil
-		t.cutBlocks(x, length, e)
+		t.cutBlocks(x, length)
 	}
 	return n, nil
 }
 
 // cutBlocks shortens a block list to length bytes, which is less than it has.
-func (t *Tree) cutBlocks(x *ext, length int64, e stamp) {
+func (t applier) cutBlocks(x *ext, length int64) {
 	keep, begin := len(x.blocks), x.n
 	for keep > 0 && begin-int64(x.blocks[keep-1].Used) >= length {
 		keep--
 		begin -= int64(x.blocks[keep].Used)
 	}
-	t.disownBlocks(x.blocks[keep:], e.reigned)
+	t.disownBlocks(x.blocks[keep:])
 	if begin > length {
 		// The last block is in part above the length: a list of its own, since
 		// the old one must keep what it says.

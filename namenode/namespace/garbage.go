@@ -17,47 +17,47 @@ func (t *Tree) IsGarbage(k blockstore.Key) bool { return t.garbage.Has(k) }
 func (t *Tree) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
 
 // ownBlock counts a block as part of a file.
-func (t *Tree) ownBlock(b Block) {
+func (t applier) ownBlock(b Block) {
 	t.blocks.ReplaceOrInsert(b.Key)
 	t.counts.StoredBytes += int64(b.Stored)
 }
 
-// disownBlocks makes blocks that were part of a file garbage as of time.
-func (t *Tree) disownBlocks(blocks []Block, time int64) {
+// disownBlocks makes blocks that were part of a file garbage.
+func (t applier) disownBlocks(blocks []Block) {
 	for _, b := range blocks {
 		t.blocks.Delete(b.Key)
 		t.counts.StoredBytes -= int64(b.Stored)
-		t.garbage.Add(StoredBlock{Key: b.Key, Stored: b.Stored}, time)
+		t.garbage.Add(StoredBlock{Key: b.Key, Stored: b.Stored}, t.now.reigned)
 	}
 }
 
 // free takes an inode out of the table and gives its blocks up. Its entry, if
 // it has one, is the caller's affair, and it is no directory with entries. A
 // file that was open is returned as closed for reason.
-func (t *Tree) free(n *inode, e stamp, reason string) []ClosedFile {
+func (t applier) free(n *inode, reason string) []ClosedFile {
 	var closed []ClosedFile
 	if n.open() != nil {
 		t.open.Delete(n.id)
 		t.ages.Forget(AgeKey{Inode: n.id})
 		closed = []ClosedFile{closedFile(n, reason)}
 	}
-	t.unattach(n.id, e)
+	t.unattach(n.id)
 	t.dropXattrs(n.id)
-	t.disownBlocks(n.blocks(), e.reigned)
+	t.disownBlocks(n.blocks())
 	t.drop(n)
 	t.countType(n.typ, -1)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return closed
 }
 
 // detach hangs a directory that has entries off the tree: its own entry is
 // taken away, it has no parent, and all below it is unreachable from then on.
-func (t *Tree) detach(n *inode, e stamp) {
+func (t applier) detach(n *inode) {
 	t.dentries.Delete(n)
 	n = n.edit()
 	n.parent = 0
 	n.setName("")
 	t.put(n)
 	t.detached.ReplaceOrInsert(n.id)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }

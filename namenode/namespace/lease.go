@@ -22,30 +22,30 @@ func (t *Tree) liveLease(id LeaseID) (*Lease, error) {
 }
 
 // attachTo attaches a file to a living lease, instead of another one if it is.
-func (t *Tree) attachTo(id LeaseID, inode InodeID, e stamp) {
-	t.unattach(inode, e)
+func (t applier) attachTo(id LeaseID, inode InodeID) {
+	t.unattach(inode)
 	t.leases.Attach(id, inode)
-	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(id)})
+	t.touch(Change{Kind: ChangeLease, Inode: InodeID(id)})
 }
 
 // unattach detaches a file if it is attached.
-func (t *Tree) unattach(inode InodeID, e stamp) {
+func (t applier) unattach(inode InodeID) {
 	if id := t.leases.Detach(inode); id != 0 {
-		t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(id)})
+		t.touch(Change{Kind: ChangeLease, Inode: InodeID(id)})
 	}
 }
 
 // deleteAttached deletes up to limit files of a lease. One whose directory was
 // deleted is merely detached: its memory is freed with that.
-func (t *Tree) deleteAttached(limit int, id LeaseID, e stamp, deleted *int) (closed []ClosedFile) {
+func (t applier) deleteAttached(limit int, id LeaseID, deleted *int) (closed []ClosedFile) {
 	for _, inode := range t.leases.Files(id, 0, limit) {
 		*deleted++
 		n := t.get(inode)
 		if n == nil || !t.reachable(n, nil) {
-			t.unattach(inode, e)
+			t.unattach(inode)
 			continue
 		}
-		closed = append(closed, t.unlink(n, e)...) // free detaches it
+		closed = append(closed, t.unlink(n)...) // free detaches it
 	}
 	return closed
 }

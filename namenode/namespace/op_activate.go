@@ -19,7 +19,7 @@ func (op *OpActivate) fields(c coder) {
 	c.Raw(&op.Nonce)
 }
 
-func (op *OpActivate) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpActivate) apply(t applier) (Result, error) {
 	first := t.reigns.Term == 0
 	switch {
 	case op.Term <= t.reigns.Term:
@@ -41,9 +41,9 @@ func (op *OpActivate) apply(t *Tree, e stamp) (Result, error) {
 		t.namespace = op.NamespaceID
 		root := t.get(RootID).edit()
 		root.user, root.group = t.users.Add(op.User), t.groups.Add(op.Group)
-		root.mtime = e.Time
+		root.mtime = t.now.Time
 		t.replace(root)
-		t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: RootID})
+		t.touch(Change{Kind: ChangeAttr, Inode: RootID})
 	}
 	return Result{}, nil
 }

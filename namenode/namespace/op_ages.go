@@ -18,7 +18,7 @@ func (op *OpAges) fields(c coder) {
 
 // Ages are counted without the tree, so what one is of may be over by now: then
 // it is dropped, for an id that is granted again must not be born old.
-func (op *OpAges) apply(t *Tree, _ stamp) (Result, error) {
+func (op *OpAges) apply(t applier) (Result, error) {
 	for _, a := range op.Ages {
 		if !a.Good() {
 			return Result{}, misfit("it has an age of nothing, of more than one thing, or below zero")

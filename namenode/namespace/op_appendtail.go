@@ -50,7 +50,7 @@ func PlanAppendTail(t *Tree, c *Call, w Writer, offset int64, data []byte, maxTa
 	return &OpAppendTail{Inode: n.id, Offset: offset, Data: data}, offset + int64(len(data)), nil
 }
 
-func (op *OpAppendTail) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpAppendTail) apply(t applier) (Result, error) {
 	n, err := t.openForWrite(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -66,7 +66,7 @@ func (op *OpAppendTail) apply(t *Tree, e stamp) (Result, error) {
 		return Result{}, misfitf("file %d would be too long", n.id)
 	}
 	n = n.edit()
-	n.mtime = e.Time
+	n.mtime = t.now.Time
 	x := n.ownExt()
 	x.tail = growTail(x.tail, op.Data)
 	x.open = &openState{
@@ -75,7 +75,7 @@ func (op *OpAppendTail) apply(t *Tree, e stamp) (Result, error) {
 		lastLen: uint32(len(op.Data)), //nolint:gosec // checked above
 		lastCRC: crc32.Checksum(op.Data, castagnoli),
 	}
-	t.store(n, e)
+	t.store(n)
 	return fileResult(n), nil
 }
 

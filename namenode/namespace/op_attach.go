@@ -62,7 +62,7 @@ func (t *Tree) leaseFile(c *Call, op string, r Ref) (n *inode, path string, err 
 	return n, path, nil
 }
 
-func (op *OpAttach) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpAttach) apply(t applier) (Result, error) {
 	n, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -76,8 +76,8 @@ func (op *OpAttach) apply(t *Tree, e stamp) (Result, error) {
 	if err := t.attachable(n.id); err != nil {
 		return Result{}, err
 	}
-	t.attachTo(op.ID, n.id, e)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.attachTo(op.ID, n.id)
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	r := fileResult(n)
 	r.Lease = op.ID
 	return r, nil

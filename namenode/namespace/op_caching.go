@@ -14,7 +14,7 @@ func (op *OpCaching) fields(c coder) {
 	c.I64(&op.Term)
 }
 
-func (op *OpCaching) apply(t *Tree, _ stamp) (Result, error) {
+func (op *OpCaching) apply(t applier) (Result, error) {
 	switch {
 	case op.Session == SessionID{}:
 		return Result{}, misfit("it names no session")

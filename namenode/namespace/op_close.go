@@ -63,7 +63,7 @@ func PlanClose(t *Tree, c *Call, w Writer, offset int64, data []byte, length int
 	return &OpClose{Inode: n.id, Data: data, MTime: mtime}, nil
 }
 
-func (op *OpClose) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpClose) apply(t applier) (Result, error) {
 	n, err := t.openForWrite(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -75,7 +75,7 @@ func (op *OpClose) apply(t *Tree, e stamp) (Result, error) {
 	n = n.edit()
 	n.mtime = op.MTime
 	if n.mtime == 0 {
-		n.mtime = e.Time
+		n.mtime = t.now.Time
 	}
 	if len(op.Data) > 0 {
 		x := n.ownExt()
@@ -83,7 +83,7 @@ func (op *OpClose) apply(t *Tree, e stamp) (Result, error) {
 		copy(tail[copy(tail, x.tail):], op.Data)
 		x.tail = tail
 	}
-	t.shut(n, e)
+	t.shut(n)
 	r := fileResult(n)
 	r.Closed = closed
 	return r, nil

@@ -10,7 +10,7 @@ func (*OpCollected) opType() uint8 { return 17 }
 func (op *OpCollected) fields(c coder) { c.keys(&op.Keys) }
 
 // Keys that are no garbage are nothing to forget.
-func (op *OpCollected) apply(t *Tree, _ stamp) (Result, error) {
+func (op *OpCollected) apply(t applier) (Result, error) {
 	for _, k := range op.Keys {
 		t.garbage.Remove(k)
 	}

@@ -147,7 +147,7 @@ func (t *Tree) checkCommit(n *inode, op *OpCommit) error {
 	return nil
 }
 
-func (op *OpCommit) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpCommit) apply(t applier) (Result, error) {
 	old, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -159,7 +159,7 @@ func (op *OpCommit) apply(t *Tree, e stamp) (Result, error) {
 	x := n.ownExt()
 	if op.ReplaceLast {
 		last := len(x.blocks) - 1
-		t.disownBlocks(x.blocks[last:], e.reigned)
+		t.disownBlocks(x.blocks[last:])
 		x.n -= int64(x.blocks[last].Used)
 		x.blocks = x.blocks[:last:last]
 	}
@@ -169,9 +169,9 @@ func (op *OpCommit) apply(t *Tree, e stamp) (Result, error) {
 	t.ownBlock(op.Block)
 	t.reigns.Committed(op.Block.Key.Term, op.Block.Key.Seq)
 	if n.length() > old.length() {
-		n.mtime = e.Time
+		n.mtime = t.now.Time
 	}
-	t.store(n, e)
+	t.store(n)
 	return fileResult(n), nil
 }
 

@@ -123,7 +123,7 @@ func tailsToSeal(files []*inode) (ids []InodeID) {
 	return ids
 }
 
-func (op *OpConcat) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpConcat) apply(t applier) (Result, error) {
 	files, err := t.concatFiles(op)
 	if err != nil {
 		return Result{}, err
@@ -139,7 +139,7 @@ func (op *OpConcat) apply(t *Tree, e stamp) (Result, error) {
 		length += f.length()
 	}
 	n := files[0].edit()
-	n.mtime = e.Time
+	n.mtime = t.now.Time
 	x := n.ownExt()
 	for _, s := range files[1:] {
 		x.blocks = append(x.blocks, s.blocks()...)
@@ -156,9 +156,9 @@ func (op *OpConcat) apply(t *Tree, e stamp) (Result, error) {
 			t.replace(bare)
 			s = bare
 		}
-		t.unlink(s, e)
+		t.unlink(s)
 	}
-	t.store(n, e)
+	t.store(n)
 	return fileResult(n), nil
 }
 

@@ -108,10 +108,10 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 	return o, nil
 }
 
-func (op *OpCreate) apply(t *Tree, e stamp) (Result, error) { return op.create(t, 0, e) }
+func (op *OpCreate) apply(t applier) (Result, error) { return op.create(t, 0) }
 
 // create makes the file, with a number that was set aside unless that is 0.
-func (op *OpCreate) create(t *Tree, id InodeID, e stamp) (Result, error) {
+func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 	leaf := &inode{id: id, typ: TypeFile, mode: op.Mode & modeBits, mtime: op.MTime}
 	c := chain{
 		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
@@ -130,22 +130,22 @@ func (op *OpCreate) create(t *Tree, id InodeID, e stamp) (Result, error) {
 		}
 	}
 	if leaf.mtime == 0 {
-		leaf.mtime = e.Time
+		leaf.mtime = t.now.Time
 	}
 	if len(op.Data) > 0 || !op.Closed {
 		leaf.ext = &ext{tail: copyTail(op.Data)}
 	}
 	if !op.Closed {
-		leaf.ext.open = &openState{grant: t.grant(op.Holder, op.Token, e)}
+		leaf.ext.open = &openState{grant: t.grant(op.Holder, op.Token)}
 	}
 
 	var r Result
 	if old != nil {
-		r.Closed = t.free(old, e, ReasonReplaced)
+		r.Closed = t.free(old, ReasonReplaced)
 	}
-	t.makeChain(&c, old, e)
+	t.makeChain(&c, old)
 	if op.Lease != 0 {
-		t.attachTo(op.Lease, leaf.id, e)
+		t.attachTo(op.Lease, leaf.id)
 	}
 	r.Inode, r.Length = leaf.id, leaf.length()
 	if !op.Closed {

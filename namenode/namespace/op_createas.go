@@ -53,14 +53,14 @@ func PlanCreateAs(t *Tree, c *Call, id InodeID, r CreateRequest) (*OpCreateAs, e
 	return o, nil
 }
 
-func (op *OpCreateAs) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpCreateAs) apply(t applier) (Result, error) {
 	switch {
 	case len(op.Dirs) > 0 || op.Replace != 0:
 		return Result{}, misfit("a file with a number set aside is made in a directory that exists, and replaces nothing")
 	case !t.Reserved(op.Session, op.Inode):
 		return Result{}, misfitf("inode number %d is not set aside for its session, or is used", op.Inode)
 	}
-	r, err := op.create(t, op.Inode, e)
+	r, err := op.create(t, op.Inode)
 	if err == nil {
 		t.cachers.Use(op.Session, op.Inode)
 	}

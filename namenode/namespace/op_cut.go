@@ -37,7 +37,7 @@ func PlanCut(t *Tree, a Attr, length int64, h Holder, token Token) (*OpCut, erro
 	return &OpCut{Inode: a.ID, Length: length, Holder: h, Token: token}, nil
 }
 
-func (op *OpCut) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpCut) apply(t applier) (Result, error) {
 	n, err := t.file(op.Inode)
 	switch {
 	case err != nil:
@@ -47,7 +47,7 @@ func (op *OpCut) apply(t *Tree, e stamp) (Result, error) {
 	}
 	short := n
 	if op.Length != n.length() {
-		if short, err = t.shortened(n, op.Length, e); err != nil {
+		if short, err = t.shortened(n, op.Length); err != nil {
 			return Result{}, err
 		}
 	}
@@ -55,7 +55,7 @@ func (op *OpCut) apply(t *Tree, e stamp) (Result, error) {
 	if n.open() != nil && n.ext.open.grant.holder.Session == op.Holder.Session {
 		why = ReasonClosed // by the same, who continues under a new epoch
 	}
-	return t.opened(n, short.edit(), why, op.Holder, op.Token, e), nil
+	return t.opened(n, short.edit(), why, op.Holder, op.Token), nil
 }
 
 func (op *OpCut) affects(a affected) affected { return a.attr(op.Inode) }

@@ -51,7 +51,7 @@ func PlanDelete(t *Tree, c *Call, r Ref, recursive bool, only Type) (*OpDelete, 
 	return &OpDelete{Parent: at.dir.id, Name: at.name, Inode: n.id}, nil
 }
 
-func (op *OpDelete) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpDelete) apply(t applier) (Result, error) {
 	if _, err := t.reachableDir(op.Parent); err != nil {
 		return Result{}, err
 	}
@@ -62,7 +62,7 @@ func (op *OpDelete) apply(t *Tree, e stamp) (Result, error) {
 	if n == nil {
 		return Result{}, misfit("it names no inode")
 	}
-	return Result{Inode: n.id, Closed: t.unlink(n, e)}, nil
+	return Result{Inode: n.id, Closed: t.unlink(n)}, nil
 }
 
 func (op *OpDelete) affects(a affected) affected { return a.entry(op.Parent, op.Name).attr(op.Inode) }

@@ -18,7 +18,7 @@ func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
 	return &OpDetach{Inode: n.id}, nil
 }
 
-func (op *OpDetach) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpDetach) apply(t applier) (Result, error) {
 	n, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -29,8 +29,8 @@ func (op *OpDetach) apply(t *Tree, e stamp) (Result, error) {
 	if err := t.attachable(n.id); err != nil {
 		return Result{}, err
 	}
-	t.unattach(n.id, e)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.unattach(n.id)
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return fileResult(n), nil
 }
 

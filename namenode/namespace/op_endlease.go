@@ -23,16 +23,16 @@ func PlanEndLease(t *Tree, c *Call, id LeaseID, why string) (*OpEndLease, error)
 	return &OpEndLease{ID: id, Reason: why}, nil
 }
 
-func (op *OpEndLease) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpEndLease) apply(t applier) (Result, error) {
 	l, err := t.liveLease(op.ID)
 	if err != nil {
 		return Result{}, err
 	}
-	t.leases.End(op.ID, e.TxID)
+	t.leases.End(op.ID, t.now.TxID)
 	t.ages.Forget(AgeKey{Lease: op.ID})
-	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
-	r.Closed = t.deleteAttached(endFiles, op.ID, e, &r.Deleted)
+	r.Closed = t.deleteAttached(endFiles, op.ID, &r.Deleted)
 	return r, nil
 }
 

@@ -40,7 +40,7 @@ func PlanGrant(t *Tree, c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant, 
 	return &OpGrant{ID: id, TTL: ttl, Owner: owner}, nil
 }
 
-func (op *OpGrant) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpGrant) apply(t applier) (Result, error) {
 	switch {
 	case op.ID == 0 || op.ID > MaxLeaseID:
 		return Result{}, misfitf("%d is no id of a lease", uint64(op.ID))
@@ -51,11 +51,11 @@ func (op *OpGrant) apply(t *Tree, e stamp) (Result, error) {
 	case t.leases.Len() >= MaxLeases:
 		return Result{}, misfitf("there are %d leases already", MaxLeases)
 	}
-	l := &Lease{ID: op.ID, TTL: op.TTL, Since: e.Time, Owner: Owner{
+	l := &Lease{ID: op.ID, TTL: op.TTL, Since: t.now.Time, Owner: Owner{
 		User: strings.Clone(op.Owner.User), Client: strings.Clone(op.Owner.Client), Host: strings.Clone(op.Owner.Host),
 	}}
 	t.leases.Grant(l)
-	t.touch(e.TxID, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	return Result{Lease: op.ID, Granted: l}, nil
 }
 

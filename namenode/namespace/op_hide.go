@@ -96,7 +96,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	return o, nil
 }
 
-func (op *OpHide) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpHide) apply(t applier) (Result, error) {
 	if _, err := t.reachableDir(op.Parent); err != nil {
 		return Result{}, err
 	}
@@ -135,15 +135,15 @@ func (op *OpHide) apply(t *Tree, e stamp) (Result, error) {
 		}
 	}
 
-	t.attachTo(op.Lease, n.id, e)
+	t.attachTo(op.Lease, n.id)
 	t.dentries.Delete(n)
-	r := t.move(n, op.Parent, op.Hidden, 1, e)
+	r := t.move(n, op.Parent, op.Hidden, 1)
 	if src != nil {
 		if op.Detach {
-			t.unattach(src.id, e)
+			t.unattach(src.id)
 		}
 		t.dentries.Delete(src)
-		t.move(src, op.Parent, op.Name, 1, e)
+		t.move(src, op.Parent, op.Name, 1)
 	}
 	r.flag = true
 	return r, nil

@@ -19,7 +19,7 @@ func (op *OpImage) fields(c coder) {
 	c.Sum32(&op.CRC)
 }
 
-func (op *OpImage) apply(t *Tree, _ stamp) (Result, error) {
+func (op *OpImage) apply(t applier) (Result, error) {
 	if op.TxID > t.txid {
 		return Result{}, misfitf("it publishes an image of record %d, which is yet to come", op.TxID)
 	}

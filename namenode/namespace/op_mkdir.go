@@ -52,7 +52,7 @@ func PlanMkdir(t *Tree, c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, er
 	}, nil
 }
 
-func (op *OpMkdir) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpMkdir) apply(t applier) (Result, error) {
 	last := len(op.Names) - 1
 	if last < 0 {
 		return Result{}, misfit("it has no name")
@@ -61,13 +61,13 @@ func (op *OpMkdir) apply(t *Tree, e stamp) (Result, error) {
 		parent: op.Parent, dirs: op.Names[:last], name: op.Names[last],
 		// Its maker can make more in what mkdir -p makes on the way (POSIX).
 		dirMode: op.Mode | 0o300,
-		leaf:    &inode{typ: TypeDir, mode: op.Mode & modeBits, mtime: e.Time},
+		leaf:    &inode{typ: TypeDir, mode: op.Mode & modeBits, mtime: t.now.Time},
 		user:    op.User, group: op.Group,
 	}
 	if _, err := t.checkChain(&c, 0); err != nil {
 		return Result{}, err
 	}
-	return Result{Inode: t.makeChain(&c, nil, e).id}, nil
+	return Result{Inode: t.makeChain(&c, nil).id}, nil
 }
 
 func (op *OpMkdir) affects(a affected) affected { return a.entry(op.Parent, op.Names[0]) }

@@ -26,7 +26,7 @@ func PlanOpen(t *Tree, c *Call, r Ref) (Attr, error) {
 	return t.attr(n), nil
 }
 
-func (op *OpOpen) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpOpen) apply(t applier) (Result, error) {
 	n, err := t.file(op.Inode)
 	if err != nil {
 		return Result{}, err
@@ -34,7 +34,7 @@ func (op *OpOpen) apply(t *Tree, e stamp) (Result, error) {
 	if !t.reachable(n, nil) {
 		return Result{}, misfitf("file %d is deleted", n.id)
 	}
-	return t.opened(n, n.edit(), ReasonTakenOver, op.Holder, op.Token, e), nil
+	return t.opened(n, n.edit(), ReasonTakenOver, op.Holder, op.Token), nil
 }
 
 func (op *OpOpen) affects(a affected) affected { return a.attr(op.Inode) }

@@ -13,12 +13,12 @@ func (op *OpReap) fields(c coder) {
 	c.U32(&op.Limit)
 }
 
-func (op *OpReap) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpReap) apply(t applier) (Result, error) {
 	if l := t.leases.Get(op.ID); l == nil || l.Ended == 0 {
 		return Result{}, misfitf("there is no lease %x that has ended", uint64(op.ID))
 	}
 	var r Result
-	r.Closed = t.deleteAttached(int(op.Limit), op.ID, e, &r.Deleted)
+	r.Closed = t.deleteAttached(int(op.Limit), op.ID, &r.Deleted)
 	return r, nil
 }
 

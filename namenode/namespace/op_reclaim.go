@@ -10,7 +10,7 @@ func (op *OpReclaim) fields(c coder) { c.U32(&op.Limit) }
 // The order depends on nothing but the state: the directory of the lowest number first,
 // its entries by name; a directory below that has entries becomes a top of its
 // own, so no depth is too much.
-func (op *OpReclaim) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpReclaim) apply(t applier) (Result, error) {
 	for left := int64(op.Limit); left > 0; {
 		id, ok := t.detached.Min()
 		if !ok {
@@ -25,11 +25,11 @@ func (op *OpReclaim) apply(t *Tree, e stamp) (Result, error) {
 		})
 		for _, n := range batch {
 			if n.typ == TypeDir && n.entries() > 0 {
-				t.detach(n, e)
+				t.detach(n)
 				continue
 			}
 			t.dentries.Delete(n)
-			t.free(n, e, "deleted")
+			t.free(n, "deleted")
 		}
 		if rest := top.entries() - int64(len(batch)); rest > 0 && len(batch) > 0 {
 			top = top.edit()
@@ -38,7 +38,7 @@ func (op *OpReclaim) apply(t *Tree, e stamp) (Result, error) {
 			continue
 		}
 		t.detached.Delete(id)
-		t.free(top, e, "deleted")
+		t.free(top, "deleted")
 		left--
 	}
 	return Result{}, nil

@@ -14,14 +14,14 @@ func (op *OpRecover) fields(c coder) {
 	c.Text(&op.Reason)
 }
 
-func (op *OpRecover) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpRecover) apply(t applier) (Result, error) {
 	n, err := t.openForWrite(op.Inode)
 	if err != nil {
 		return Result{}, err
 	}
 	closed := []ClosedFile{closedFile(n, ReasonRecovered)}
 	n = n.edit()
-	t.shut(n, e)
+	t.shut(n)
 	r := fileResult(n)
 	r.Closed = closed
 	return r, nil

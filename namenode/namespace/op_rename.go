@@ -91,7 +91,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 	return o, nil
 }
 
-func (op *OpRename) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpRename) apply(t applier) (Result, error) {
 	n := t.lookup(op.FromParent, op.FromName)
 	if n == nil {
 		return Result{}, misfitf("directory %d has no entry %q", op.FromParent, op.FromName)
@@ -126,15 +126,15 @@ func (op *OpRename) apply(t *Tree, e stamp) (Result, error) {
 	}
 
 	if op.Detach {
-		t.unattach(n.id, e)
+		t.unattach(n.id)
 	}
 	t.dentries.Delete(n)
 	var closed []ClosedFile
 	if old != nil {
 		t.dentries.Delete(old)
-		closed = t.free(old, e, ReasonReplaced)
+		closed = t.free(old, ReasonReplaced)
 	}
-	r := t.move(n, op.ToParent, op.ToName, delta(old == nil), e)
+	r := t.move(n, op.ToParent, op.ToName, delta(old == nil))
 	r.Closed = closed
 	return r, nil
 }

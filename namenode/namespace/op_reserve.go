@@ -16,7 +16,7 @@ func (op *OpReserve) fields(c coder) {
 	c.U32(&op.Count)
 }
 
-func (op *OpReserve) apply(t *Tree, _ stamp) (Result, error) {
+func (op *OpReserve) apply(t applier) (Result, error) {
 	switch {
 	case op.Count == 0 || op.Count > tables.MaxReserve:
 		return Result{}, misfitf("it sets %d inode numbers aside; 1 to %d can be", op.Count, tables.MaxReserve)

@@ -7,9 +7,9 @@ func (*OpSafeMode) opType() uint8 { return 19 }
 
 func (op *OpSafeMode) fields(c coder) { c.Bool(&op.On) }
 
-func (op *OpSafeMode) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpSafeMode) apply(t applier) (Result, error) {
 	t.safeMode = op.On
-	t.touch(e.TxID, safeModeChange)
+	t.touch(safeModeChange)
 	return Result{}, nil
 }
 

@@ -79,7 +79,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	return &op, nil
 }
 
-func (op *OpSetAttr) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpSetAttr) apply(t applier) (Result, error) {
 	n := t.get(op.Inode)
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
@@ -100,11 +100,11 @@ func (op *OpSetAttr) apply(t *Tree, e stamp) (Result, error) {
 	if op.SetMTime {
 		n.mtime = op.MTime
 		if n.mtime == 0 {
-			n.mtime = e.Time
+			n.mtime = t.now.Time
 		}
 	}
 	t.replace(n)
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return Result{Inode: n.id, Length: n.length(), BlocksLength: n.blocksLength()}, nil
 }
 

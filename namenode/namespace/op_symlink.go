@@ -57,20 +57,20 @@ func PlanSymlink(t *Tree, c *Call, r Ref, target string, parents bool) (*OpSymli
 	}, nil
 }
 
-func (op *OpSymlink) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpSymlink) apply(t applier) (Result, error) {
 	if op.Target == "" {
 		return Result{}, misfit("the link has no target")
 	}
 	target := []byte(op.Target)
 	c := chain{
 		parent: op.Parent, dirs: op.Dirs, name: op.Name, dirMode: op.DirMode,
-		leaf: &inode{typ: TypeSymlink, mode: 0o777, mtime: e.Time, ext: &ext{tail: target[:len(target):len(target)]}},
+		leaf: &inode{typ: TypeSymlink, mode: 0o777, mtime: t.now.Time, ext: &ext{tail: target[:len(target):len(target)]}},
 		user: op.User, group: op.Group,
 	}
 	if _, err := t.checkChain(&c, 0); err != nil {
 		return Result{}, err
 	}
-	return Result{Inode: t.makeChain(&c, nil, e).id}, nil
+	return Result{Inode: t.makeChain(&c, nil).id}, nil
 }
 
 func (op *OpSymlink) affects(a affected) affected { return a.newEntry(op.Parent, op.Dirs, op.Name) }

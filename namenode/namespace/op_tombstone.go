@@ -32,14 +32,14 @@ func PlanTombstone(t *Tree, blocks []StoredBlock) *OpTombstone {
 	return op
 }
 
-func (op *OpTombstone) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpTombstone) apply(t applier) (Result, error) {
 	for _, b := range op.Blocks {
 		if t.blocks.Has(b.Key) {
 			return Result{}, misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
 		}
 	}
 	for _, b := range op.Blocks {
-		t.garbage.Add(b, e.reigned)
+		t.garbage.Add(b, t.now.reigned)
 	}
 	return Result{}, nil
 }

@@ -36,7 +36,7 @@ func PlanTruncate(t *Tree, c *Call, r Ref, length int64) (*OpTruncate, error) {
 	return &OpTruncate{Inode: n.id, Length: length}, nil
 }
 
-func (op *OpTruncate) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpTruncate) apply(t applier) (Result, error) {
 	n, err := t.file(op.Inode)
 	switch {
 	case err != nil:
@@ -44,10 +44,10 @@ func (op *OpTruncate) apply(t *Tree, e stamp) (Result, error) {
 	case n.open() != nil:
 		return Result{}, misfitf("file %d is open", n.id)
 	}
-	if n, err = t.shortened(n, op.Length, e); err != nil {
+	if n, err = t.shortened(n, op.Length); err != nil {
 		return Result{}, err
 	}
-	t.store(n, e)
+	t.store(n)
 	return fileResult(n), nil
 }
 

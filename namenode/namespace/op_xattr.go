@@ -91,7 +91,7 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action XattrA
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }
 
-func (op *OpXattr) apply(t *Tree, e stamp) (Result, error) {
+func (op *OpXattr) apply(t applier) (Result, error) {
 	n := t.get(op.Inode)
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
@@ -112,7 +112,7 @@ func (op *OpXattr) apply(t *Tree, e stamp) (Result, error) {
 		}
 		t.putXattr(x)
 	}
-	t.touch(e.TxID, Change{Kind: ChangeAttr, Inode: n.id})
+	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return fileResult(n), nil
 }
 

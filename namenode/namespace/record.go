@@ -76,13 +76,6 @@ type Entry struct {
 	Op   Op
 }
 
-// stamp is what a record tells those who apply it of itself.
-type stamp struct {
-	TxID    uint64
-	Time    int64
-	reigned int64 // what Tree.Reigned is with it
-}
-
 // Op is one kind of change. The list is closed (ops), and a layout never changes:
 // a new layout is a new kind.
 //
@@ -93,7 +86,7 @@ type Op interface {
 	// fields codes the fields, in the order of the layout.
 	fields(c coder)
 	// apply checks that the record fits, all of it before it changes anything.
-	apply(t *Tree, e stamp) (Result, error)
+	apply(t applier) (Result, error)
 	// affects adds what Tree.Affects is to return.
 	affects(a affected) affected
 	// events adds what Result.Events is to have, but the news of Result.Opened.

@@ -137,12 +137,6 @@ func (tr *tracker) touch(txid uint64, c Change) {
 	tr.newest = txid
 }
 
-// touchEntry notes that an entry of a directory came, went or was replaced.
-func (tr *tracker) touchEntry(txid uint64, dir InodeID, name string) {
-	tr.touch(txid, Change{Kind: ChangeName, Inode: dir, Name: name})
-	tr.touch(txid, Change{Kind: ChangeEntries, Inode: dir})
-}
-
 // look notes that a call has looked at something.
 func (tr *tracker) look(c *Call, what Change) {
 	if c == nil {
