@@ -145,7 +145,7 @@ func (s *granted) keepAlive(ctx context.Context, c *namespace.Call, ids []uint64
 // keepOneAlive renews a lease. The namespace is locked.
 func (s *granted) keepOneAlive(tx *engine.Tx, c *namespace.Call, id uint64, k *keeper) *pb.LeaseAlive {
 	alive := &pb.LeaseAlive{Id: id}
-	if err := tx.Tree.CheckLease(c, "", namespace.LeaseID(id)); err != nil {
+	if err := tx.Tree.CheckLease(c, namespace.LeaseID(id)); err != nil {
 		if errors.Is(err, fserror.Permission) {
 			l, _ := tx.Tree.Lease(c, namespace.LeaseID(id))
 			alive.Owner = l.Owner.User

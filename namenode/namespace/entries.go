@@ -26,7 +26,7 @@ func (t applier) checkChain(c *chain, replace InodeID) (old *inode, err error) {
 	if err := checkNames(c.dirs, c.name); err != nil {
 		return nil, err
 	}
-	if err := t.checkOwners(nil, "", "", c.user, c.group); err != nil {
+	if err := t.fitOwners(c.user, c.group); err != nil {
 		return nil, err
 	}
 	first := c.name

@@ -27,24 +27,24 @@ func tooLong(op, path, what string) error {
 }
 
 // deepens reports whether a directory's move makes paths below it too long.
-func (t *Tree) deepens(c *Call, dir *inode, to place) bool {
-	depth, size := t.extent(to.dir)
+func (v view) deepens(dir *inode, to place) bool {
+	depth, size := v.extent(to.dir)
 	depth, size = depth+1, size+1+len(to.name)
-	if d, s := t.extent(dir); depth <= d && size <= s {
+	if d, s := v.extent(dir); depth <= d && size <= s {
 		return false
 	}
 	stack := []*level{{id: dir.id, path: size}}
 	for left := maxDeepLook; left > 0 && len(stack) > 0; left-- {
 		l := stack[len(stack)-1]
-		n := t.next(l)
+		n := v.next(l)
 		if n == nil {
 			stack = stack[:len(stack)-1]
 			continue
 		}
 		path := l.path + 1 + int(n.nameLen)
 		if !fits(depth+len(stack), path) {
-			for ; n.id != dir.id; n = t.get(n.parent) {
-				t.lookAttr(c, n.id)
+			for ; n.id != dir.id; n = v.get(n.parent) {
+				v.lookAttr(n.id)
 			}
 			return true
 		}

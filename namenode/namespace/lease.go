@@ -95,14 +95,16 @@ func noLease(op string, id LeaseID) error {
 
 // CheckLease returns nil if a lease lives and the caller may use it. Errors:
 // NotFound, Permission (another user's).
-func (t *Tree) CheckLease(c *Call, op string, id LeaseID) error {
-	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(id)})
-	l := t.leases.Get(id)
+func (t *Tree) CheckLease(c *Call, id LeaseID) error { return view{t, c, ""}.checkLease(id) }
+
+func (v view) checkLease(id LeaseID) error {
+	v.look(Change{Kind: ChangeLease, Inode: InodeID(id)})
+	l := v.leases.Get(id)
 	switch {
 	case l == nil || l.Ended != 0:
-		return noLease(op, id)
-	case !c.isSuper() && l.Owner.User != c.User:
-		return fserror.New(fserror.Permission, op, "", "lease %x belongs to user %s; only that user and the superuser may use it", uint64(id), l.Owner.User)
+		return noLease(v.op, id)
+	case !v.c.isSuper() && l.Owner.User != v.c.User:
+		return v.errorf(fserror.Permission, "", "lease %x belongs to user %s; only that user and the superuser may use it", uint64(id), l.Owner.User)
 	}
 	return nil
 }

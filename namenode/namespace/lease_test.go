@@ -305,7 +305,7 @@ func TestEndedLease(t *testing.T) {
 	wantKind(t, err, fserror.NotFound)
 	_, err = PlanGrant(r.tree, nil, 1, 5, Owner{})
 	wantKind(t, err, fserror.Exists)
-	wantKind(t, r.tree.CheckLease(nil, "", 1), fserror.NotFound)
+	wantKind(t, r.tree.CheckLease(nil, 1), fserror.NotFound)
 	for _, op := range []Op{
 		&OpEndLease{ID: 1},
 		&OpAttach{ID: 1, Inode: free},
@@ -408,12 +408,12 @@ func TestWhoMayUseALease(t *testing.T) {
 	r.must(t, &OpSetAttr{Inode: top, SetMode: true, Mode: 0o777})
 	u, v, super := &Call{User: "u"}, &Call{User: "v"}, &Call{User: "root", Super: true}
 	for _, c := range []*Call{u, super, nil} {
-		if err := r.tree.CheckLease(c, "", 1); err != nil {
+		if err := r.tree.CheckLease(c, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantKind(t, r.tree.CheckLease(v, "", 1), fserror.Permission)
-	wantKind(t, r.tree.CheckLease(v, "", 9), fserror.NotFound)
+	wantKind(t, r.tree.CheckLease(v, 1), fserror.Permission)
+	wantKind(t, r.tree.CheckLease(v, 9), fserror.NotFound)
 	_, err := PlanEndLease(r.tree, v, 1, LeaseRevoked)
 	wantKind(t, err, fserror.Permission)
 	_, err = PlanAttach(r.tree, v, 1, At("/d/f"))

@@ -27,7 +27,7 @@ func (op *OpActivate) apply(t applier) (Result, error) {
 	case !first && op.NamespaceID != [16]byte{} && op.NamespaceID != t.namespace:
 		return Result{}, misfitf("it is of another namespace, %x", op.NamespaceID)
 	}
-	if err := t.checkOwners(nil, "", "", op.User, op.Group); err != nil {
+	if err := t.fitOwners(op.User, op.Group); err != nil {
 		return Result{}, err
 	}
 	t.reigns.Begin(op.Term, op.Nonce)

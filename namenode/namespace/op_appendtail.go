@@ -29,8 +29,8 @@ func (op *OpAppendTail) fields(c coder) {
 // with the true length, TooLarge if the tail would have more than maxTail
 // bytes (the writer commits a block first), InvalidArgument without data.
 func PlanAppendTail(t *Tree, c *Call, w Writer, offset int64, data []byte, maxTail int) (*OpAppendTail, int64, error) {
-	const op = "write"
-	n, err := t.writable(c, op, w)
+	v := view{t, c, "write"}
+	n, err := v.writable(w)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -38,13 +38,11 @@ func PlanAppendTail(t *Tree, c *Call, w Writer, offset int64, data []byte, maxTa
 	case tailRepeated(n, offset, data):
 		return nil, n.length(), nil
 	case offset != n.length():
-		path, _ := t.Path(n.id)
-		return nil, n.length(), notAtEnd(op, path, n, offset)
+		return nil, n.length(), v.notAtEnd(n, offset)
 	case len(data) == 0:
-		path, _ := t.Path(n.id)
-		return nil, n.length(), fserror.New(fserror.InvalidArgument, op, path, "no bytes to append")
+		return nil, n.length(), v.errorf(fserror.InvalidArgument, v.where(n), "no bytes to append")
 	}
-	if err := t.checkTail(op, n, len(data), maxTail); err != nil {
+	if err := v.checkTail(n, len(data), maxTail); err != nil {
 		return nil, n.length(), err
 	}
 	return &OpAppendTail{Inode: n.id, Offset: offset, Data: data}, offset + int64(len(data)), nil

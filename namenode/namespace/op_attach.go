@@ -22,42 +22,42 @@ func (op *OpAttach) fields(c coder) {
 // nil record without an error: it is attached to it already.
 // Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link).
 func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
-	const op = "lease attach"
-	if err := t.CheckLease(c, op, id); err != nil {
-		return nil, fserror.With(err, op, r.Path)
+	v := view{t, c, "lease attach"}
+	if err := v.checkLease(id); err != nil {
+		return nil, fserror.With(err, v.op, r.Path)
 	}
-	n, path, err := t.leaseFile(c, op, r)
+	n, path, err := v.leaseFile(r)
 	if err != nil || t.leases.Of(n.id) == id {
 		return nil, err
 	}
-	if !t.mayAttach(c, n) {
-		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user))
+	if !v.mayAttach(n) {
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user))
 	}
 	return &OpAttach{ID: id, Inode: n.id}, nil
 }
 
 // mayAttach reports whether a caller may have a file deleted with a lease.
-func (t *Tree) mayAttach(c *Call, n *inode) bool { return c.isSuper() || t.isOwner(c, n) }
+func (v view) mayAttach(n *inode) bool { return v.c.isSuper() || v.isOwner(n) }
 
 // leaseFile returns a file that the caller may delete and whose lease, if it
 // has one, has not ended.
-func (t *Tree) leaseFile(c *Call, op string, r Ref) (n *inode, path string, err error) {
-	at, err := t.find(c, op, r)
+func (v view) leaseFile(r Ref) (n *inode, path string, err error) {
+	at, err := v.find(r)
 	if err != nil {
 		return nil, "", err
 	}
 	n, path = at.node, at.path
 	switch n.typ {
 	case TypeDir:
-		return nil, "", isDirectory(op, path)
+		return nil, "", isDirectory(v.op, path)
 	case TypeSymlink:
-		return nil, "", fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link; name the file itself")
+		return nil, "", v.errorf(fserror.InvalidArgument, path, "it is a symbolic link; name the file itself")
 	}
-	if err := t.requireRemove(c, at.dir, n, op, path); err != nil {
+	if err := v.requireRemove(at.dir, n, path); err != nil {
 		return nil, "", err
 	}
-	if t.attachable(n.id) != nil {
-		return nil, "", fserror.New(fserror.NotFound, op, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
+	if v.attachable(n.id) != nil {
+		return nil, "", v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(v.leases.Of(n.id)))
 	}
 	return n, path, nil
 }

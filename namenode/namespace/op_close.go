@@ -30,8 +30,8 @@ const KeepMTime = math.MinInt64
 // (Unix milliseconds; 0: now; KeepMTime: as it is, or now with data). Errors: as
 // of PlanAppendTail.
 func PlanClose(t *Tree, c *Call, w Writer, offset int64, data []byte, length int64, mtime int64, maxTail int) (*OpClose, error) {
-	const op = "close"
-	n, err := t.writable(c, op, w)
+	v := view{t, c, "close"}
+	n, err := v.writable(w)
 	if err != nil {
 		return nil, err
 	}
@@ -39,18 +39,16 @@ func PlanClose(t *Tree, c *Call, w Writer, offset int64, data []byte, length int
 		if offset+int64(len(data)) == n.length() && tailRepeated(n, offset, data) {
 			data = nil
 		} else if offset != n.length() {
-			path, _ := t.Path(n.id)
-			return nil, notAtEnd(op, path, n, offset)
+			return nil, v.notAtEnd(n, offset)
 		}
 	}
 	if length >= 0 && length != n.length()+int64(len(data)) {
-		path, _ := t.Path(n.id)
-		err := fserror.New(fserror.NotAtEnd, op, path, "the file has %d bytes, not %d as its writer believes", n.length()+int64(len(data)), length)
+		err := v.errorf(fserror.NotAtEnd, v.where(n), "the file has %d bytes, not %d as its writer believes", n.length()+int64(len(data)), length)
 		err.Length = n.length()
 		return nil, err
 	}
 	if len(data) > 0 {
-		if err := t.checkTail(op, n, len(data), maxTail); err != nil {
+		if err := v.checkTail(n, len(data), maxTail); err != nil {
 			return nil, err
 		}
 	}

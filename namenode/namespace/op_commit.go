@@ -39,8 +39,8 @@ func (op *OpCommit) fields(c coder) {
 // blocks), InvalidArgument (the rest; also a key that is garbage or of another
 // file).
 func PlanCommit(t *Tree, c *Call, w Writer, offset int64, b Block, tailCovered int64, tailCRC uint32) (*OpCommit, error) {
-	const op = "write"
-	n, err := t.writable(c, op, w)
+	v := view{t, c, "write"}
+	n, err := v.writable(w)
 	if err != nil {
 		return nil, err
 	}
@@ -48,19 +48,16 @@ func PlanCommit(t *Tree, c *Call, w Writer, offset int64, b Block, tailCovered i
 		return nil, nil
 	}
 	if end := n.blocksLength(); offset != end {
-		path, _ := t.Path(n.id)
-		err := fserror.New(fserror.NotAtEnd, op, path, "a block at offset %d is not at the end of the blocks, which is at %d", offset, end)
+		err := v.errorf(fserror.NotAtEnd, v.where(n), "a block at offset %d is not at the end of the blocks, which is at %d", offset, end)
 		err.Length = end
 		return nil, err
 	}
 	o := &OpCommit{Inode: n.id, Offset: offset, Block: b, TailCovered: tailCovered}
 	if err := t.checkCommit(n, o); err != nil {
-		path, _ := t.Path(n.id)
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "the block was refused: %v", err)
+		return nil, v.errorf(fserror.InvalidArgument, v.where(n), "the block was refused: %v", err)
 	}
 	if crc32.Checksum(n.tail()[:tailCovered], castagnoli) != tailCRC {
-		path, _ := t.Path(n.id)
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "the block's first %d bytes are not what was flushed at offset %d", tailCovered, offset)
+		return nil, v.errorf(fserror.InvalidArgument, v.where(n), "the block's first %d bytes are not what was flushed at offset %d", tailCovered, offset)
 	}
 	return o, nil
 }

@@ -29,44 +29,44 @@ func (op *OpConcat) fields(c coder) {
 // InvalidArgument (too few, too many, or one twice). Tails that ConcatNeedsSeal
 // lists must become blocks before the record fits.
 func PlanConcat(t *Tree, c *Call, target Ref, sources []Ref) (*OpConcat, error) {
-	const op = "concat"
+	v := view{t, c, "concat"}
 	switch {
 	case len(sources) == 0:
-		return nil, fserror.New(fserror.InvalidArgument, op, target.Path, "no sources given")
+		return nil, v.errorf(fserror.InvalidArgument, target.Path, "no sources given")
 	case len(sources) > MaxConcat:
-		return nil, fserror.New(fserror.InvalidArgument, op, target.Path, "%d sources are over the limit of %d", len(sources), MaxConcat)
+		return nil, v.errorf(fserror.InvalidArgument, target.Path, "%d sources are over the limit of %d", len(sources), MaxConcat)
 	}
-	n, path, err := t.findWritable(c, op, target)
+	n, path, err := v.findWritable(target)
 	if err != nil {
 		return nil, err
 	}
 	if n.open() != nil {
-		return nil, held(op, path, n)
+		return nil, held(v.op, path, n)
 	}
 	o := &OpConcat{Target: n.id}
 	seen := map[InodeID]bool{n.id: true}
 	for _, r := range sources {
-		at, err := t.find(c, op, r)
+		at, err := v.find(r)
 		if err != nil {
 			return nil, err
 		}
 		s, path := at.node, at.path
 		switch {
 		case s.typ == TypeDir:
-			return nil, isDirectory(op, path)
+			return nil, isDirectory(v.op, path)
 		case s.typ == TypeSymlink:
-			return nil, fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link; name the file itself")
+			return nil, v.errorf(fserror.InvalidArgument, path, "it is a symbolic link; name the file itself")
 		case seen[s.id]:
-			return nil, fserror.New(fserror.InvalidArgument, op, path, "the file is named twice")
+			return nil, v.errorf(fserror.InvalidArgument, path, "the file is named twice")
 		}
-		if err := t.require(c, s, mayRead|mayWrite, op, path); err != nil {
+		if err := v.require(s, mayRead|mayWrite, path); err != nil {
 			return nil, err
 		}
-		if err := t.requireRemove(c, at.dir, s, op, path); err != nil {
+		if err := v.requireRemove(at.dir, s, path); err != nil {
 			return nil, err
 		}
 		if s.open() != nil {
-			return nil, held(op, path, s)
+			return nil, held(v.op, path, s)
 		}
 		seen[s.id] = true
 		o.Sources = append(o.Sources, s.id)

@@ -62,20 +62,20 @@ type CreateRequest struct {
 // caller to find out (OpenFile). Replacing takes write permission on the file
 // and all that removing it takes. Errors: as of PlanMkdir, and IsDirectory.
 func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
-	const op = "create"
-	at, err := t.resolve(c, op, r.At)
+	v := view{t, c, "create"}
+	at, err := v.resolve(r.At)
 	if err != nil {
 		return nil, err
 	}
 	path := at.path
 	if r.Lease != 0 {
-		if err := t.CheckLease(c, op, r.Lease); err != nil {
-			return nil, fserror.With(err, op, path)
+		if err := v.checkLease(r.Lease); err != nil {
+			return nil, fserror.With(err, v.op, path)
 		}
 	}
 	o := &OpCreate{
 		Lease: r.Lease,
-		Mode:  r.Mode & modeBits, DirMode: r.DirMode & modeBits, User: t.caller(c),
+		Mode:  r.Mode & modeBits, DirMode: r.DirMode & modeBits, User: v.caller(),
 		MTime: r.MTime, Closed: r.Close, Data: r.Data,
 	}
 	if !r.Close {
@@ -84,27 +84,27 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 	if n := at.node; n != nil {
 		switch {
 		case !r.Overwrite:
-			return nil, exists(op, path, n)
+			return nil, exists(v.op, path, n)
 		case n.typ == TypeDir:
-			return nil, isDirectory(op, path)
+			return nil, isDirectory(v.op, path)
 		}
-		if err := t.require(c, n, mayWrite, op, path); err != nil {
+		if err := v.require(n, mayWrite, path); err != nil {
 			return nil, err
 		}
-		if err := t.requireRemove(c, at.dir, n, op, path); err != nil {
+		if err := v.requireRemove(at.dir, n, path); err != nil {
 			return nil, err
 		}
-		if err := t.checkOwners(c, op, path, o.User, t.groupIn(c, at.dir)); err != nil {
+		if err := v.checkOwners(path, o.User, v.groupIn(at.dir)); err != nil {
 			return nil, err
 		}
 		o.Replace, o.Name = n.id, at.name
 		if r.KeepMode {
 			o.Mode = n.mode & modeBits
 		}
-	} else if o.Dirs, o.Name, err = t.planNew(c, op, at, r.Parents); err != nil {
+	} else if o.Dirs, o.Name, err = v.planNew(at, r.Parents); err != nil {
 		return nil, err
 	}
-	o.Parent, o.Group = at.dir.id, t.groupIn(c, at.dir)
+	o.Parent, o.Group = at.dir.id, v.groupIn(at.dir)
 	return o, nil
 }
 

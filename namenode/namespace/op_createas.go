@@ -26,25 +26,25 @@ const NoNumber = "no number"
 // aside for the holder's session. Errors: as of PlanCreate without Overwrite and
 // Parents, and InvalidArgument (the number).
 func PlanCreateAs(t *Tree, c *Call, id InodeID, r CreateRequest) (*OpCreateAs, error) {
-	const op = "create"
-	at, err := t.resolve(c, op, r.At)
+	v := view{t, c, "create"}
+	at, err := v.resolve(r.At)
 	if err != nil {
 		return nil, err
 	}
 	if at.node != nil {
-		return nil, exists(op, at.path, at.node)
+		return nil, exists(v.op, at.path, at.node)
 	}
-	_, name, err := t.planNew(c, op, at, false)
+	_, name, err := v.planNew(at, false)
 	if err != nil {
 		return nil, err
 	}
 	if !t.Reserved(r.Holder.Session, id) {
-		err := fserror.New(fserror.InvalidArgument, op, at.path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
+		err := v.errorf(fserror.InvalidArgument, at.path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
 		err.Reason = NoNumber
 		return nil, err
 	}
 	o := &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: OpCreate{
-		Parent: at.dir.id, Name: name, Mode: r.Mode & modeBits, User: t.caller(c), Group: t.groupIn(c, at.dir),
+		Parent: at.dir.id, Name: name, Mode: r.Mode & modeBits, User: v.caller(), Group: v.groupIn(at.dir),
 		MTime: r.MTime, Closed: r.Close, Data: r.Data,
 	}}
 	if !r.Close {

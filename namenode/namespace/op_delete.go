@@ -23,29 +23,29 @@ func (op *OpDelete) fields(c coder) {
 // another type is refused (a link counts as a file). Errors: NotFound,
 // NotEmpty, IsDirectory, NotDirectory, InvalidArgument (the root), Permission.
 func PlanDelete(t *Tree, c *Call, r Ref, recursive bool, only Type) (*OpDelete, error) {
-	const op = "rm"
-	at, err := t.find(c, op, r)
+	v := view{t, c, "rm"}
+	at, err := v.find(r)
 	if err != nil {
 		return nil, err
 	}
 	n, path := at.node, at.path
 	switch {
 	case n.id == RootID:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "the root directory cannot be deleted")
+		return nil, v.errorf(fserror.InvalidArgument, path, "the root directory cannot be deleted")
 	case only == TypeDir && n.typ != TypeDir:
-		return nil, fserror.New(fserror.NotDirectory, op, path, "not a directory")
+		return nil, v.errorf(fserror.NotDirectory, path, "not a directory")
 	case only != 0 && only != TypeDir && n.typ == TypeDir:
-		return nil, isDirectory(op, path)
+		return nil, isDirectory(v.op, path)
 	case only == TypeSymlink && n.typ != TypeSymlink:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "not a symbolic link")
+		return nil, v.errorf(fserror.InvalidArgument, path, "not a symbolic link")
 	}
-	if err := t.requireRemove(c, at.dir, n, op, path); err != nil {
+	if err := v.requireRemove(at.dir, n, path); err != nil {
 		return nil, err
 	}
 	if n.typ == TypeDir && !recursive {
-		t.lookShown(c, n)
+		v.lookShown(n)
 		if n.entries() > 0 {
-			return nil, fserror.New(fserror.NotEmpty, op, path, "the directory is not empty; delete it recursively to delete all that is in it")
+			return nil, v.errorf(fserror.NotEmpty, path, "the directory is not empty; delete it recursively to delete all that is in it")
 		}
 	}
 	return &OpDelete{Parent: at.dir.id, Name: at.name, Inode: n.id}, nil

@@ -10,8 +10,8 @@ func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 // PlanDetach checks the detaching of a file from its lease. A nil record
 // without an error: it is attached to none. Errors as for PlanAttach.
 func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
-	const op = "lease detach"
-	n, _, err := t.leaseFile(c, op, r)
+	v := view{t, c, "lease detach"}
+	n, _, err := v.leaseFile(r)
 	if err != nil || t.leases.Of(n.id) == 0 {
 		return nil, err
 	}

@@ -17,7 +17,8 @@ func (op *OpEndLease) fields(c coder) {
 // PlanEndLease checks the end of a lease, why being LeaseRevoked or
 // LeaseExpired. Errors: NotFound, Permission.
 func PlanEndLease(t *Tree, c *Call, id LeaseID, why string) (*OpEndLease, error) {
-	if err := t.CheckLease(c, "lease revoke", id); err != nil {
+	v := view{t, c, "lease revoke"}
+	if err := v.checkLease(id); err != nil {
 		return nil, err
 	}
 	return &OpEndLease{ID: id, Reason: why}, nil

@@ -57,7 +57,7 @@ func Loses(op Op) InodeID {
 // that the caller may attach to a lease. Errors:
 // those of a bad name; Exists, NotFound (the lease), Permission (likewise).
 func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
-	const name = "hide"
+	v := view{t, c, "hide"}
 	if h.Inode == 0 {
 		return op, nil // no inode has this number; it is what stands for none
 	}
@@ -72,26 +72,25 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 		o.Parent, o.Name = p.Parent, p.Name
 	}
 	n := t.get(h.Inode)
-	path, _ := t.Path(n.id)
+	path := v.where(n)
 	if n.typ != TypeFile {
-		return nil, fserror.New(fserror.InvalidArgument, name, path, "only a file can be hidden")
+		return nil, v.errorf(fserror.InvalidArgument, path, "only a file can be hidden")
 	}
-	if !t.mayAttach(c, n) {
+	if !v.mayAttach(n) {
 		return op, nil
 	}
 	if err := fspath.CheckName(h.Name); err != nil {
-		return nil, fserror.With(err, name, path)
+		return nil, fserror.With(err, v.op, path)
 	}
-	if err := t.CheckLease(c, name, h.Lease); err != nil {
-		return nil, fserror.With(err, name, path)
+	if err := v.checkLease(h.Lease); err != nil {
+		return nil, fserror.With(err, v.op, path)
 	}
-	t.lookName(c, o.Parent, h.Name)
+	v.lookName(o.Parent, h.Name)
 	if old := t.lookup(o.Parent, h.Name); old != nil {
-		at, _ := t.Path(old.id)
-		return nil, exists(name, at, old)
+		return nil, exists(v.op, v.where(old), old)
 	}
 	if t.attachable(n.id) != nil {
-		return nil, fserror.New(fserror.NotFound, name, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
+		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
 	}
 	return o, nil
 }

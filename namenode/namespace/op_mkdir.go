@@ -24,8 +24,8 @@ func (op *OpMkdir) fields(c coder) {
 // Permission (write and search on the deepest directory that exists), Loop,
 // NoSpace (MaxOwners), and those of a bad path.
 func PlanMkdir(t *Tree, c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, error) {
-	const op = "mkdir"
-	at, err := t.resolve(c, op, r)
+	v := view{t, c, "mkdir"}
+	at, err := v.resolve(r)
 	if err != nil {
 		return nil, err
 	}
@@ -33,22 +33,22 @@ func PlanMkdir(t *Tree, c *Call, r Ref, mode uint16, parents bool) (*OpMkdir, er
 		n := at.node
 		if parents && n.typ == TypeSymlink {
 			r.How |= FollowLast
-			if to, err := t.resolve(c, op, r); err == nil && to.node != nil {
+			if to, err := v.resolve(r); err == nil && to.node != nil {
 				n = to.node
 			}
 		}
 		if parents && n.typ == TypeDir {
 			return nil, nil
 		}
-		return nil, exists(op, at.path, at.node)
+		return nil, exists(v.op, at.path, at.node)
 	}
-	dirs, name, err := t.planNew(c, op, at, parents)
+	dirs, name, err := v.planNew(at, parents)
 	if err != nil {
 		return nil, err
 	}
 	return &OpMkdir{
 		Parent: at.dir.id, Names: append(dirs, name), Mode: mode & modeBits,
-		User: t.caller(c), Group: t.groupIn(c, at.dir),
+		User: v.caller(), Group: v.groupIn(at.dir),
 	}, nil
 }
 

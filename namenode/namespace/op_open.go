@@ -19,7 +19,8 @@ func (op *OpOpen) fields(c coder) {
 // PlanOpen checks that a caller may open an existing file for append, and
 // returns its attributes; Open of them says who has it now. Errors: NotFound, IsDirectory, Permission (write), Loop.
 func PlanOpen(t *Tree, c *Call, r Ref) (Attr, error) {
-	n, _, err := t.findWritable(c, "append", r)
+	v := view{t, c, "append"}
+	n, _, err := v.findWritable(r)
 	if err != nil {
 		return Attr{}, err
 	}

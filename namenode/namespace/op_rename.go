@@ -28,64 +28,64 @@ func (op *OpRename) fields(c coder) {
 // InvalidArgument (the root, or a directory into itself), Permission, Loop,
 // NameTooLong (also of a path below a directory, as far as that is looked at).
 func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRename, error) {
-	const op = "rename"
-	src, err := t.find(c, op, from)
+	v := view{t, c, "rename"}
+	src, err := v.find(from)
 	if err != nil {
 		return nil, err
 	}
-	dst, err := t.resolve(c, op, to)
+	dst, err := v.resolve(to)
 	if err != nil {
 		return nil, err
 	}
 	n, old := src.node, dst.node
 	switch {
 	case n.id == RootID || (old != nil && old.id == RootID):
-		return nil, fserror.New(fserror.InvalidArgument, op, src.path, "the root directory can be neither renamed nor replaced")
+		return nil, v.errorf(fserror.InvalidArgument, src.path, "the root directory can be neither renamed nor replaced")
 	case old == nil && dst.rest != "":
-		return nil, t.missing(dst, op)
+		return nil, v.missing(dst)
 	case old == n:
 		return nil, nil
 	case n.typ == TypeDir && t.isBelow(dst.dir, n.id):
-		return nil, fserror.New(fserror.InvalidArgument, op, src.path, "%s is inside it", dst.path)
+		return nil, v.errorf(fserror.InvalidArgument, src.path, "%s is inside it", dst.path)
 	case old != nil && !overwrite:
-		return nil, exists(op, dst.path, old)
+		return nil, exists(v.op, dst.path, old)
 	case old != nil && old.typ == TypeDir && n.typ != TypeDir:
-		return nil, isDirectory(op, dst.path)
+		return nil, isDirectory(v.op, dst.path)
 	case old != nil && old.typ != TypeDir && n.typ == TypeDir:
-		return nil, fserror.New(fserror.NotDirectory, op, dst.path, "not a directory: a directory cannot replace it")
+		return nil, v.errorf(fserror.NotDirectory, dst.path, "not a directory: a directory cannot replace it")
 	}
-	if err := t.requireRemove(c, src.dir, n, op, src.path); err != nil {
+	if err := v.requireRemove(src.dir, n, src.path); err != nil {
 		return nil, err
 	}
 	if n.typ == TypeDir && src.dir != dst.dir {
 		// Its entry ".." changes: it must itself be writable (POSIX, Linux).
-		if err := t.require(c, n, mayWrite, op, src.path); err != nil {
+		if err := v.require(n, mayWrite, src.path); err != nil {
 			return nil, err
 		}
 	}
 	if detach {
 		if err := t.attachable(n.id); err != nil {
-			return nil, fserror.New(fserror.NotFound, op, src.path, "%v, it is being deleted", err)
+			return nil, v.errorf(fserror.NotFound, src.path, "%v, it is being deleted", err)
 		}
 	}
-	if n.typ == TypeDir && t.deepens(c, n, dst) {
-		return nil, tooLong(op, dst.path, "the path of something in it")
+	if n.typ == TypeDir && v.deepens(n, dst) {
+		return nil, tooLong(v.op, dst.path, "the path of something in it")
 	}
 	o := &OpRename{FromParent: src.dir.id, FromName: src.name, ToParent: dst.dir.id, ToName: dst.name, Detach: detach}
 	if old == nil {
-		if _, _, err := t.planNew(c, op, dst, false); err != nil {
+		if _, _, err := v.planNew(dst, false); err != nil {
 			return nil, err
 		}
 		return o, nil
 	}
 	o.Replace = old.id
-	if err := t.requireRemove(c, dst.dir, old, op, dst.path); err != nil {
+	if err := v.requireRemove(dst.dir, old, dst.path); err != nil {
 		return nil, err
 	}
 	if old.typ == TypeDir {
-		t.lookShown(c, old)
+		v.lookShown(old)
 		if old.entries() > 0 {
-			return nil, fserror.New(fserror.NotEmpty, op, dst.path, "the directory is not empty")
+			return nil, v.errorf(fserror.NotEmpty, dst.path, "the directory is not empty")
 		}
 	}
 	return o, nil

@@ -34,8 +34,8 @@ func (op *OpSetAttr) fields(c coder) {
 // cannot be set for a group that the caller is not in. Both results are nil if
 // there is nothing to change. Errors: NotFound, Permission, NoSpace (MaxOwners).
 func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
-	const name = "setattr"
-	at, err := t.find(c, name, r)
+	v := view{t, c, "setattr"}
+	at, err := v.find(r)
 	if err != nil {
 		return nil, err
 	}
@@ -44,27 +44,27 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	if !op.SetMode && !op.SetMTime && op.User == "" && op.Group == "" {
 		return nil, nil
 	}
-	if err := t.checkOwners(c, name, path, op.User, op.Group); err != nil {
+	if err := v.checkOwners(path, op.User, op.Group); err != nil {
 		return nil, err
 	}
 	if c.isSuper() {
 		return &op, nil
 	}
-	owner := t.isOwner(c, n)
+	owner := v.isOwner(n)
 	denied := func(what string) error {
-		return fserror.New(fserror.Permission, name, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.Name(n.user))
+		return v.errorf(fserror.Permission, path, "user %s may not change its %s (owner %s)", c.User, what, t.users.Name(n.user))
 	}
 	switch {
 	case op.SetMode && !owner:
 		return nil, denied("mode")
-	case op.SetMTime && !owner && (op.MTime != 0 || !t.allowed(c, n, mayWrite)):
+	case op.SetMTime && !owner && (op.MTime != 0 || !v.allowed(n, mayWrite)):
 		return nil, denied("mtime")
 	case op.User != "" && (!owner || op.User != c.User):
 		return nil, denied("owner")
 	case op.Group != "" && !owner:
 		return nil, denied("group")
 	case op.Group != "" && op.Group != t.groups.Name(n.group) && !slices.Contains(c.Groups, op.Group):
-		return nil, fserror.New(fserror.Permission, name, path, "user %s is not in group %s", c.User, op.Group)
+		return nil, v.errorf(fserror.Permission, path, "user %s is not in group %s", c.User, op.Group)
 	}
 	if op.Group != "" && !op.SetMode && n.typ == TypeFile && n.mode&setIDBits != 0 {
 		op.SetMode, op.Mode = true, n.mode&^setIDBits
@@ -84,7 +84,7 @@ func (op *OpSetAttr) apply(t applier) (Result, error) {
 	if n == nil {
 		return Result{}, misfitf("there is no inode %d", op.Inode)
 	}
-	if err := t.checkOwners(nil, "", "", op.User, op.Group); err != nil {
+	if err := t.fitOwners(op.User, op.Group); err != nil {
 		return Result{}, err
 	}
 	n = n.edit()

@@ -31,29 +31,29 @@ func (op *OpSymlink) fields(c coder) {
 // bytes without NUL, is taken as it is. Errors: as of PlanMkdir, and
 // InvalidArgument.
 func PlanSymlink(t *Tree, c *Call, r Ref, target string, parents bool) (*OpSymlink, error) {
-	const op = "symlink"
+	v := view{t, c, "symlink"}
 	switch {
 	case target == "":
-		return nil, fserror.New(fserror.InvalidArgument, op, r.Path, "the target of a symbolic link must not be empty")
+		return nil, v.errorf(fserror.InvalidArgument, r.Path, "the target of a symbolic link must not be empty")
 	case len(target) > MaxTarget:
-		return nil, fserror.New(fserror.NameTooLong, op, r.Path, "target of %d bytes is over the limit of %d", len(target), MaxTarget)
+		return nil, v.errorf(fserror.NameTooLong, r.Path, "target of %d bytes is over the limit of %d", len(target), MaxTarget)
 	case strings.IndexByte(target, 0) >= 0:
-		return nil, fserror.New(fserror.InvalidArgument, op, r.Path, "the target contains a NUL byte")
+		return nil, v.errorf(fserror.InvalidArgument, r.Path, "the target contains a NUL byte")
 	}
-	at, err := t.resolve(c, op, r)
+	at, err := v.resolve(r)
 	if err != nil {
 		return nil, err
 	}
 	if at.node != nil {
-		return nil, exists(op, at.path, at.node)
+		return nil, exists(v.op, at.path, at.node)
 	}
-	dirs, name, err := t.planNew(c, op, at, parents)
+	dirs, name, err := v.planNew(at, parents)
 	if err != nil {
 		return nil, err
 	}
 	return &OpSymlink{
 		Parent: at.dir.id, Dirs: dirs, DirMode: 0o755, Name: name, Target: target,
-		User: t.caller(c), Group: t.groupIn(c, at.dir),
+		User: v.caller(), Group: v.groupIn(at.dir),
 	}, nil
 }
 

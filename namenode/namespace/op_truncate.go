@@ -19,17 +19,17 @@ func (op *OpTruncate) fields(c coder) {
 // IsDirectory, Permission (write), Held with the holder, InvalidArgument (a
 // length below 0), Unsupported (a length above the file's).
 func PlanTruncate(t *Tree, c *Call, r Ref, length int64) (*OpTruncate, error) {
-	const op = "truncate"
-	n, path, err := t.findWritable(c, op, r)
+	v := view{t, c, "truncate"}
+	n, path, err := v.findWritable(r)
 	switch {
 	case err != nil:
 		return nil, err
 	case length < 0:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "the length %d is below 0", length)
+		return nil, v.errorf(fserror.InvalidArgument, path, "the length %d is below 0", length)
 	case n.open() != nil:
-		return nil, held(op, path, n)
+		return nil, held(v.op, path, n)
 	case length > n.length():
-		return nil, noLonger(op, path, n)
+		return nil, noLonger(v.op, path, n)
 	case length == n.length():
 		return nil, nil
 	}

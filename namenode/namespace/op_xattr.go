@@ -46,47 +46,47 @@ const NoXattr = "no such attribute"
 // namespace), TooLarge (a name or value over its limit), NoSpace (all together
 // are), InvalidArgument.
 func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action XattrAction) (*OpXattr, error) {
-	const op = "setxattr"
-	at, err := t.find(c, op, r)
+	v := view{t, c, "setxattr"}
+	at, err := v.find(r)
 	if err != nil {
 		return nil, err
 	}
 	n, path := at.node, at.path
 	if err := tables.CheckXattrName(name); err != nil {
-		return nil, fserror.With(err, op, path)
+		return nil, fserror.With(err, v.op, path)
 	}
 	if n.typ == TypeSymlink {
-		return nil, fserror.New(fserror.Permission, op, path, "a symbolic link has no extended attributes")
+		return nil, v.errorf(fserror.Permission, path, "a symbolic link has no extended attributes")
 	}
-	if err := t.require(c, n, mayWrite, op, path); err != nil {
+	if err := v.require(n, mayWrite, path); err != nil {
 		return nil, err
 	}
-	if n.typ == TypeDir && !t.stickyAllows(c, n, n) {
-		return nil, fserror.New(fserror.Permission, op, path, "user %s does not own the directory, whose sticky bit is set", c.User)
+	if n.typ == TypeDir && !v.stickyAllows(n, n) {
+		return nil, v.errorf(fserror.Permission, path, "user %s does not own the directory, whose sticky bit is set", c.User)
 	}
 	x := tables.Xattr{Inode: n.id, Name: name, Value: string(value)}
 	old, had := t.xattrs.Get(n.id, name)
 	switch {
 	case action > XattrRemove:
-		return nil, fserror.New(fserror.InvalidArgument, op, path, "unknown action %d", action)
+		return nil, v.errorf(fserror.InvalidArgument, path, "unknown action %d", action)
 	case had && action == XattrCreate:
-		return nil, fserror.New(fserror.Exists, op, path, "it has an extended attribute %q already", name)
+		return nil, v.errorf(fserror.Exists, path, "it has an extended attribute %q already", name)
 	case !had && (action == XattrReplace || action == XattrRemove):
-		err := fserror.New(fserror.NotFound, op, path, "it has no extended attribute %q", name)
+		err := v.errorf(fserror.NotFound, path, "it has no extended attribute %q", name)
 		err.Reason = NoXattr
 		return nil, err
 	case action == XattrRemove:
 		return &OpXattr{Inode: n.id, Name: name, Remove: true}, nil
 	case len(value) > tables.MaxXattrValue:
-		return nil, fserror.New(fserror.TooLarge, op, path, "the value has %d bytes; the limit is %d", len(value), tables.MaxXattrValue)
+		return nil, v.errorf(fserror.TooLarge, path, "the value has %d bytes; the limit is %d", len(value), tables.MaxXattrValue)
 	case had && old == x:
 		return nil, nil
 	}
 	if sum, fits := t.xattrs.Fits(x); !fits {
-		return nil, fserror.New(fserror.NoSpace, op, path, "its extended attributes would have %d bytes; the limit is %d", sum, tables.MaxXattrs)
+		return nil, v.errorf(fserror.NoSpace, path, "its extended attributes would have %d bytes; the limit is %d", sum, tables.MaxXattrs)
 	}
 	if more := x.Memory() - int64(old.Size()); more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.isSuper()) {
-		return nil, fserror.New(fserror.NoSpace, op, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.Name(n.user))
+		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.Name(n.user))
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil
 }

@@ -3,51 +3,51 @@ package namespace
 import "github.com/leasefs/leasefs/internal/fserror"
 
 // caller is who owns what a call makes.
-func (t *Tree) caller(c *Call) string {
+func (v view) caller() string {
 	switch {
-	case c == nil:
-		return t.superUser
-	case c.ForUser != "":
-		return c.ForUser
+	case v.c == nil:
+		return v.superUser
+	case v.c.ForUser != "":
+		return v.c.ForUser
 	}
-	return c.User
+	return v.c.User
 }
 
 // groupIn is that of what a call makes in a directory: the directory's (HDFS, BSD).
-func (t *Tree) groupIn(c *Call, dir *inode) string {
-	if c != nil && c.ForGroup != "" {
-		return c.ForGroup
+func (v view) groupIn(dir *inode) string {
+	if v.c != nil && v.c.ForGroup != "" {
+		return v.c.ForGroup
 	}
-	return t.groups.Name(dir.group)
+	return v.groups.Name(dir.group)
 }
 
 // planNew is what making an inode at a place takes: that nothing is
 // there, that its directory may be changed, and with parents which directories
 // are to be made first.
-func (t *Tree) planNew(c *Call, op string, at place, parents bool) (dirs []string, name string, err error) {
+func (v view) planNew(at place, parents bool) (dirs []string, name string, err error) {
 	if at.rest != "" && !parents {
-		return nil, "", t.missing(at, op)
+		return nil, "", v.missing(at)
 	}
-	dirs, name, err = at.newNames(op)
+	dirs, name, err = at.newNames(v.op)
 	if err != nil {
 		return nil, "", err
 	}
 	if at.dir.typ != TypeDir {
-		return nil, "", t.notDirectory(at.dir, op, at.path)
+		return nil, "", v.notDirectory(at.dir, at.path)
 	}
-	if err := t.requireChange(c, at.dir, op, at.path); err != nil {
+	if err := v.requireChange(at.dir, at.path); err != nil {
 		return nil, "", err
 	}
 	if at.unmeasured {
-		depth, size := t.extent(at.dir)
+		depth, size := v.extent(at.dir)
 		for _, d := range dirs {
 			depth, size = depth+1, size+1+len(d)
 		}
 		if !fits(depth+1, size+1+len(name)) {
-			return nil, "", tooLong(op, at.path, "its path")
+			return nil, "", tooLong(v.op, at.path, "its path")
 		}
 	}
-	return dirs, name, t.checkOwners(c, op, at.path, t.caller(c), t.groupIn(c, at.dir))
+	return dirs, name, v.checkOwners(at.path, v.caller(), v.groupIn(at.dir))
 }
 
 func exists(op, path string, n *inode) error {
@@ -58,4 +58,12 @@ func exists(op, path string, n *inode) error {
 		return fserror.New(fserror.Exists, op, path, "a symbolic link of this name exists")
 	}
 	return fserror.New(fserror.Exists, op, path, "the file exists")
+}
+
+// checkOwners says whether the names of a user and a group can be recorded.
+func (v view) checkOwners(path, user, group string) error {
+	if v.c != nil && v.c.NoNewUser && !v.KnowsUser(user) {
+		return v.errorf(fserror.NoSpace, path, "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", v.Users(), MaxOwners, user)
+	}
+	return fserror.With(v.fitOwners(user, group), v.op, path)
 }

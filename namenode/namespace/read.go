@@ -71,35 +71,37 @@ func (t *Tree) attr(n *inode) Attr {
 // search the directories on the way. Errors: NotFound, NotDirectory, Permission,
 // Loop, and those of a bad path.
 func (t *Tree) Stat(c *Call, r Ref) (Attr, error) {
-	at, err := t.find(c, "stat", r)
+	v := view{t, c, "stat"}
+	at, err := v.find(r)
 	if err != nil {
 		return Attr{}, err
 	}
-	t.lookShown(c, at.node)
+	v.lookShown(at.node)
 	return t.attr(at.node), nil
 }
 
 // reach returns an inode by number if it is in the tree and the caller may
 // search all directories above it.
-func (t *Tree) reach(c *Call, op string, id InodeID) (*inode, error) {
+func (v view) reach(id InodeID) (*inode, error) {
 	path := inodeName(id)
-	n := t.get(id)
-	t.lookAttr(c, id)
-	if c != nil && id >= t.nextInode {
+	n := v.get(id)
+	v.lookAttr(id)
+	if v.c != nil && id >= v.nextInode {
 		// It may be made one day, which Affects does not tell of.
-		c.Collect, c.Looks = false, nil
+		v.c.Collect, v.c.Looks = false, nil
 	}
-	if n == nil || !t.reachable(n, func(n *inode) { t.lookAttr(c, n.id) }) {
-		return nil, fserror.New(fserror.NotFound, op, path, "it was deleted, or never was")
+	if n == nil || !v.reachable(n, func(n *inode) { v.lookAttr(n.id) }) {
+		return nil, v.errorf(fserror.NotFound, path, "it was deleted, or never was")
 	}
-	return n, t.requireSearch(c, n, op, path)
+	return n, v.requireSearch(n, path)
 }
 
 // MaySearch reports whether a caller may look for names in a directory: it is
 // in the tree, and it and all directories above may be searched.
 func (t *Tree) MaySearch(c *Call, dir InodeID) bool {
-	n, err := t.reach(c, "", dir)
-	return err == nil && n.typ == TypeDir && t.allowed(c, n, mayExecute)
+	v := view{t, c, ""}
+	n, err := v.reach(dir)
+	return err == nil && n.typ == TypeDir && v.allowed(n, mayExecute)
 }
 
 // inodeName names an inode in an error message.
@@ -138,16 +140,17 @@ func (t *Tree) Path(id InodeID) (string, bool) {
 // Of what the call collects, the first DirLooks are of the directory itself.
 // A file is an error of kind NotDirectory.
 func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries []Attr, more bool, err error) {
-	at, err := t.find(c, "ls", r)
+	v := view{t, c, "ls"}
+	at, err := v.find(r)
 	if err != nil {
 		return Attr{}, nil, false, err
 	}
 	n := at.node
-	t.lookShown(c, n)
+	v.lookShown(n)
 	if n.typ != TypeDir {
-		return t.attr(n), nil, false, t.notDirectory(n, "ls", at.path)
+		return t.attr(n), nil, false, v.notDirectory(n, at.path)
 	}
-	if err := t.require(c, n, mayRead, "ls", at.path); err != nil {
+	if err := v.require(n, mayRead, at.path); err != nil {
 		return Attr{}, nil, false, err
 	}
 	if limit <= 0 {
@@ -162,7 +165,7 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 			more = true
 			return false
 		}
-		t.lookShown(c, e)
+		v.lookShown(e)
 		entries = append(entries, t.attr(e))
 		return true
 	})
@@ -172,7 +175,8 @@ func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries 
 // File returns attributes, blocks and tail of a file as one state. It takes
 // permission to read the file. Errors as for Stat, and IsDirectory.
 func (t *Tree) File(c *Call, r Ref) (FileView, error) {
-	at, err := t.find(c, "read", r)
+	v := view{t, c, "read"}
+	at, err := v.find(r)
 	if err != nil {
 		return FileView{}, err
 	}
@@ -183,7 +187,7 @@ func (t *Tree) File(c *Call, r Ref) (FileView, error) {
 	case TypeSymlink:
 		return FileView{}, fserror.New(fserror.InvalidArgument, "read", at.path, "it is a symbolic link")
 	}
-	if err := t.require(c, n, mayRead, "read", at.path); err != nil {
+	if err := v.require(n, mayRead, at.path); err != nil {
 		return FileView{}, err
 	}
 	blocks, tail := n.blocks(), n.tail()

@@ -80,32 +80,32 @@ type place struct {
 }
 
 // begin is where the way of a Ref begins, and the rest of it.
-func (t *Tree) begin(c *Call, op string, r Ref) (at place, rest string, err error) {
+func (v view) begin(r Ref) (at place, rest string, err error) {
 	if r.How&^(FollowLast|NoLinks) != 0 {
-		return at, "", fserror.New(fserror.InvalidArgument, op, r.Path, "a reference cannot be followed in the way %#x; the ways are %#x and %#x", uint32(r.How), uint32(FollowLast), uint32(NoLinks))
+		return at, "", v.errorf(fserror.InvalidArgument, r.Path, "a reference cannot be followed in the way %#x; the ways are %#x and %#x", uint32(r.How), uint32(FollowLast), uint32(NoLinks))
 	}
 	if r.Base == 0 {
 		if err := fspath.Check(r.Path); err != nil {
-			return at, "", fserror.With(err, op, r.Path)
+			return at, "", fserror.With(err, v.op, r.Path)
 		}
-		root := t.get(RootID)
-		t.lookAttr(c, root.id)
+		root := v.get(RootID)
+		v.lookAttr(root.id)
 		return place{path: r.Path, dir: root, node: root}, r.Path[1:], nil
 	}
-	n, err := t.reach(c, op, r.Base)
+	n, err := v.reach(r.Base)
 	if err != nil {
 		return at, "", err
 	}
 	at = place{dir: n, node: n, unmeasured: true}
 	if n.parent != 0 {
-		at.dir, at.name = t.get(n.parent), n.nameString()
+		at.dir, at.name = v.get(n.parent), n.nameString()
 	}
-	at.path, _ = t.Path(n.id)
+	at.path, _ = v.Path(n.id)
 	if r.Path == "" {
 		return at, "", nil
 	}
 	at.path = fspath.Join(at.path, r.Path)
-	return at, r.Path, fserror.With(fspath.Check("/"+r.Path), op, at.path)
+	return at, r.Path, fserror.With(fspath.Check("/"+r.Path), v.op, at.path)
 }
 
 // resolve finds where a Ref leads. Symbolic links in the middle are followed, one
@@ -113,16 +113,16 @@ func (t *Tree) begin(c *Call, op string, r Ref) (at place, rest string, err erro
 // unless Expect is set: see place. Errors are of kind InvalidPath, NameTooLong,
 // NotDirectory, Permission (a directory on the way may not be searched), Loop (also
 // with NoLinks), NotFound (the base, or Expect) and InvalidArgument (How).
-func (t *Tree) resolve(c *Call, op string, r Ref) (place, error) {
-	at, err := t.follow(c, op, r)
+func (v view) resolve(r Ref) (place, error) {
+	at, err := v.follow(r)
 	if err == nil && r.Expect != 0 && (at.node == nil || at.node.id != r.Expect) {
-		err = fserror.New(fserror.NotFound, op, at.path, "inode %d does not have this name any more; look again", uint64(r.Expect))
+		err = v.errorf(fserror.NotFound, at.path, "inode %d does not have this name any more; look again", uint64(r.Expect))
 	}
 	return at, err
 }
 
-func (t *Tree) follow(c *Call, op string, r Ref) (place, error) {
-	at, rest, err := t.begin(c, op, r)
+func (v view) follow(r Ref) (place, error) {
+	at, rest, err := v.begin(r)
 	if err != nil {
 		return place{}, err
 	}
@@ -138,9 +138,9 @@ func (t *Tree) follow(c *Call, op string, r Ref) (place, error) {
 			return at, nil
 		}
 		if cur.typ != TypeDir {
-			return place{}, t.notDirectory(cur, op, at.path)
+			return place{}, v.notDirectory(cur, at.path)
 		}
-		if err := t.require(c, cur, mayExecute, op, at.path); err != nil {
+		if err := v.require(cur, mayExecute, at.path); err != nil {
 			return place{}, err
 		}
 		var child *inode
@@ -149,32 +149,31 @@ func (t *Tree) follow(c *Call, op string, r Ref) (place, error) {
 			child = cur
 		case "..":
 			if child = cur; cur.parent != 0 {
-				child = t.get(cur.parent)
+				child = v.get(cur.parent)
 			}
 		default:
-			child = t.lookup(cur.id, name)
-			t.lookName(c, cur.id, name)
+			child = v.lookup(cur.id, name)
+			v.lookName(cur.id, name)
 		}
 		at.dir, at.name, at.node = cur, name, child
 		if child == nil {
 			at.rest = rest
 			return at, nil
 		}
-		t.lookAttr(c, child.id)
+		v.lookAttr(child.id)
 		if child.typ != TypeSymlink || rest == "" && r.How&FollowLast == 0 {
 			cur = child
 			continue
 		}
 		if r.How&NoLinks != 0 {
-			where, _ := t.Path(child.id)
-			return place{}, fserror.New(fserror.Loop, op, at.path, "%s is a symbolic link, which is not followed here", where)
+			return place{}, v.errorf(fserror.Loop, at.path, "%s is a symbolic link, which is not followed here", v.where(child))
 		}
 		if links++; links > MaxLinks {
-			return place{}, fserror.New(fserror.Loop, op, at.path, "the path leads through more than %d symbolic links", MaxLinks)
+			return place{}, v.errorf(fserror.Loop, at.path, "the path leads through more than %d symbolic links", MaxLinks)
 		}
 		target := child.target()
 		if target[0] == '/' {
-			cur = t.get(RootID)
+			cur = v.get(RootID)
 		}
 		at.dir, at.name, at.node, at.unmeasured = cur, "", cur, true
 		if rest == "" {
@@ -186,10 +185,10 @@ func (t *Tree) follow(c *Call, op string, r Ref) (place, error) {
 }
 
 // find is resolve for what must exist: else NotFound.
-func (t *Tree) find(c *Call, op string, r Ref) (place, error) {
-	at, err := t.resolve(c, op, r)
+func (v view) find(r Ref) (place, error) {
+	at, err := v.resolve(r)
 	if err == nil && at.node == nil {
-		err = t.missing(at, op)
+		err = v.missing(at)
 	}
 	return at, err
 }
@@ -202,6 +201,7 @@ const Moved = "moved"
 // them as its directory leads into that directory and no other. Else NotFound with
 // the reason Moved, whatever it is that leads elsewhere.
 func (t *Tree) CheckPlaces(c *Call) error {
+	v := view{t, c, ""}
 	if len(c.Places) == 0 {
 		return nil
 	}
@@ -209,7 +209,7 @@ func (t *Tree) CheckPlaces(c *Call) error {
 	c.Collect = false // the call's own paths depend on the same
 	defer func() { c.Collect = collects }()
 	for _, p := range c.Places {
-		at, err := t.resolve(c, "", Follow(p.Path))
+		at, err := v.resolve(Follow(p.Path))
 		if err != nil || at.node == nil || at.node.id != p.Inode {
 			return &fserror.Error{Kind: fserror.NotFound, Reason: Moved, Message: fmt.Sprintf("%s is not the directory any more that it was (inode %d): it, or one above, was renamed or removed; look it up again", p.Path, uint64(p.Inode))}
 		}
@@ -217,20 +217,19 @@ func (t *Tree) CheckPlaces(c *Call) error {
 	return nil
 }
 
-func (t *Tree) missing(at place, op string) error {
+func (v view) missing(at place) error {
 	if at.rest == "" {
-		return fserror.New(fserror.NotFound, op, at.path, "no such file or directory")
+		return v.errorf(fserror.NotFound, at.path, "no such file or directory")
 	}
-	dir, _ := t.Path(at.dir.id)
-	return fserror.New(fserror.NotFound, op, at.path, "no such directory: %s", fspath.Join(dir, at.name))
+	return v.errorf(fserror.NotFound, at.path, "no such directory: %s", fspath.Join(v.where(at.dir), at.name))
 }
 
-func (t *Tree) notDirectory(n *inode, op, path string) error {
-	where, _ := t.Path(n.id)
+func (v view) notDirectory(n *inode, path string) error {
+	where := v.where(n)
 	if where == path {
-		return fserror.New(fserror.NotDirectory, op, path, "not a directory")
+		return v.errorf(fserror.NotDirectory, path, "not a directory")
 	}
-	return fserror.New(fserror.NotDirectory, op, path, "%s is not a directory", where)
+	return v.errorf(fserror.NotDirectory, path, "%s is not a directory", where)
 }
 
 func isDirectory(op, path string) error {
@@ -261,12 +260,12 @@ func (at place) newNames(op string) (dirs []string, name string, err error) {
 func (c *Call) isSuper() bool { return c == nil || c.Super }
 
 // isOwner reports whether a caller owns an inode.
-func (t *Tree) isOwner(c *Call, n *inode) bool { return t.users.Name(n.user) == c.User }
+func (v view) isOwner(n *inode) bool { return v.users.Name(n.user) == v.c.User }
 
 // allowed reports whether a caller has all the permission bits want, by the
 // one class of the mode (owner, group, others) that is the caller's.
-func (t *Tree) allowed(c *Call, n *inode, want uint16) bool {
-	return c.isSuper() || c.allowed(n.mode, t.users.Name(n.user), t.groups.Name(n.group), want)
+func (v view) allowed(n *inode, want uint16) bool {
+	return v.c.isSuper() || v.c.allowed(n.mode, v.users.Name(n.user), v.groups.Name(n.group), want)
 }
 
 func (c *Call) allowed(mode uint16, user, group string, want uint16) bool {
@@ -287,44 +286,42 @@ func (c *Call) MayList(a Attr) bool {
 }
 
 // require returns an error of kind Permission unless the caller is allowed.
-func (t *Tree) require(c *Call, n *inode, want uint16, op, path string) error {
-	if t.allowed(c, n, want) {
+func (v view) require(n *inode, want uint16, path string) error {
+	if v.allowed(n, want) {
 		return nil
 	}
-	where, _ := t.Path(n.id)
-	return fserror.New(fserror.Permission, op, path, "user %s may not %s %s (owner %s, group %s, mode %04o)",
-		c.User, wantNames[want&7], where, t.users.Name(n.user), t.groups.Name(n.group), n.mode)
+	return v.errorf(fserror.Permission, path, "user %s may not %s %s (owner %s, group %s, mode %04o)",
+		v.c.User, wantNames[want&7], v.where(n), v.users.Name(n.user), v.groups.Name(n.group), n.mode)
 }
 
 // requireChange is what adding an entry to a directory takes.
-func (t *Tree) requireChange(c *Call, dir *inode, op, path string) error {
-	return t.require(c, dir, mayWrite|mayExecute, op, path)
+func (v view) requireChange(dir *inode, path string) error {
+	return v.require(dir, mayWrite|mayExecute, path)
 }
 
 // requireRemove is what taking an entry out of its directory takes; in one with
 // the sticky bit only who owns the entry or the directory may.
-func (t *Tree) requireRemove(c *Call, dir, n *inode, op, path string) error {
-	if err := t.requireChange(c, dir, op, path); err != nil {
+func (v view) requireRemove(dir, n *inode, path string) error {
+	if err := v.requireChange(dir, path); err != nil {
 		return err
 	}
-	if t.stickyAllows(c, dir, n) {
+	if v.stickyAllows(dir, n) {
 		return nil
 	}
-	where, _ := t.Path(dir.id)
-	return fserror.New(fserror.Permission, op, path, "user %s owns neither it nor %s, whose sticky bit is set", c.User, where)
+	return v.errorf(fserror.Permission, path, "user %s owns neither it nor %s, whose sticky bit is set", v.c.User, v.where(dir))
 }
 
-func (t *Tree) stickyAllows(c *Call, dir, n *inode) bool {
-	return c.isSuper() || dir.mode&stickyBit == 0 || t.isOwner(c, dir) || t.isOwner(c, n)
+func (v view) stickyAllows(dir, n *inode) bool {
+	return v.c.isSuper() || dir.mode&stickyBit == 0 || v.isOwner(dir) || v.isOwner(n)
 }
 
 // requireSearch is what it takes to reach an inode from the root: every
 // directory above may be searched. The inode must be reachable.
-func (t *Tree) requireSearch(c *Call, n *inode, op, path string) error {
+func (v view) requireSearch(n *inode, path string) error {
 	for n.parent != 0 {
-		n = t.get(n.parent)
-		t.lookAttr(c, n.id)
-		if err := t.require(c, n, mayExecute, op, path); err != nil {
+		n = v.get(n.parent)
+		v.lookAttr(n.id)
+		if err := v.require(n, mayExecute, path); err != nil {
 			return err
 		}
 	}

@@ -150,17 +150,3 @@ func (tr *tracker) look(c *Call, what Change) {
 		c.asOf = max(c.asOf, tr.pending[what])
 	}
 }
-
-func (tr *tracker) lookAttr(c *Call, id InodeID) { tr.look(c, Change{Kind: ChangeAttr, Inode: id}) }
-
-func (tr *tracker) lookName(c *Call, dir InodeID, name string) {
-	tr.look(c, Change{Kind: ChangeName, Inode: dir, Name: name})
-}
-
-// lookShown notes that a call has looked at all that stat shows of an inode.
-func (tr *tracker) lookShown(c *Call, n *inode) {
-	tr.lookAttr(c, n.id)
-	if n.typ == TypeDir {
-		tr.look(c, Change{Kind: ChangeEntries, Inode: n.id})
-	}
-}

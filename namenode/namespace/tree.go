@@ -239,16 +239,13 @@ func (t *Tree) KnowsUser(user string) bool {
 // Users is how many users own something or have owned something, at most MaxOwners.
 func (t *Tree) Users() int { return t.users.Len() - 1 }
 
-// checkOwners says whether the names of a user and a group can be recorded for c;
-// nil: for a record.
-func (t *Tree) checkOwners(c *Call, op, path, user, group string) error {
+// fitOwners says whether the names of a user and a group can be recorded.
+func (t *Tree) fitOwners(user, group string) error {
 	switch {
-	case c != nil && c.NoNewUser && !t.KnowsUser(user):
-		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d users of %d, and the room that is left is for addresses that have brought few new ones (%s would be one)", t.Users(), MaxOwners, user)
 	case !t.users.Fits(user):
-		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d users already and can take no new one (%s)", MaxOwners, user)
+		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d users already and can take no new one (%s)", MaxOwners, user)
 	case !t.groups.Fits(group):
-		return fserror.New(fserror.NoSpace, op, path, "the namespace knows %d groups already and can take no new one (%s)", MaxOwners, group)
+		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d groups already and can take no new one (%s)", MaxOwners, group)
 	}
 	return nil
 }

@@ -112,12 +112,13 @@ type removeLevel struct {
 // of directories that were checked already are not seen. The error is of kind
 // Permission and names the directory.
 func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int) (done bool, err error) {
+	v := view{t, c, "rm"}
 	if c.isSuper() {
 		return true, nil
 	}
 	if !check.begun {
 		check.begun = true
-		if err := t.enterRemove(c, id, check); err != nil {
+		if err := v.enterRemove(id, check); err != nil {
 			return false, err
 		}
 	}
@@ -136,7 +137,7 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 		t.children(l.id, l.after, func(n *inode) bool {
 			budget--
 			switch {
-			case !t.stickyAllows(c, dir, n):
+			case !v.stickyAllows(dir, n):
 				kept = n
 			case n.typ == TypeDir && n.entries() > 0:
 				sub = n
@@ -148,10 +149,9 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 		})
 		switch {
 		case kept != nil:
-			path, _ := t.Path(kept.id)
-			return false, t.requireRemove(c, dir, kept, "rm", path)
+			return false, v.requireRemove(dir, kept, v.where(kept))
 		case sub != nil:
-			if err := t.enterRemove(c, sub.id, check); err != nil {
+			if err := v.enterRemove(sub.id, check); err != nil {
 				return false, err
 			}
 		case end:
@@ -162,15 +162,14 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 }
 
 // enterRemove checks one directory and has its entries checked next.
-func (t *Tree) enterRemove(c *Call, id InodeID, check *RemoveCheck) error {
-	n := t.get(id)
+func (v view) enterRemove(id InodeID, check *RemoveCheck) error {
+	n := v.get(id)
 	if n == nil || n.typ != TypeDir || n.entries() == 0 {
 		return nil
 	}
-	t.lookAttr(c, id)
-	if !t.allowed(c, n, mayWrite|mayExecute) {
-		path, _ := t.Path(id)
-		return t.requireChange(c, n, "rm", path)
+	v.lookAttr(id)
+	if !v.allowed(n, mayWrite|mayExecute) {
+		return v.requireChange(n, v.where(n))
 	}
 	check.stack = append(check.stack, removeLevel{id: id})
 	return nil

@@ -27,46 +27,46 @@ func errorHolder(h *Holder) *fserror.Holder {
 }
 
 // findWritable returns a file that the caller may write.
-func (t *Tree) findWritable(c *Call, op string, r Ref) (n *inode, path string, err error) {
-	at, err := t.find(c, op, r)
+func (v view) findWritable(r Ref) (n *inode, path string, err error) {
+	at, err := v.find(r)
 	n, path = at.node, at.path
 	switch {
 	case err != nil:
 		return nil, path, err
 	case n.typ == TypeDir:
-		return nil, path, isDirectory(op, path)
+		return nil, path, isDirectory(v.op, path)
 	case n.typ != TypeFile:
-		return nil, path, fserror.New(fserror.InvalidArgument, op, path, "it is a symbolic link")
+		return nil, path, v.errorf(fserror.InvalidArgument, path, "it is a symbolic link")
 	}
-	return n, path, t.require(c, n, mayWrite, op, path)
+	return n, path, v.require(n, mayWrite, path)
 }
 
 // CheckWriter returns nil if a writer still has its file. Else the error is of
 // kind LeaseLost, with the reason and the new holder if there is one, or
 // LeaseLostGone if the file is not in the tree any more.
 func (t *Tree) CheckWriter(c *Call, w Writer) error {
-	_, err := t.writable(c, "write", w)
+	v := view{t, c, "write"}
+	_, err := v.writable(w)
 	return err
 }
 
 // writable returns the file of a current writer. A file that is open is in the
 // tree: deleting it, or a directory above, closes it.
-func (t *Tree) writable(c *Call, op string, w Writer) (*inode, error) {
-	n := t.get(w.Inode)
-	t.lookAttr(c, w.Inode)
+func (v view) writable(w Writer) (*inode, error) {
+	n := v.get(w.Inode)
+	v.lookAttr(w.Inode)
 	if n != nil && n.open() != nil {
 		g := n.ext.open.grant
 		if g.epoch == w.Epoch && subtle.ConstantTimeCompare(g.token[:], w.Token[:]) == 1 {
 			return n, nil
 		}
 	}
-	if n == nil || !t.reachable(n, func(n *inode) { t.lookAttr(c, n.id) }) {
-		err := fserror.New(fserror.LeaseLostGone, op, inodeName(w.Inode), "lease lost: the file was deleted or replaced")
+	if n == nil || !v.reachable(n, func(n *inode) { v.lookAttr(n.id) }) {
+		err := v.errorf(fserror.LeaseLostGone, inodeName(w.Inode), "lease lost: the file was deleted or replaced")
 		err.Reason = ReasonDeleted
 		return nil, err
 	}
-	path, _ := t.Path(n.id)
-	err := fserror.New(fserror.LeaseLost, op, path, "lease lost: the file was closed by recovery, or by its writer before")
+	err := v.errorf(fserror.LeaseLost, v.where(n), "lease lost: the file was closed by recovery, or by its writer before")
 	err.Reason = ReasonRecovered
 	if n.open() != nil {
 		g := n.ext.open.grant
@@ -80,8 +80,8 @@ func (t *Tree) writable(c *Call, op string, w Writer) (*inode, error) {
 	return nil, err
 }
 
-func notAtEnd(op, path string, n *inode, offset int64) error {
-	err := fserror.New(fserror.NotAtEnd, op, path, "offset %d is not the end of the file, which is at %d", offset, n.length())
+func (v view) notAtEnd(n *inode, offset int64) error {
+	err := v.errorf(fserror.NotAtEnd, v.where(n), "offset %d is not the end of the file, which is at %d", offset, n.length())
 	err.Length = n.length()
 	return err
 }
@@ -101,13 +101,12 @@ func tailRepeated(n *inode, offset int64, data []byte) bool {
 
 // checkTail returns an error of kind TooLarge if more bytes make a tail larger
 // than maxTail.
-func (t *Tree) checkTail(op string, n *inode, more, maxTail int) error {
+func (v view) checkTail(n *inode, more, maxTail int) error {
 	tail := len(n.tail())
 	if tail+more <= maxTail {
 		return nil
 	}
-	path, _ := t.Path(n.id)
-	return fserror.New(fserror.TooLarge, op, path, "%d bytes after a tail of %d are over its limit of %d; commit a block first", more, tail, maxTail)
+	return v.errorf(fserror.TooLarge, v.where(n), "%d bytes after a tail of %d are over its limit of %d; commit a block first", more, tail, maxTail)
 }
 
 func noLonger(op, path string, n *inode) error {

@@ -60,15 +60,15 @@ func (t *Tree) dropXattrs(id InodeID) {
 // Xattrs returns the extended attributes of an inode in the order of names. It
 // takes permission to read it. Errors as for Stat.
 func (t *Tree) Xattrs(c *Call, r Ref) (xattrs []Xattr, err error) {
-	const op = "getxattr"
-	at, err := t.find(c, op, r)
+	v := view{t, c, "getxattr"}
+	at, err := v.find(r)
 	if err != nil {
 		return nil, err
 	}
 	n := at.node
-	t.lookAttr(c, n.id)
+	v.lookAttr(n.id)
 	if n.typ != TypeSymlink { // anybody may read a link
-		if err := t.require(c, n, mayRead, op, at.path); err != nil {
+		if err := v.require(n, mayRead, at.path); err != nil {
 			return nil, err
 		}
 	}

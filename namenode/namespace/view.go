@@ -1,0 +1,38 @@
+package namespace
+
+import "github.com/leasefs/leasefs/internal/fserror"
+
+// view is the tree as a call sees it that wants to do op: it finds what a path
+// leads to, knows what the caller may do there, and notes what the call looks at.
+type view struct {
+	*Tree
+	c  *Call
+	op string
+}
+
+// errorf is the error of a call about a path.
+func (v view) errorf(kind fserror.Kind, path, format string, args ...any) *fserror.Error {
+	return fserror.New(kind, v.op, path, format, args...)
+}
+
+// where is the path of an inode, for errors.
+func (v view) where(n *inode) string {
+	path, _ := v.Path(n.id)
+	return path
+}
+
+func (v view) look(what Change) { v.tracker.look(v.c, what) }
+
+func (v view) lookAttr(id InodeID) { v.look(Change{Kind: ChangeAttr, Inode: id}) }
+
+func (v view) lookName(dir InodeID, name string) {
+	v.look(Change{Kind: ChangeName, Inode: dir, Name: name})
+}
+
+// lookShown notes that a call has looked at all that stat shows of an inode.
+func (v view) lookShown(n *inode) {
+	v.lookAttr(n.id)
+	if n.typ == TypeDir {
+		v.look(Change{Kind: ChangeEntries, Inode: n.id})
+	}
+}
