@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 // notServed is the refusal of a start, which has to name what is wrong.

@@ -20,12 +20,12 @@ import (
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/reign"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/size"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 // How long sessions last. ZooKeeper grants from 1 s to 10 s with a tickTime of

@@ -7,10 +7,10 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 // silence is how long a writer was not heard of: the journal has its age then.

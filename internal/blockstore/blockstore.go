@@ -7,7 +7,7 @@
 // repeated PUT by a fenced writer can leak an orphan, never change a byte.
 //
 // internal/blockstore/local keeps them in a folder; blockstore/s3 in any S3-compatible
-// store. Both run the suite in internal/blockstore/blocktest.
+// store. Both run the suite in test/env/blocktest.
 package blockstore
 
 import (

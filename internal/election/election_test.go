@@ -16,8 +16,8 @@ import (
 
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 var (

@@ -15,7 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 // reign is the time in which one candidate could have answered.

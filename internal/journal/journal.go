@@ -4,7 +4,7 @@
 //
 // An implementation is internal/journal/local (segments of one folder); journal/zk
 // (transactions of a ZooKeeper ensemble) has the same contract, and both run
-// the suite in internal/journal/journaltest. What they have in common is
+// the suite in test/env/journaltest. What they have in common is
 // internal/journal/group.
 package journal
 

@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
-	"github.com/leasefs/leasefs/internal/vfs/vfstest"
+	"github.com/leasefs/leasefs/test/env/crashfs"
+	"github.com/leasefs/leasefs/test/env/vfstest"
 )
 
 func TestConformance(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package vfs is the small file system interface behind which all disk I/O of
 // the namenode lies, so that a crash, a full disk or a failing fsync is a test
-// of milliseconds. OS is the machine's; internal/vfs/crashfs keeps only what was synced.
+// of milliseconds. OS is the machine's; test/env/crashfs keeps only what was synced.
 package vfs
 
 import (

@@ -22,8 +22,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 var (

@@ -1,6 +1,6 @@
 // Package crash holds the namenode against disks that die, lie, fill up and
 // tear. It is tests only: a real namenode, real gRPC and HTTP, on a
-// internal/vfs/crashfs that keeps only what was synced.
+// test/env/crashfs that keeps only what was synced.
 //
 // # How a sweep works
 //

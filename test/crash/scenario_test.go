@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 // sweep plays a script with a crash at each of its points from the first on that

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 // sharedDir is where every machine has the folder of blocks that all share.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 // A granted lease, and a lock, that live as short as the namenodes grant outlive the crash

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/sim/s3model"
 	"github.com/leasefs/leasefs/test/sim/simnet"
 	"github.com/leasefs/leasefs/test/sim/zkmodel"

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
 	"github.com/leasefs/leasefs/namenode/offline"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/sim/s3model"
 	"github.com/leasefs/leasefs/test/sim/simnet"
 	"github.com/leasefs/leasefs/test/sim/zkmodel"

@@ -12,7 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 func openOn(disk vfs.FS) (*Store, error) {

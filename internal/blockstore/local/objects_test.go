@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/blockstore/blocktest"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/blocktest"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 func TestObjects(t *testing.T) {

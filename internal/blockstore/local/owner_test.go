@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 func exclusive(fsys vfs.FS, dir string) (*Store, error) {

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/blockstore/blocktest"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/blocktest"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 var testID = [16]byte{0xab, 1, 2, 3}

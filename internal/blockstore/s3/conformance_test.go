@@ -9,8 +9,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/blockstore/blocktest"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/test/env/blocktest"
 	"github.com/leasefs/leasefs/test/env/s3env"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/group"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 const header = 8

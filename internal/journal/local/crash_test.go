@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 	"github.com/leasefs/leasefs/test/env/size"
 )
 

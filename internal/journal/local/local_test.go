@@ -9,9 +9,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 // closed is chain with all the files that a clean stop leaves, and its segments.

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 // chain writes a journal of several segments, ten records each, and returns the

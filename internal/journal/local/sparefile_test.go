@@ -4,8 +4,8 @@ import (
 	"path"
 	"testing"
 
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 // used is how many bytes all files of the journal have.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/journal/local"
 	"github.com/leasefs/leasefs/internal/zkconn"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 // BenchmarkAppend is records of 100 B, each appender waiting for its own: in

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 // Servers end, stop and come back under load: what was acknowledged is there,

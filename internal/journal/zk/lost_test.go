@@ -4,9 +4,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/journal/zk"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env/journaltest"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 // losing is a journal that reads by a server which, once lose is called, has lost

@@ -11,11 +11,11 @@ import (
 	zookeeper "github.com/go-zookeeper/zk"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/journaltest"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 // raw is a session of the test's own.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/journal/zk"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
+	"github.com/leasefs/leasefs/test/env/journaltest"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 // The connection breaks at one batch, before it arrives or when it has been

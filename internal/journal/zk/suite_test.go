@@ -11,12 +11,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leasefs/leasefs/internal/journal"
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
 	"github.com/leasefs/leasefs/internal/journal/zk"
 	"github.com/leasefs/leasefs/internal/zkconn"
-	"github.com/leasefs/leasefs/internal/zkconn/zkproxy"
 	"github.com/leasefs/leasefs/test/env"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 	"github.com/leasefs/leasefs/test/env/size"
+	"github.com/leasefs/leasefs/test/env/zkproxy"
 )
 
 var (

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/leasefs/leasefs/internal/journal/journaltest"
+	"github.com/leasefs/leasefs/test/env/journaltest"
 )
 
 // TestStandbyWatchesOneNode: however many batches a standby follows, it has one

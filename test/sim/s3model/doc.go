@@ -15,6 +15,6 @@
 // It trusts who sends an Authorization header, has no uploads in parts, keeps no
 // versions, and never loses an object.
 //
-// The suites of internal/blockstore/blocktest run against it as they do against real
+// The suites of test/env/blocktest run against it as they do against real
 // servers: see this package's test.
 package s3model

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/blockstore/blocktest"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/test/env/blocktest"
 	"github.com/leasefs/leasefs/test/sim/s3model"
 	"github.com/leasefs/leasefs/test/sim/simnet"
 )

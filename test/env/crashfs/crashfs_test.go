@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/internal/vfs/crashfs"
+	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
 func ok(t *testing.T, err error) {
