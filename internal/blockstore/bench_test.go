@@ -1,7 +1,6 @@
 package blockstore
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -29,24 +28,6 @@ func BenchmarkSealTwice(b *testing.B) {
 	for b.Loop() {
 		object, _ := Seal(buf)
 		CRC(object)
-	}
-}
-
-func BenchmarkSealer(b *testing.B) {
-	for _, piece := range []int{100, 4 << 10, 128 << 10} {
-		b.Run(fmt.Sprintf("piece=%d", piece), func(b *testing.B) {
-			buf := randomBytes(DefaultBlockSize)
-			b.SetBytes(DefaultBlockSize)
-			b.ReportAllocs()
-			var s Sealer
-			for b.Loop() {
-				s.Reset()
-				for rest := buf; len(rest) > 0; rest = rest[min(piece, len(rest)):] {
-					_, _ = s.Write(rest[:min(piece, len(rest))])
-				}
-				s.Seal(buf)
-			}
-		})
 	}
 }
 

@@ -50,68 +50,12 @@ func DataLength(stored int64) (int64, error) {
 // shares buf's array if its capacity suffices (StoredLength); then nothing is
 // copied. It does not check MaxBlockSize.
 func Seal(buf []byte) (object []byte, crc uint32) {
-	var s Sealer
-	s.table = make([]byte, 0, TableLength(int64(len(buf))))
-	s.add(buf)
-	return s.Seal(buf)
-}
-
-// Sealer computes the checksum table and the checksums of a block while its
-// data comes in, so that sealing a full block reads nothing again. The zero
-// value is ready. It is not safe for concurrent use.
-type Sealer struct {
-	table []byte // entries of the chunks that are complete
-	whole uint32 // CRC of the complete chunks
-	chunk uint32 // CRC of the chunk begun
-	fill  int    // bytes of the chunk begun
-	n     int64  // bytes in all
-}
-
-// Write adds data. It never fails.
-func (s *Sealer) Write(data []byte) (int, error) {
-	s.add(data)
-	return len(data), nil
-}
-
-func (s *Sealer) add(data []byte) {
-	s.n += int64(len(data))
-	for len(data) > 0 {
-		part := data[:min(len(data), ChunkSize-s.fill)]
-		data = data[len(part):]
-		s.chunk = UpdateCRC(s.chunk, part)
-		if s.fill += len(part); s.fill == ChunkSize {
-			s.table = binary.LittleEndian.AppendUint32(s.table, mask(s.chunk))
-			s.whole = CombineCRC(s.whole, s.chunk, ChunkSize)
-			s.chunk, s.fill = 0, 0
-		}
+	whole, n := uint32(0), len(buf)
+	object = slices.Grow(buf, int(TableLength(int64(n))))
+	for part := range slices.Chunk(buf, ChunkSize) {
+		chunk := CRC(part)
+		object = binary.LittleEndian.AppendUint32(object, mask(chunk))
+		whole = CombineCRC(whole, chunk, int64(len(part)))
 	}
+	return object, UpdateCRC(whole, object[n:])
 }
-
-// Len is how many bytes of data were added.
-func (s *Sealer) Len() int64 { return s.n }
-
-// DataCRC is the CRC32C of the data added so far, without a table.
-func (s *Sealer) DataCRC() uint32 { return CombineCRC(s.whole, s.chunk, int64(s.fill)) }
-
-// AppendTable appends the checksum table of the data added so far to dst.
-func (s *Sealer) AppendTable(dst []byte) []byte {
-	dst = append(dst, s.table...)
-	if s.fill > 0 {
-		dst = binary.LittleEndian.AppendUint32(dst, mask(s.chunk))
-	}
-	return dst
-}
-
-// Seal is like the function Seal for a buf that holds exactly the data that
-// was added, which is not read again. More data may be added afterwards (to a
-// buf cut back to its data), and the block sealed again.
-func (s *Sealer) Seal(buf []byte) (object []byte, crc uint32) {
-	if int64(len(buf)) != s.n {
-		panic("blockstore: Sealer.Seal: buf is not what was written")
-	}
-	object = s.AppendTable(slices.Grow(buf, int(TableLength(s.n))))
-	return object, UpdateCRC(s.DataCRC(), object[len(buf):])
-}
-
-// Reset makes s ready for another block and keeps its memory.
-func (s *Sealer) Reset() { *s = Sealer{table: s.table[:0]} }

@@ -112,39 +112,6 @@ func TestSeal(t *testing.T) {
 		if err := Verify(Key{1, 2}, object, crc); err != nil {
 			t.Fatal(err)
 		}
-		for range 5 { // in random pieces
-			var s Sealer
-			for rest := buf; len(rest) > 0; {
-				k := 1 + rand.IntN(min(len(rest), 1+rand.IntN(2*ChunkSize)))
-				_, _ = s.Write(rest[:k])
-				rest = rest[k:]
-				if done := buf[:len(buf)-len(rest)]; s.Len() != int64(len(done)) || rand.IntN(8) == 0 && s.DataCRC() != reference(done) {
-					t.Fatalf("after %d bytes: %d bytes, checksum %08x", len(done), s.Len(), s.DataCRC())
-				}
-			}
-			pieces, piecesCRC := s.Seal(buf)
-			if !bytes.Equal(pieces, object) || piecesCRC != crc {
-				t.Fatalf("%d bytes in pieces: another object", n)
-			}
-		}
-	}
-}
-
-func TestSealerGoesOnAndResets(t *testing.T) {
-	buf := randomBytes(2*ChunkSize + 10)
-	var s Sealer
-	for round := range 2 {
-		_, _ = s.Write(buf[:100])
-		first, crc := s.Seal(append([]byte(nil), buf[:100]...))
-		if err := Verify(Key{}, first, crc); err != nil {
-			t.Fatal(round, err)
-		}
-		_, _ = s.Write(buf[100:])
-		whole, crc := s.Seal(append([]byte(nil), buf...))
-		if err := Verify(Key{}, whole, crc); err != nil {
-			t.Fatal(round, err)
-		}
-		s.Reset()
 	}
 }
 
