@@ -45,6 +45,18 @@ func DataLength(stored int64) (int64, error) {
 	return data, nil
 }
 
+// CheckLength refuses stored lengths that no object may have in a store that takes
+// at most so many bytes.
+func CheckLength(key Key, length, most int64) error {
+	switch {
+	case length < 1:
+		return fserror.New(fserror.InvalidArgument, "put", "", "block %s: an object of %d bytes", key, length)
+	case length > most:
+		return fserror.New(fserror.TooLarge, "put", "", "block %s: an object of %d bytes, at most %d are taken", key, length, most)
+	}
+	return nil
+}
+
 // Seal appends to buf, which holds the data of a block, its checksum table,
 // and returns the object and its CRC32C. The data is read once. The object
 // shares buf's array if its capacity suffices (StoredLength); then nothing is

@@ -132,7 +132,7 @@ func (s *Store) servePut(w http.ResponseWriter, r *http.Request) *refusal {
 	if no := checkPutHeaders(r, key, g); no != nil {
 		return no
 	}
-	if err := s.checkLength(key, g.length); err != nil {
+	if err := blockstore.CheckLength(key, g.length, s.cfg.MaxObject); err != nil {
 		return refusalOf(err)
 	}
 	rc := http.NewResponseController(w)

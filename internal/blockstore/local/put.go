@@ -46,7 +46,7 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	if s.closed.Load() {
 		return fserror.New(fserror.Closed, "put", "", "block %s: the store is closed", key)
 	}
-	if err := s.checkLength(key, src.length); err != nil {
+	if err := blockstore.CheckLength(key, src.length, s.cfg.MaxObject); err != nil {
 		return err
 	}
 	release, err := s.reserve(key, src.length)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // grant is what a signed URL allows.
@@ -116,7 +115,7 @@ func parseTerms(terms string, put bool) (grant, bool) {
 // SignPut signs one PUT. Expiry is cut to milliseconds. InvalidArgument for a
 // length below 1, TooLarge for one beyond Config.MaxObject.
 func (s *Store) SignPut(key blockstore.Key, length int64, crc32c uint32, expires time.Time) (blockstore.Signed, error) {
-	if err := s.checkLength(key, length); err != nil {
+	if err := blockstore.CheckLength(key, length, s.cfg.MaxObject); err != nil {
 		return blockstore.Signed{}, err
 	}
 	path := blockstore.URLPath(s.cfg.NamespaceID, key)
@@ -139,15 +138,4 @@ func (s *Store) SignGet(key blockstore.Key, expires time.Time) (blockstore.Signe
 		Header:  http.Header{},
 		Expires: time.UnixMilli(ms),
 	}, nil
-}
-
-// checkLength refuses lengths that no object may have.
-func (s *Store) checkLength(key blockstore.Key, length int64) error {
-	switch {
-	case length < 1:
-		return fserror.New(fserror.InvalidArgument, "put", "", "block %s: an object of %d bytes", key, length)
-	case length > s.cfg.MaxObject:
-		return fserror.New(fserror.TooLarge, "put", "", "block %s: an object of %d bytes, at most %d are taken", key, length, s.cfg.MaxObject)
-	}
-	return nil
 }

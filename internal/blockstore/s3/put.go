@@ -30,7 +30,7 @@ type content struct {
 // lost it on the way, InvalidArgument if it is empty, TooLarge, NoSpace,
 // Permission, Closed, Canceled, Deadline, Unavailable (it may be stored then).
 func (s *Store) Put(ctx context.Context, key blockstore.Key, obj []byte, crc32c uint32) error {
-	if err := s.checkLength(key, int64(len(obj))); err != nil {
+	if err := blockstore.CheckLength(key, int64(len(obj)), s.cfg.MaxObject); err != nil {
 		return err
 	}
 	if got := blockstore.CRC(obj); got != crc32c {

@@ -30,7 +30,7 @@ const (
 // TooLarge for a length beyond Config.MaxObject, Permission without credentials
 // or with some that are over.
 func (s *Store) SignPut(key blockstore.Key, length int64, crc32c uint32, expires time.Time) (blockstore.Signed, error) {
-	if err := s.checkLength(key, length); err != nil {
+	if err := blockstore.CheckLength(key, length, s.cfg.MaxObject); err != nil {
 		return blockstore.Signed{}, err
 	}
 	return s.sign(http.MethodPut, s.blockName(key), blockstore.PutHeader(length, crc32c), length, expires)
@@ -79,15 +79,4 @@ func (s *Store) sign(method, name string, header http.Header, length int64, expi
 		return none, fserror.Wrap(fserror.Internal, "sign", "", fmt.Errorf("%s: %w", name, err))
 	}
 	return blockstore.Signed{URL: signed, Method: method, Header: header, Expires: ends}, nil
-}
-
-// checkLength refuses lengths that no object may have.
-func (s *Store) checkLength(key blockstore.Key, length int64) error {
-	switch {
-	case length < 1:
-		return fserror.New(fserror.InvalidArgument, "put", "", "block %s: an object of %d bytes", key, length)
-	case length > s.cfg.MaxObject:
-		return fserror.New(fserror.TooLarge, "put", "", "block %s: an object of %d bytes, at most %d are taken", key, length, s.cfg.MaxObject)
-	}
-	return nil
 }
