@@ -43,181 +43,111 @@ func newMetrics(s *Server) *metrics {
 // stateCollector reads the gauges off the state.
 type stateCollector struct{ s *Server }
 
-func gauge(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("leasefs_"+name, help, nil, nil)
-}
-
-var (
-	descReady      = gauge("ready", "1 while the namenode answers.")
-	descTerm       = gauge("term", "Number of this namenode's reign.")
-	descTxID       = gauge("txid", "Last journal record applied.")
-	descDurable    = gauge("durable_txid", "Last journal record that is on disk.")
-	descBacklog    = gauge("journal_backlog_bytes", "Bytes that wait for the journal's disk.")
-	descJournal    = gauge("journal_bytes", "Bytes of journal kept.")
-	descInodes     = gauge("inodes", "Files, directories and links, deleted ones not yet reclaimed included.")
-	descBlocks     = gauge("blocks", "Blocks of files.")
-	descOpen       = gauge("open_files", "Files open for write.")
-	descStored     = gauge("stored_bytes", "Bytes of files in blocks.")
-	descTail       = gauge("tail_bytes", "Bytes of files in the namenode's memory.")
-	descGarbage    = gauge("garbage_blocks", "Blocks that wait to be deleted.")
-	descGarbageB   = gauge("garbage_bytes", "Bytes of blocks that wait to be deleted.")
-	descDetached   = gauge("detached_subtrees", "Deleted directories whose memory is being given back.")
-	descSessions   = gauge("retry_sessions", "Client processes whose last answers are kept.")
-	descAllocated  = gauge("allocated_blocks", "Block keys handed out and neither committed nor given up.")
-	descLeases     = gauge("leases", "Leases that hold files.")
-	descConnected  = gauge("sessions_connected", "Client processes that have a stream.")
-	descOverdue    = gauge("lease_oldest_overdue_seconds", "How long the oldest lease past its hard limit waits for the monitor.")
-	descExpired    = gauge("leases_expired_total", "Leases ended at their hard limit.")
-	descRenewals   = gauge("lease_renewals_total", "Renewals.")
-	descSafeMode   = gauge("safe_mode", "1 in safe mode.")
-	descSkew       = gauge("clock_skew_seconds", "How far this machine's time of day is ahead of that of ZooKeeper's leader.")
-	descSkewBound  = gauge("clock_skew_bound_seconds", "How far leasefs_clock_skew_seconds can be wrong, either way.")
-	descConflict   = gauge("store_conflict", "1 while nothing is deleted because the block store has another copy of the namespace.")
-	descUnswept    = gauge("unswept_blocks", "Blocks without a file that the last search left for leasefs admin gc.")
-	descPressure   = gauge("space_short", "1 while disk or memory is short: nothing new is made, or would be if this namenode were active, or there is no room for an image, or its own disk cannot be written.")
-	descPuts       = gauge("blocks_put_total", "Blocks written to the local store.")
-	descGets       = gauge("blocks_get_total", "Reads from the local store.")
-	descImageTxID  = gauge("image_txid", "Last record in the newest image.")
-	descImagesBad  = gauge("images_damaged", "Published images that were found damaged or gone. While one of the latest two is, nothing older is removed.")
-	descGranted    = gauge("granted_leases", "Granted leases, those that are ending included.")
-	descAttached   = gauge("attached_files", "Files attached to granted leases.")
-	descGrantedEnd = gauge("granted_leases_expired_total", "Granted leases whose time to live was over.")
-	descGrantedDue = gauge("granted_lease_oldest_overdue_seconds", "How long the oldest granted lease past its time waits for its end.")
-	descCacheSess  = gauge("cache_sessions", "Sessions that may cache what they read.")
-	descCacheKeys  = gauge("cache_keys", "Names, attributes and entries that sessions may have cached, one held by two counted twice.")
-	descCacheGrant = gauge("cache_grants_total", "Answers that sessions were allowed to keep.")
-	descCacheNo    = gauge("cache_refused_total", "Answers that sessions were not allowed to keep.")
-	descRevoked    = gauge("cache_revocations_total", "Revocations sent to sessions.")
-	descCacheWaits = gauge("cache_waits_total", "Changes that waited for readers.")
-	descCacheTerm  = gauge("cache_waits_by_term_total", "Of them, those that waited for the term of a reader that did not answer.")
-	descCacheLost  = gauge("cache_lost_total", "Leases of sessions that did not acknowledge a revocation within their term.")
-	descWatchers   = gauge("watchers", "Watches under way.")
-	descEvents     = gauge("watch_events", "Events kept for watches.")
-	descWatchLate  = gauge("watchers_too_slow_total", "Watches that fell behind what is kept.")
-	descS3Requests = prometheus.NewDesc("leasefs_s3_requests_total", "Requests of this namenode to the S3 store, each try counted; outcome is ok, refused, trouble (5xx), none (no answer).", []string{"outcome"}, nil)
-	descS3Retries  = prometheus.NewDesc("leasefs_s3_retries_total", "Requests to the S3 store that were tried again.", nil, nil)
-	descS3Errors   = prometheus.NewDesc("leasefs_s3_errors_total", "Calls to the S3 store that failed in the end, by kind; NOT_FOUND and EXISTS may be as they should.", []string{"kind"}, nil)
-	descS3Skew     = prometheus.NewDesc("leasefs_s3_clock_skew_seconds", "How far the S3 store's clock is ahead.", nil, nil)
-	descConns      = gauge("connections", "Connections of clients, on both addresses.")
-	descConnsNo    = gauge("connections_refused_total", "Connections closed at once because there was no room for more.")
-	descConnsEnded = gauge("connections_idle_ended_total", "Idle connections closed to make room for others.")
-	descConnsOver  = gauge("connections_overload_ended_total", "Connections closed because they held most of too many bytes of incomplete messages.")
-	descUnfinished = gauge("unfinished_bytes", "Bytes of messages that are not complete.")
-	descStandby    = gauge("standby", "1 while this one of several namenodes follows the active one.")
-	descKept       = gauge("zookeeper_journal_bytes", "Bytes of each ZooKeeper server's memory that the journal takes, its nodes included: images free them.")
-	descKeptNodes  = gauge("zookeeper_journal_nodes", "Nodes of the journal that ZooKeeper holds.")
-	allDescriptors = []*prometheus.Desc{
-		descConns, descConnsNo, descConnsEnded, descConnsOver, descUnfinished,
-		descStandby, descKept, descKeptNodes, descSkew, descSkewBound,
-		descS3Requests, descS3Retries, descS3Errors, descS3Skew,
-		descGranted, descAttached, descGrantedEnd, descGrantedDue, descCacheSess, descCacheKeys, descCacheGrant, descCacheNo, descRevoked,
-		descCacheWaits, descCacheTerm, descCacheLost, descWatchers, descEvents, descWatchLate,
-		descReady, descTerm, descTxID, descDurable, descBacklog, descJournal, descInodes, descBlocks, descOpen, descStored, descTail,
-		descGarbage, descGarbageB, descDetached, descSessions, descAllocated, descLeases, descConnected, descOverdue, descExpired, descRenewals,
-		descSafeMode, descConflict, descUnswept, descPressure, descPuts, descGets, descImageTxID, descImagesBad,
-	}
-)
-
-// Describe implements prometheus.Collector.
-func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range allDescriptors {
-		ch <- d
-	}
-}
+// Describe implements prometheus.Collector. What there is depends on the state, so
+// nothing is said beforehand.
+func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.s
-	set := func(d *prometheus.Desc, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	set := func(name string, v float64, help string) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("leasefs_"+name, help, nil, nil), prometheus.GaugeValue, v)
 	}
 	role := s.role.Status()
-	set(descReady, flag(s.role.Ready()))
-	set(descPressure, flag(s.calls.shortOf(role) != ""))
+	set("ready", flag(s.role.Ready()), "1 while the namenode answers.")
+	set("space_short", flag(s.calls.shortOf(role) != ""), "1 while disk or memory is short: nothing new is made, or would be if this namenode were active, or there is no room for an image, or its own disk cannot be written.")
 	cn := s.front.Conns()
-	set(descConns, float64(cn.Open))
-	set(descConnsNo, float64(cn.Refused))
-	set(descConnsEnded, float64(cn.Ended))
-	set(descConnsOver, float64(cn.Overloaded))
-	set(descUnfinished, float64(cn.Unfinished))
+	set("connections", float64(cn.Open), "Connections of clients, on both addresses.")
+	set("connections_refused_total", float64(cn.Refused), "Connections closed at once because there was no room for more.")
+	set("connections_idle_ended_total", float64(cn.Ended), "Idle connections closed to make room for others.")
+	set("connections_overload_ended_total", float64(cn.Overloaded), "Connections closed because they held most of too many bytes of incomplete messages.")
+	set("unfinished_bytes", float64(cn.Unfinished), "Bytes of messages that are not complete.")
 	if role.Role == "starting" {
 		return // there may be no more of it yet
 	}
 	if st, ok := s.store.(*s3.Store); ok {
-		collectS3(ch, st.Stats())
+		stats := st.Stats()
+		collectS3(ch, stats)
+		set("s3_clock_skew_seconds", stats.Skew.Seconds(), "How far the S3 store's clock is ahead.")
 	}
 	if role.Several {
-		set(descStandby, flag(role.Role == "standby"))
-		set(descKept, float64(role.Kept))
-		set(descKeptNodes, float64(role.KeptNodes))
+		set("standby", flag(role.Role == "standby"), "1 while this one of several namenodes follows the active one.")
+		set("zookeeper_journal_bytes", float64(role.Kept), "Bytes of each ZooKeeper server's memory that the journal takes, its nodes included: images free them.")
+		set("zookeeper_journal_nodes", float64(role.KeptNodes), "Nodes of the journal that ZooKeeper holds.")
 	}
 	s.clocks.All(func(than string, skew clock.Skew) {
 		if than == "zookeeper" {
-			set(descSkew, skew.Ahead.Seconds())
-			set(descSkewBound, skew.Bound.Seconds())
+			set("clock_skew_seconds", skew.Ahead.Seconds(), "How far this machine's time of day is ahead of that of ZooKeeper's leader.")
+			set("clock_skew_bound_seconds", skew.Bound.Seconds(), "How far leasefs_clock_skew_seconds can be wrong, either way.")
 		}
 	})
 	if !s.role.Ready() {
 		if role.Several && s.engine.Opened() { // how far behind it is
 			last := s.engine.Facts().Last
-			set(descTxID, float64(last))
-			set(descDurable, float64(max(role.Newest, last)))
+			set("txid", float64(last), "Last journal record applied.")
+			set("durable_txid", float64(max(role.Newest, last)), "Last journal record that is on disk.")
 		}
 		return
 	}
 	n := s.engine.Facts()
 	ls := s.leases.Stats()
 	total, _ := s.journal.Size()
-	set(descTerm, float64(s.role.Term()))
-	set(descTxID, float64(n.Last))
-	set(descDurable, float64(s.journal.Durable()))
-	set(descBacklog, float64(s.journal.Backlog()))
-	set(descJournal, float64(total))
-	set(descInodes, float64(n.Inodes))
-	set(descBlocks, float64(n.Blocks))
-	set(descOpen, float64(n.Open))
-	set(descStored, float64(n.StoredBytes))
-	set(descTail, float64(n.TailBytes))
-	set(descGarbage, float64(n.Garbage))
-	set(descGarbageB, float64(n.GarbageBytes))
-	set(descDetached, float64(n.Detached))
-	set(descSessions, float64(n.Sessions))
-	set(descAllocated, float64(s.blocks.Allocated()))
-	set(descLeases, float64(ls.Leases))
-	set(descConnected, float64(ls.Connected))
-	set(descOverdue, ls.OldestOverdue.Seconds())
-	set(descExpired, float64(ls.Expired))
-	set(descRenewals, float64(ls.Renewals))
-	set(descGranted, float64(n.Leases))
-	set(descAttached, float64(n.Attached))
-	set(descGrantedEnd, float64(ls.GrantedExpired))
-	set(descGrantedDue, ls.GrantedOverdue.Seconds())
+	set("term", float64(s.role.Term()), "Number of this namenode's reign.")
+	set("txid", float64(n.Last), "Last journal record applied.")
+	set("durable_txid", float64(s.journal.Durable()), "Last journal record that is on disk.")
+	set("journal_backlog_bytes", float64(s.journal.Backlog()), "Bytes that wait for the journal's disk.")
+	set("journal_bytes", float64(total), "Bytes of journal kept.")
+	set("inodes", float64(n.Inodes), "Files, directories and links, deleted ones not yet reclaimed included.")
+	set("blocks", float64(n.Blocks), "Blocks of files.")
+	set("open_files", float64(n.Open), "Files open for write.")
+	set("stored_bytes", float64(n.StoredBytes), "Bytes of files in blocks.")
+	set("tail_bytes", float64(n.TailBytes), "Bytes of files in the namenode's memory.")
+	set("garbage_blocks", float64(n.Garbage), "Blocks that wait to be deleted.")
+	set("garbage_bytes", float64(n.GarbageBytes), "Bytes of blocks that wait to be deleted.")
+	set("detached_subtrees", float64(n.Detached), "Deleted directories whose memory is being given back.")
+	set("retry_sessions", float64(n.Sessions), "Client processes whose last answers are kept.")
+	set("allocated_blocks", float64(s.blocks.Allocated()), "Block keys handed out and neither committed nor given up.")
+	set("leases", float64(ls.Leases), "Leases that hold files.")
+	set("sessions_connected", float64(ls.Connected), "Client processes that have a stream.")
+	set("lease_oldest_overdue_seconds", ls.OldestOverdue.Seconds(), "How long the oldest lease past its hard limit waits for the monitor.")
+	set("leases_expired_total", float64(ls.Expired), "Leases ended at their hard limit.")
+	set("lease_renewals_total", float64(ls.Renewals), "Renewals.")
+	set("granted_leases", float64(n.Leases), "Granted leases, those that are ending included.")
+	set("attached_files", float64(n.Attached), "Files attached to granted leases.")
+	set("granted_leases_expired_total", float64(ls.GrantedExpired), "Granted leases whose time to live was over.")
+	set("granted_lease_oldest_overdue_seconds", ls.GrantedOverdue.Seconds(), "How long the oldest granted lease past its time waits for its end.")
 	cs := s.engine.Caches().Stats()
-	set(descCacheSess, float64(cs.Sessions))
-	set(descCacheKeys, float64(cs.Holdings))
-	set(descCacheGrant, float64(cs.Grants))
-	set(descCacheNo, float64(cs.Refused))
-	set(descRevoked, float64(cs.Revocations))
-	set(descCacheWaits, float64(cs.Waits))
-	set(descCacheTerm, float64(cs.WaitsByTerm))
-	set(descCacheLost, float64(cs.Lost))
+	set("cache_sessions", float64(cs.Sessions), "Sessions that may cache what they read.")
+	set("cache_keys", float64(cs.Holdings), "Names, attributes and entries that sessions may have cached, one held by two counted twice.")
+	set("cache_grants_total", float64(cs.Grants), "Answers that sessions were allowed to keep.")
+	set("cache_refused_total", float64(cs.Refused), "Answers that sessions were not allowed to keep.")
+	set("cache_revocations_total", float64(cs.Revocations), "Revocations sent to sessions.")
+	set("cache_waits_total", float64(cs.Waits), "Changes that waited for readers.")
+	set("cache_waits_by_term_total", float64(cs.WaitsByTerm), "Of them, those that waited for the term of a reader that did not answer.")
+	set("cache_lost_total", float64(cs.Lost), "Leases of sessions that did not acknowledge a revocation within their term.")
 	ev := s.events.Stats()
-	set(descWatchers, float64(ev.Watchers))
-	set(descEvents, float64(ev.Events))
-	set(descWatchLate, float64(ev.Dropped))
-	set(descSafeMode, flag(n.SafeMode))
-	set(descConflict, flag(s.owner.Conflict() != ""))
-	set(descUnswept, float64(s.blocks.Unswept()))
+	set("watchers", float64(ev.Watchers), "Watches under way.")
+	set("watch_events", float64(ev.Events), "Events kept for watches.")
+	set("watchers_too_slow_total", float64(ev.Dropped), "Watches that fell behind what is kept.")
+	set("safe_mode", flag(n.SafeMode), "1 in safe mode.")
+	set("store_conflict", flag(s.owner.Conflict() != ""), "1 while nothing is deleted because the block store has another copy of the namespace.")
+	set("unswept_blocks", float64(s.blocks.Unswept()), "Blocks without a file that the last search left for leasefs admin gc.")
 	if len(n.Images) > 0 {
-		set(descImageTxID, float64(n.Images[len(n.Images)-1].TxID))
+		set("image_txid", float64(n.Images[len(n.Images)-1].TxID), "Last record in the newest image.")
 	}
-	set(descImagesBad, float64(s.images.Bad()))
+	set("images_damaged", float64(s.images.Bad()), "Published images that were found damaged or gone. While one of the latest two is, nothing older is removed.")
 	if st, ok := s.store.(*local.Store); ok {
 		stats := st.Stats()
-		set(descPuts, float64(stats.Puts))
-		set(descGets, float64(stats.Gets))
+		set("blocks_put_total", float64(stats.Puts), "Blocks written to the local store.")
+		set("blocks_get_total", float64(stats.Gets), "Reads from the local store.")
 	}
 }
+
+var (
+	descS3Requests = prometheus.NewDesc("leasefs_s3_requests_total", "Requests of this namenode to the S3 store, each try counted; outcome is ok, refused, trouble (5xx), none (no answer).", []string{"outcome"}, nil)
+	descS3Retries  = prometheus.NewDesc("leasefs_s3_retries_total", "Requests to the S3 store that were tried again.", nil, nil)
+	descS3Errors   = prometheus.NewDesc("leasefs_s3_errors_total", "Calls to the S3 store that failed in the end, by kind; NOT_FOUND and EXISTS may be as they should.", []string{"kind"}, nil)
+)
 
 func collectS3(ch chan<- prometheus.Metric, st s3.Stats) {
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
@@ -233,7 +163,6 @@ func collectS3(ch chan<- prometheus.Metric, st s3.Stats) {
 		count(descS3Errors, n, kind.String())
 	}
 	count(descS3Retries, st.Retries)
-	ch <- prometheus.MustNewConstMetric(descS3Skew, prometheus.GaugeValue, st.Skew.Seconds())
 }
 
 func flag(on bool) float64 {
