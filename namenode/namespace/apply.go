@@ -177,18 +177,6 @@ func (t applier) reachableDir(id InodeID) (*inode, error) {
 	return n, nil
 }
 
-// file returns a file that is there.
-func (t *Tree) file(id InodeID) (*inode, error) {
-	n := t.get(id)
-	switch {
-	case n == nil:
-		return nil, misfitf("there is no inode %d", id)
-	case n.typ != TypeFile:
-		return nil, misfitf("inode %d is no file", id)
-	}
-	return n, nil
-}
-
 // entry returns the entry of a directory, which must be the inode id.
 func (t applier) entry(dir InodeID, name string, id InodeID) (*inode, error) {
 	n := t.lookup(dir, name)
@@ -211,16 +199,6 @@ func checkNames(dirs []string, name string) error {
 	}
 	return fspath.CheckName(name)
 }
-
-// CallResult returns the answer of a call that was carried out before, and
-// whether there is one. Errors are of kind InvalidArgument if the number was
-// used for another request or is one that the client said it has the answer
-// of, and Retry if too many results are kept to carry out one more call.
-// A zero id is never known and never refused.
-func (t *Tree) CallResult(id CallID) (CallResult, bool, error) { return t.results.Find(id) }
-
-// Remembers reports whether results of a session are kept.
-func (t *Tree) Remembers(id SessionID) bool { return t.results.Has(id) }
 
 // Answer is what the call of a record is answered, now and when it is repeated.
 func (r *Result) Answer(op Op) CallResult {

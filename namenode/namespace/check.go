@@ -32,7 +32,7 @@ func (c *checker) problem(format string, args ...any) {
 // everything and takes memory for each block, so it is meant for clones.
 func (t *Tree) Check() []string {
 	c := &checker{t: t, keys: make(map[blockstore.Key]InodeID), hangs: make(map[InodeID]bool)}
-	t.inodes.Each(func(n *inode) bool {
+	t.byID.Each(func(n *inode) bool {
 		c.inode(n)
 		return len(c.problems) < maxProblems
 	})
@@ -192,7 +192,7 @@ func (c *checker) entries() {
 		}
 		return true
 	})
-	t.inodes.Each(func(n *inode) bool {
+	t.byID.Each(func(n *inode) bool {
 		if n.typ == TypeDir && n.entries() != count[n.id] {
 			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], n.entries())
 		}

@@ -125,11 +125,18 @@
 // op_NAME.go has all of one kind of record: fields and layout, plan, how it is
 // applied, whom it affects, its events. A new kind is such a file and a line of
 // the table in record.go. layout.go has what layouts have in common, over package
-// codec; inode.go, table.go, tree.go the structures, with what is in package tables;
-// apply.go, entries.go, file.go, garbage.go, xattr.go what changes them; view.go and
-// resolve.go what a call sees, and paths and permissions; plan.go, writer.go, read.go,
-// walk.go what callers ask; affects.go and event.go who hears of a change; track.go
-// durability; image.go the image, imageinode.go and imageparts.go the layouts of its
-// parts, imagelink.go what is made of them; check.go and equal.go. The byte formats
-// are in docs/design/records-and-image.md.
+// codec.
+//
+// A [Tree] consists of parts: inodes (inodes.go, over inode.go; hierarchy.go is what is
+// above and below, openfiles.go who writes what) with their owners (owners.go) and
+// extended attributes (xattr.go), the space of blocks and garbage (garbage.go), granted
+// leases (granted.go), what is remembered of clients (clients.go) and of the namespace
+// as a whole (history.go). What they keep in tables is in package tables.
+//
+// apply.go, entries.go, file.go, garbage.go, lease.go are how a record changes them, by
+// an applier; view.go and resolve.go what a call sees, and paths and permissions;
+// plan.go, writer.go, read.go, walk.go what callers ask; affects.go and event.go who
+// hears of a change; track.go durability; image.go the image, imageinode.go and
+// imageparts.go the layouts of its parts, imagelink.go what is made of them; check.go
+// and equal.go. The byte formats are in docs/design/records-and-image.md.
 package namespace

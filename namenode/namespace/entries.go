@@ -1,9 +1,6 @@
 package namespace
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // chain is directories to be made, each inside the one before, and a leaf in
 // the last of them.
@@ -74,7 +71,7 @@ func (t applier) attach(n *inode, parent InodeID, name string, user, group uint1
 	n.setName(name)
 	t.put(n)
 	t.dentries.ReplaceOrInsert(n)
-	t.countType(n.typ, 1)
+	t.counts.addType(n.typ, 1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 }
 
@@ -124,20 +121,6 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	return Result{Inode: n.id, Length: moved.length(), BlocksLength: moved.blocksLength()}
 }
 
-// isBelow reports whether n is the directory id or somewhere below it.
-func (t *Tree) isBelow(n *inode, id InodeID) bool {
-	for n != nil {
-		if n.id == id {
-			return true
-		}
-		if n.parent == 0 {
-			return false
-		}
-		n = t.get(n.parent)
-	}
-	return false
-}
-
 // unlink takes an entry out of its directory. A directory with entries is
 // detached, anything else freed at once.
 func (t applier) unlink(n *inode) []ClosedFile {
@@ -156,62 +139,4 @@ func (t applier) unlink(n *inode) []ClosedFile {
 	t.touchEntry(dir, name)
 	t.changeEntries(dir, -1)
 	return closed
-}
-
-// openBelow returns the open files below a directory by number. It looks
-// through the subtree if that is small, else at the parents of all open files,
-// so that it takes no longer than the number of open files warrants.
-func (t *Tree) openBelow(top *inode) []*inode {
-	if t.open.Len() == 0 {
-		return nil
-	}
-	var found []*inode
-	budget := 64 + 2*t.open.Len()
-	dirs := []InodeID{top.id}
-	for len(dirs) > 0 && budget > 0 {
-		dir := dirs[len(dirs)-1]
-		dirs = dirs[:len(dirs)-1]
-		t.children(dir, "", func(n *inode) bool {
-			switch {
-			case n.typ == TypeDir && n.entries() > 0:
-				dirs = append(dirs, n.id)
-			case n.open() != nil:
-				found = append(found, n)
-			}
-			budget--
-			return budget > 0
-		})
-	}
-	if budget > 0 {
-		slices.SortFunc(found, func(a, b *inode) int {
-			if a.id < b.id {
-				return -1
-			}
-			return 1
-		})
-		return found
-	}
-
-	found = found[:0]
-	below := map[InodeID]bool{top.id: true, RootID: false}
-	var up []InodeID
-	t.open.Ascend(func(id InodeID) bool {
-		n := t.get(id)
-		up = up[:0]
-		dir := n.parent
-		is, known := below[dir]
-		for !known && dir != 0 {
-			up = append(up, dir)
-			dir = t.get(dir).parent
-			is, known = below[dir]
-		}
-		for _, d := range up {
-			below[d] = is
-		}
-		if is {
-			found = append(found, n)
-		}
-		return true
-	})
-	return found
 }

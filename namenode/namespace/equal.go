@@ -13,10 +13,8 @@ import (
 // first. What is no state (the memory that tails take, what is not durable) is
 // not compared.
 func (t *Tree) Equal(o *Tree) (bool, string) {
-	if d := t.difference(o); d != "" {
-		return false, d
-	}
-	return true, ""
+	d := t.difference(o)
+	return d == "", d
 }
 
 func (t *Tree) difference(o *Tree) string {
@@ -47,7 +45,7 @@ func (t *Tree) difference(o *Tree) string {
 		return differ("counts", a, b)
 	}
 	diff := ""
-	t.inodes.Each(func(n *inode) bool {
+	t.byID.Each(func(n *inode) bool {
 		diff = inodeDifference(n, o.get(n.id))
 		return diff == ""
 	})

@@ -10,15 +10,6 @@ import (
 // cannot be named then, but renamed and deleted from above.
 const maxDeepLook = 2000
 
-// extent is how many components, and bytes, the path of a directory has; both 0
-// for the root.
-func (t *Tree) extent(dir *inode) (depth, size int) {
-	for ; dir.parent != 0; dir = t.get(dir.parent) {
-		depth, size = depth+1, size+1+int(dir.nameLen)
-	}
-	return depth, size
-}
-
 // fits reports whether a path of that extent can be named.
 func fits(depth, size int) bool { return depth <= fspath.MaxDepth && size <= fspath.MaxPath }
 

@@ -1,20 +1,29 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/blockstore"
+import (
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
+
+// space is what there is in the block store.
+type space struct {
+	blocks  tables.Set[blockstore.Key] // of all files, detached ones too
+	garbage tables.Garbage
+}
 
 // Garbage returns blocks that were garbage when Reigned was before, or earlier,
 // the oldest first: up to limit, and no more than it takes to free enough bytes.
-func (t *Tree) Garbage(before int64, limit int, enough int64) []blockstore.Key {
+func (t *space) Garbage(before int64, limit int, enough int64) []blockstore.Key {
 	return t.garbage.Oldest(before, limit, enough)
 }
 
 // IsGarbage reports whether a block is garbage: it may be gone from the store
 // at any time, and no file can have it again.
-func (t *Tree) IsGarbage(k blockstore.Key) bool { return t.garbage.Has(k) }
+func (t *space) IsGarbage(k blockstore.Key) bool { return t.garbage.Has(k) }
 
 // HasBlock reports whether a file has the block; also one of a deleted subtree
 // that is not reclaimed yet.
-func (t *Tree) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
+func (t *space) HasBlock(k blockstore.Key) bool { return t.blocks.Has(k) }
 
 // ownBlock counts a block as part of a file.
 func (t applier) ownBlock(b Block) {
@@ -45,7 +54,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 	t.dropXattrs(n.id)
 	t.disownBlocks(n.blocks())
 	t.drop(n)
-	t.countType(n.typ, -1)
+	t.counts.addType(n.typ, -1)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return closed
 }

@@ -262,8 +262,8 @@ func (im *imageCoder) entries(dir InodeID, count uint64) {
 
 // place puts an inode into its page.
 func (im *imageCoder) place(n *inode) {
-	if im.t.inodes.Put(n.id, n) != nil {
+	if im.t.byID.Put(n.id, n) != nil {
 		im.wrong("inode %d comes twice", n.id)
 	}
-	im.t.countType(n.typ, 1)
+	im.t.counts.addType(n.typ, 1)
 }

@@ -12,15 +12,6 @@ const (
 	LeaseRevoked = "revoked"
 )
 
-// liveLease returns a lease that has not ended.
-func (t *Tree) liveLease(id LeaseID) (*Lease, error) {
-	l := t.leases.Get(id)
-	if l == nil || l.Ended != 0 {
-		return nil, misfitf("there is no lease %x", uint64(id))
-	}
-	return l, nil
-}
-
 // attachTo attaches a file to a living lease, instead of another one if it is.
 func (t applier) attachTo(id LeaseID, inode InodeID) {
 	t.unattach(inode)
@@ -50,14 +41,6 @@ func (t applier) deleteAttached(limit int, id LeaseID, deleted *int) (closed []C
 	return closed
 }
 
-// attachable returns an error if a file is about to be deleted with its lease.
-func (t *Tree) attachable(id InodeID) error {
-	if old := t.leases.Of(id); old != 0 && t.leases.Get(old).Ended != 0 {
-		return misfitf("lease %x of file %d has ended", uint64(old), id)
-	}
-	return nil
-}
-
 // Lease returns a granted lease, ended ones that still have files included.
 func (t *Tree) Lease(c *Call, id LeaseID) (Lease, bool) {
 	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(id)})
@@ -68,29 +51,8 @@ func (t *Tree) Lease(c *Call, id LeaseID) (Lease, bool) {
 	return *l, true
 }
 
-// Leases calls fn for each granted lease that has not ended, in the order of
-// ids, until it returns false.
-func (t *Tree) Leases(fn func(Lease) bool) {
-	t.leases.Each(fn)
-}
-
-// LeaseFiles returns up to limit files attached to a lease whose numbers are
-// greater than after, in the order of numbers.
-func (t *Tree) LeaseFiles(id LeaseID, after InodeID, limit int) (files []InodeID) {
-	return t.leases.Files(id, after, limit)
-}
-
-// EndedLeases is how many ended leases still have files to be deleted.
-func (t *Tree) EndedLeases() int { return t.leases.Ended() }
-
-// EndedLease returns, of those leases, the first one that ended after a record.
-func (t *Tree) EndedLease(after uint64) (l Lease, ok bool) {
-	return t.leases.EndedAfter(after)
-}
-
 func noLease(op string, id LeaseID) error {
-	err := fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", uint64(id))
-	return err
+	return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", uint64(id))
 }
 
 // CheckLease returns nil if a lease lives and the caller may use it. Errors:

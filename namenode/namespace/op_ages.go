@@ -49,9 +49,3 @@ func (t *Tree) canAge(k AgeKey) bool {
 	}
 	return true
 }
-
-// Age returns a journalled age in milliseconds, 0 if there is none.
-func (t *Tree) Age(k AgeKey) int64 { return t.ages.Get(k) }
-
-// Ages calls fn for each journalled age, until it returns false.
-func (t *Tree) Ages(fn func(Age) bool) { t.ages.Each(fn) }

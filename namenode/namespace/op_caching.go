@@ -25,13 +25,5 @@ func (op *OpCaching) apply(t applier) (Result, error) {
 	return Result{}, nil
 }
 
-// Caching returns the term of the read-cache leases that a session may have, in
-// milliseconds; 0 if it may have none.
-func (t *Tree) Caching(id SessionID) int64 { return t.cachers.Term(id) }
-
-// CachingSessions returns all sessions that may have read-cache leases, and the
-// longest of their terms in milliseconds.
-func (t *Tree) CachingSessions() (ids []SessionID, term int64) { return t.cachers.All() }
-
 func (*OpCaching) affects(a affected) affected { return a }
 func (*OpCaching) events(n news) news          { return n }

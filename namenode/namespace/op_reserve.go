@@ -31,7 +31,3 @@ func (op *OpReserve) apply(t applier) (Result, error) {
 
 func (*OpReserve) affects(a affected) affected { return a }
 func (*OpReserve) events(n news) news          { return n }
-
-// Reserved reports whether an inode number is set aside for a session, and was not
-// used.
-func (t *Tree) Reserved(id SessionID, inode InodeID) bool { return t.cachers.Reserved(id, inode) }

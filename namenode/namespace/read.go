@@ -107,32 +107,6 @@ func (t *Tree) MaySearch(c *Call, dir InodeID) bool {
 // inodeName names an inode in an error message.
 func inodeName(id InodeID) string { return fmt.Sprintf("inode %d", uint64(id)) }
 
-// Path returns where an inode is; false if it is not in the tree.
-func (t *Tree) Path(id InodeID) (string, bool) {
-	n := t.get(id)
-	if n == nil {
-		return "", false
-	}
-	var names []string
-	size := 0
-	if !t.reachable(n, func(n *inode) {
-		if n.id != RootID {
-			names = append(names, n.nameString())
-			size += 1 + len(names[len(names)-1])
-		}
-	}) {
-		return "", false
-	}
-	if size == 0 {
-		return "/", true
-	}
-	path := make([]byte, 0, size)
-	for i := len(names) - 1; i >= 0; i-- {
-		path = append(append(path, '/'), names[i]...)
-	}
-	return string(path), true
-}
-
 // List returns a directory's attributes and those of up to limit of its
 // entries (0: DefaultList), in the order of the bytes of their names, whose
 // names are greater than after, and whether there are more. It takes permission
@@ -194,37 +168,10 @@ func (t *Tree) File(c *Call, r Ref) (FileView, error) {
 	return FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.cut()}, nil
 }
 
-// TailIs reports whether a file's tail has exactly these bytes at offset, which
-// counts from the file's beginning.
-func (t *Tree) TailIs(id InodeID, offset int64, data []byte) bool {
-	n := t.get(id)
-	return n != nil && n.typ == TypeFile && tailHas(n, offset, data)
-}
-
 // tailHas reports whether the tail has these bytes at an offset of the file.
 func tailHas(n *inode, offset int64, data []byte) bool {
 	begin := offset - n.blocksLength()
 	tail := n.tail()
 	return offset >= n.blocksLength() && begin+int64(len(data)) <= int64(len(tail)) && begin <= int64(len(tail)) &&
 		string(tail[begin:begin+int64(len(data))]) == string(data)
-}
-
-// OpenFile returns who has a file open for write; false if nobody has.
-func (t *Tree) OpenFile(id InodeID) (OpenFile, bool) {
-	n := t.get(id)
-	if n == nil || n.open() == nil {
-		return OpenFile{}, false
-	}
-	return n.openFile(), true
-}
-
-// OpenFiles calls fn for every file open for write, by inode number, until it
-// returns false.
-func (t *Tree) OpenFiles(fn func(OpenFile) bool) { t.OpenFilesAfter(0, fn) }
-
-// OpenFilesAfter is OpenFiles for numbers greater than id.
-func (t *Tree) OpenFilesAfter(id InodeID, fn func(OpenFile) bool) {
-	t.open.AscendGreaterOrEqual(id, func(o InodeID) bool {
-		return o == id || fn(t.get(o).openFile())
-	})
 }

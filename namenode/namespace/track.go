@@ -102,12 +102,9 @@ func (t *Tree) Track(on bool) {
 	}
 }
 
-// SetDurable lets the tree forget changes up to the record txid, which is
-// durable. It takes amortised constant time for each change.
-func (t *Tree) SetDurable(txid uint64) { t.forget(txid) }
-
-// forget forgets changes up to the record txid.
-func (tr *tracker) forget(txid uint64) {
+// SetDurable forgets changes up to the record txid, which is durable. It takes
+// amortised constant time for each change.
+func (tr *tracker) SetDurable(txid uint64) {
 	for tr.head < len(tr.queue) && tr.queue[tr.head].txid <= txid {
 		c := &tr.queue[tr.head]
 		if tr.pending[c.Change] == c.txid {

@@ -2,10 +2,8 @@ package namespace
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
-	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -24,36 +22,15 @@ const (
 // Track) need the tree alone. A clone may be read without any lock.
 type Tree struct {
 	// frozen: this is a clone, which nothing changes any more.
-	frozen   bool
-	inodes   tables.Pages[inode]
-	dentries tables.Set[*inode] // all inodes that have a parent
-	open     tables.Set[InodeID]
-	detached tables.Set[InodeID]        // tops of deleted subtrees
-	blocks   tables.Set[blockstore.Key] // of all files, detached ones too
-	garbage  tables.Garbage
-	results  tables.Results
-	leases   tables.Leases
-	ages     tables.Ages
-	cachers  tables.Cachers
-	xattrs   tables.Xattrs
-	users    tables.Owners
-	groups   tables.Owners
-	reigns   tables.Reigns
-
-	txid       uint64
-	time       int64 // Unix milliseconds, of the last record
-	reigned    int64 // see Reigned
-	namespace  [16]byte
-	superUser  string
-	superGroup string
-	safeMode   bool
-	images     []OpImage // the last two published, older first
-	nextInode  InodeID
-	counts     Counts // those that no B-tree counts
+	frozen bool
+	inodes
+	space
+	granted
+	clients
+	history
 
 	// What follows is no state: it is neither in the image nor compared.
 
-	uses    ownerUses      // by user number; nil in a clone
 	holders tables.Holders // empty in a clone
 	tracker                // changes that are not durable
 	events  bool           // whether records make events
@@ -97,19 +74,17 @@ func New() *Tree {
 // newTree has not even a root.
 func newTree() *Tree {
 	return &Tree{
-		inodes:   tables.NewPages[inode](),
-		dentries: tables.NewSet(lessDentry),
-		open:     tables.NewSet(cmp.Less[InodeID]),
-		detached: tables.NewSet(cmp.Less[InodeID]),
-		blocks:   tables.NewSet(blockstore.Key.Less),
-		garbage:  tables.NewGarbage(),
-		results:  tables.NewResults(),
-		leases:   tables.NewLeases(),
-		ages:     tables.NewAges(),
-		cachers:  tables.NewCachers(),
-		xattrs:   tables.NewXattrs(),
-		users:    tables.NewOwners(),
-		groups:   tables.NewOwners(),
+		inodes: inodes{
+			byID:     tables.NewPages[inode](),
+			dentries: tables.NewSet(lessDentry),
+			open:     tables.NewSet(cmp.Less[InodeID]),
+			detached: tables.NewSet(cmp.Less[InodeID]),
+			xattrs:   tables.NewXattrs(),
+			owners:   owners{users: tables.NewOwners(), groups: tables.NewOwners()},
+		},
+		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
+		granted: granted{tables.NewLeases()},
+		clients: clients{results: tables.NewResults(), ages: tables.NewAges(), cachers: tables.NewCachers()},
 	}
 }
 
@@ -122,7 +97,7 @@ func (t *Tree) Clone() *Tree {
 	}
 	c := *t
 	c.frozen = true
-	c.inodes = t.inodes.Clone()
+	c.byID = t.byID.Clone()
 	c.dentries = t.dentries.Clone()
 	c.open = t.open.Clone()
 	c.detached = t.detached.Clone()
@@ -142,38 +117,11 @@ func (t *Tree) Clone() *Tree {
 	return &c
 }
 
-// Last returns number and time (Unix milliseconds) of the last record applied.
-func (t *Tree) Last() (txid uint64, timeMS int64) { return t.txid, t.time }
-
-// Reigned is how many milliseconds all reigns so far have lasted, each from its
-// activation to its last record. By it results are forgotten and garbage ages:
-// between reigns, where the journal's time follows some machine's time of day,
-// it stands still.
-func (t *Tree) Reigned() int64 { return t.reigned }
-
-// Term is that of the last activation, 0 before the first.
-func (t *Tree) Term() uint64 { return t.reigns.Term }
-
-// Reigns returns the latest reigns, the oldest first; the last one is that of Term.
-func (t *Tree) Reigns() []Reign { return t.reigns.All() }
-
-// NamespaceID is what the first activation set.
-func (t *Tree) NamespaceID() [16]byte { return t.namespace }
-
-// Superuser returns the superuser and the supergroup of the last activation.
-func (t *Tree) Superuser() (user, group string) { return t.superUser, t.superGroup }
-
-// SafeMode reports whether safe mode was entered by hand.
-func (t *Tree) SafeMode() bool { return t.safeMode }
-
 // InSafeMode is SafeMode for a call, which has then looked at it.
 func (t *Tree) InSafeMode(c *Call) bool {
 	t.look(c, safeModeChange)
 	return t.safeMode
 }
-
-// Images returns the last two images published, the older first.
-func (t *Tree) Images() []OpImage { return slices.Clone(t.images) }
 
 // Counts returns the sizes of the tree, in constant time.
 func (t *Tree) Counts() Counts {
@@ -198,13 +146,8 @@ func (t *Tree) CountReachable() Counts {
 	var dirs []InodeID
 	gone := func(n *inode) bool {
 		c.Inodes--
-		switch n.typ {
-		case TypeFile:
-			c.Files--
-		case TypeSymlink:
-			c.Symlinks--
-		case TypeDir:
-			c.Dirs--
+		c.addType(n.typ, -1)
+		if n.typ == TypeDir {
 			dirs = append(dirs, n.id)
 		}
 		return true
@@ -216,36 +159,4 @@ func (t *Tree) CountReachable() Counts {
 		t.children(dir, "", gone)
 	}
 	return c
-}
-
-// countType keeps the counters of inodes by type.
-func (t *Tree) countType(typ Type, d int) {
-	switch typ {
-	case TypeFile:
-		t.counts.Files += d
-	case TypeDir:
-		t.counts.Dirs += d
-	case TypeSymlink:
-		t.counts.Symlinks += d
-	}
-}
-
-// KnowsUser reports whether a user owns something, or has owned something.
-func (t *Tree) KnowsUser(user string) bool {
-	_, ok := t.users.Number(user)
-	return ok
-}
-
-// Users is how many users own something or have owned something, at most MaxOwners.
-func (t *Tree) Users() int { return t.users.Len() - 1 }
-
-// fitOwners says whether the names of a user and a group can be recorded.
-func (t *Tree) fitOwners(user, group string) error {
-	switch {
-	case !t.users.Fits(user):
-		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d users already and can take no new one (%s)", MaxOwners, user)
-	case !t.groups.Fits(group):
-		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d groups already and can take no new one (%s)", MaxOwners, group)
-	}
-	return nil
 }

@@ -19,27 +19,6 @@ type level struct {
 	done  bool     // no entry comes after batch
 }
 
-// next returns the next entry of a directory, nil at its end.
-func (t *Tree) next(l *level) *inode {
-	if len(l.batch) == 0 && !l.done {
-		l.batch = l.batch[:0]
-		t.children(l.id, l.after, func(n *inode) bool {
-			l.batch = append(l.batch, n)
-			return len(l.batch) < walkBatch
-		})
-		l.done = len(l.batch) < walkBatch
-		if len(l.batch) > 0 {
-			l.after = l.batch[len(l.batch)-1].nameString()
-		}
-	}
-	if len(l.batch) == 0 {
-		return nil
-	}
-	n := l.batch[0]
-	l.batch = l.batch[1:]
-	return n
-}
-
 // Walk calls fn for the inode root and for all that is below it: a directory
 // before its entries, entries by name. Paths are absolute and good until fn
 // returns: all are in one buffer, so that memory grows with the depth alone.
@@ -85,12 +64,6 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 		}
 	}
 	return nil
-}
-
-// IsBelow reports whether a directory is another one, or below it.
-func (t *Tree) IsBelow(dir, top InodeID) bool {
-	n := t.get(dir)
-	return n != nil && t.isBelow(n, top)
 }
 
 // RemoveCheck is where CanRemoveAll continues. The zero value begins.
@@ -177,8 +150,8 @@ func (v view) enterRemove(id InodeID, check *RemoveCheck) error {
 
 // Referenced calls fn for all blocks of all files, those of deleted subtrees
 // that are not reclaimed yet included, until it returns false.
-func (t *Tree) Referenced(fn func(id InodeID, b Block) bool) {
-	t.inodes.Each(func(n *inode) bool {
+func (t *inodes) Referenced(fn func(id InodeID, b Block) bool) {
+	t.byID.Each(func(n *inode) bool {
 		for _, b := range n.blocks() {
 			if !fn(n.id, b) {
 				return false
@@ -193,8 +166,8 @@ func (t *Tree) Referenced(fn func(id InodeID, b Block) bool) {
 // (nil if there is none), whether the file is open, and its mtime (Unix
 // milliseconds). It looks at every inode, so it is meant for clones. Files of
 // deleted subtrees that are not reclaimed yet are included.
-func (t *Tree) Tails(fn func(id InodeID, tailLen int, lastBlock *Block, open bool, mtime int64) bool) {
-	t.inodes.Each(func(n *inode) bool {
+func (t *inodes) Tails(fn func(id InodeID, tailLen int, lastBlock *Block, open bool, mtime int64) bool) {
+	t.byID.Each(func(n *inode) bool {
 		tail := n.tail()
 		if len(tail) == 0 {
 			return true

@@ -112,18 +112,3 @@ func (v view) checkTail(n *inode, more, maxTail int) error {
 func noLonger(op, path string, n *inode) error {
 	return fserror.New(fserror.Unsupported, op, path, "the file has %d bytes; truncate makes a file shorter, never longer", n.length())
 }
-
-// WriterOf returns the file that a record of its writer is about: bytes that it
-// brings, or the close. Ask before the record is applied. The namenode's own records, a
-// block that it makes of a tail among them, are no writer's; nor is the commit of a
-// block that makes the file no longer, since the two look alike.
-//
-// Such a record is a renewal: live, the namenode renews the session when it applies
-// the record; and the tree forgets the session's age, so that a namenode that takes
-// over counts its limits from then.
-func (t *Tree) WriterOf(op Op) (f OpenFile, ok bool) {
-	if w, is := op.(interface{ written() InodeID }); is {
-		return t.OpenFile(w.written())
-	}
-	return f, false
-}

@@ -14,7 +14,7 @@ type Xattr struct {
 }
 
 // putXattr makes or replaces one, of an inode that is in the table.
-func (t *Tree) putXattr(x tables.Xattr) {
+func (t *inodes) putXattr(x tables.Xattr) {
 	t.countXattr(x, 1)
 	if old, had := t.xattrs.Put(x); had {
 		t.countXattr(old, -1)
@@ -22,7 +22,7 @@ func (t *Tree) putXattr(x tables.Xattr) {
 }
 
 // addXattr is putXattr for an inode that may not be there.
-func (t *Tree) addXattr(x tables.Xattr) bool {
+func (t *inodes) addXattr(x tables.Xattr) bool {
 	there := t.get(x.Inode) != nil
 	if there {
 		t.putXattr(x)
@@ -30,26 +30,26 @@ func (t *Tree) addXattr(x tables.Xattr) bool {
 	return there
 }
 
-func (t *Tree) deleteXattr(x tables.Xattr) {
+func (t *inodes) deleteXattr(x tables.Xattr) {
 	if old, had := t.xattrs.Delete(x); had {
 		t.countXattr(old, -1)
 	}
 }
 
 // countXattr counts one, sign times, for all and for the inode's owner.
-func (t *Tree) countXattr(x tables.Xattr, sign int64) {
+func (t *inodes) countXattr(x tables.Xattr, sign int64) {
 	t.counts.XattrBytes += sign * x.Memory()
 	t.uses.of(t.get(x.Inode).user).xattrs += sign * x.Memory()
 }
 
 // xattrMemory is how much those of an inode take.
-func (t *Tree) xattrMemory(id InodeID) (sum int64) {
+func (t *inodes) xattrMemory(id InodeID) (sum int64) {
 	t.xattrs.Of(id, func(x tables.Xattr) { sum += x.Memory() })
 	return sum
 }
 
 // dropXattrs forgets the extended attributes of an inode that goes.
-func (t *Tree) dropXattrs(id InodeID) {
+func (t *inodes) dropXattrs(id InodeID) {
 	var gone []tables.Xattr
 	t.xattrs.Of(id, func(x tables.Xattr) { gone = append(gone, x) })
 	for _, x := range gone {

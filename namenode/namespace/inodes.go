@@ -1,18 +1,36 @@
 package namespace
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
+
+// inodes are the files, directories and links of a tree: by number, as entries of
+// their directories, and which are open or deleted; with their extended attributes,
+// their owners and how much they take.
+type inodes struct {
+	byID      tables.Pages[inode]
+	dentries  tables.Set[*inode] // all that have a parent
+	open      tables.Set[InodeID]
+	detached  tables.Set[InodeID] // tops of deleted subtrees
+	nextInode InodeID             // the number that the next one gets
+	xattrs    tables.Xattrs
+	owners
+	counts Counts // those that no table counts
+}
 
 // get returns an inode by number, nil if there is none.
-func (t *Tree) get(id InodeID) *inode { return t.inodes.Get(id) }
+func (t *inodes) get(id InodeID) *inode { return t.byID.Get(id) }
 
 // IsDir reports whether there is a directory of that number.
-func (t *Tree) IsDir(id InodeID) bool {
+func (t *inodes) IsDir(id InodeID) bool {
 	n := t.get(id)
 	return n != nil && n.typ == TypeDir
 }
 
 // isFile reports whether there is a file of that number.
-func (t *Tree) isFile(id InodeID) bool {
+func (t *inodes) isFile(id InodeID) bool {
 	n := t.get(id)
 	return n != nil && n.typ == TypeFile
 }
@@ -26,9 +44,21 @@ func (c *Counts) addTail(n *inode, sign int64) {
 	}
 }
 
+// addType counts an inode of a type, or -1 of them.
+func (c *Counts) addType(typ Type, d int) {
+	switch typ {
+	case TypeFile:
+		c.Files += d
+	case TypeDir:
+		c.Dirs += d
+	case TypeSymlink:
+		c.Symlinks += d
+	}
+}
+
 // put places an inode, new or changed, in the table alone.
-func (t *Tree) put(n *inode) {
-	if old := t.inodes.Put(n.id, n); old != nil {
+func (t *inodes) put(n *inode) {
+	if old := t.byID.Put(n.id, n); old != nil {
 		t.countTail(old, -1)
 		if old.user != n.user {
 			moved := t.xattrMemory(n.id)
@@ -40,36 +70,13 @@ func (t *Tree) put(n *inode) {
 }
 
 // countTail counts the tail of an inode, sign times, for all and for its owner.
-func (t *Tree) countTail(n *inode, sign int64) {
+func (t *inodes) countTail(n *inode, sign int64) {
 	t.counts.addTail(n, sign)
 	t.uses.of(n.user).tails += sign * n.tailMemory()
 }
 
-// ownerUse is the memory that the files of one owner take of what all share.
-type ownerUse struct{ tails, xattrs int64 }
-
-// ownerUses are by the number of the user.
-type ownerUses []ownerUse
-
-// of is what the files of one user take, to be changed.
-func (u *ownerUses) of(user uint16) *ownerUse {
-	if missing := int(user) + 1 - len(*u); missing > 0 {
-		*u = append(*u, make([]ownerUse, missing)...)
-	}
-	return &(*u)[user]
-}
-
-// OwnedTails is how much of Counts.TailBytes the files of a user take. It is not for
-// clones, and for a caller that may change the tree.
-func (t *Tree) OwnedTails(user string) int64 {
-	if i, ok := t.users.Number(user); ok {
-		return t.uses.of(i).tails
-	}
-	return 0
-}
-
 // OwnerOf is the user who owns an inode; "" if it is not there.
-func (t *Tree) OwnerOf(id InodeID) string {
+func (t *inodes) OwnerOf(id InodeID) string {
 	if n := t.get(id); n != nil {
 		return t.users.Name(n.user)
 	}
@@ -77,14 +84,14 @@ func (t *Tree) OwnerOf(id InodeID) string {
 }
 
 // drop takes an inode out of the table.
-func (t *Tree) drop(n *inode) {
-	t.inodes.Drop(n.id)
+func (t *inodes) drop(n *inode) {
+	t.byID.Drop(n.id)
 	t.countTail(n, -1)
 }
 
 // replace puts a changed inode, whose name and parent are as before, in the
 // place of the old one, in the table and among the entries of its directory.
-func (t *Tree) replace(n *inode) {
+func (t *inodes) replace(n *inode) {
 	t.put(n)
 	if n.parent != 0 {
 		t.dentries.ReplaceOrInsert(n)
@@ -122,7 +129,7 @@ func (p *probe) free() {
 }
 
 // lookup returns the entry of a directory, nil if there is none.
-func (t *Tree) lookup(dir InodeID, name string) *inode {
+func (t *inodes) lookup(dir InodeID, name string) *inode {
 	if len(name) == 0 || len(name) > 255 {
 		return nil
 	}
@@ -134,7 +141,7 @@ func (t *Tree) lookup(dir InodeID, name string) *inode {
 
 // children calls fn for the entries of a directory whose names are greater
 // than after, in the order of names, until it returns false.
-func (t *Tree) children(dir InodeID, after string, fn func(*inode) bool) {
+func (t *inodes) children(dir InodeID, after string, fn func(*inode) bool) {
 	p := newProbe(dir, after)
 	defer p.free()
 	t.dentries.AscendGreaterOrEqual(&p.inode, func(n *inode) bool {
@@ -151,7 +158,7 @@ func (t *Tree) children(dir InodeID, after string, fn func(*inode) bool) {
 // reachable reports whether n is in the tree that hangs from the root. If
 // visit is not nil it is called with n and each directory above it, the top of
 // a detached subtree included.
-func (t *Tree) reachable(n *inode, visit func(*inode)) bool {
+func (t *inodes) reachable(n *inode, visit func(*inode)) bool {
 	for n != nil {
 		if visit != nil {
 			visit(n)
@@ -165,4 +172,16 @@ func (t *Tree) reachable(n *inode, visit func(*inode)) bool {
 		n = t.get(n.parent)
 	}
 	return false
+}
+
+// file returns a file that is there.
+func (t *inodes) file(id InodeID) (*inode, error) {
+	n := t.get(id)
+	switch {
+	case n == nil:
+		return nil, misfitf("there is no inode %d", id)
+	case n.typ != TypeFile:
+		return nil, misfitf("inode %d is no file", id)
+	}
+	return n, nil
 }

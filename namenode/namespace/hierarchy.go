@@ -1,0 +1,121 @@
+package namespace
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Path returns where an inode is; false if it is not in the tree.
+func (t *inodes) Path(id InodeID) (string, bool) {
+	n := t.get(id)
+	if n == nil {
+		return "", false
+	}
+	var names []string // the last one is that of the root, empty
+	if !t.reachable(n, func(n *inode) { names = append(names, n.nameString()) }) {
+		return "", false
+	}
+	if id == RootID {
+		return "/", true
+	}
+	slices.Reverse(names)
+	return strings.Join(names, "/"), true
+}
+
+// isBelow reports whether n is the directory id or somewhere below it.
+func (t *inodes) isBelow(n *inode, id InodeID) bool {
+	for n != nil && n.id != id {
+		n = t.get(n.parent)
+	}
+	return n != nil
+}
+
+// IsBelow reports whether a directory is another one, or below it.
+func (t *inodes) IsBelow(dir, top InodeID) bool {
+	n := t.get(dir)
+	return n != nil && t.isBelow(n, top)
+}
+
+// extent is how many components, and bytes, the path of a directory has; both 0
+// for the root.
+func (t *inodes) extent(dir *inode) (depth, size int) {
+	for ; dir.parent != 0; dir = t.get(dir.parent) {
+		depth, size = depth+1, size+1+int(dir.nameLen)
+	}
+	return depth, size
+}
+
+// openBelow returns the open files below a directory by number. It looks
+// through the subtree if that is small, else at the parents of all open files,
+// so that it takes no longer than the number of open files warrants.
+func (t *inodes) openBelow(top *inode) []*inode {
+	if t.open.Len() == 0 {
+		return nil
+	}
+	var found []*inode
+	budget := 64 + 2*t.open.Len()
+	dirs := []InodeID{top.id}
+	for len(dirs) > 0 && budget > 0 {
+		dir := dirs[len(dirs)-1]
+		dirs = dirs[:len(dirs)-1]
+		t.children(dir, "", func(n *inode) bool {
+			switch {
+			case n.typ == TypeDir && n.entries() > 0:
+				dirs = append(dirs, n.id)
+			case n.open() != nil:
+				found = append(found, n)
+			}
+			budget--
+			return budget > 0
+		})
+	}
+	if budget > 0 {
+		slices.SortFunc(found, func(a, b *inode) int { return cmp.Compare(a.id, b.id) })
+		return found
+	}
+
+	found = found[:0]
+	below := map[InodeID]bool{top.id: true, RootID: false}
+	var up []InodeID
+	t.open.Ascend(func(id InodeID) bool {
+		n := t.get(id)
+		up = up[:0]
+		dir := n.parent
+		is, known := below[dir]
+		for !known && dir != 0 {
+			up = append(up, dir)
+			dir = t.get(dir).parent
+			is, known = below[dir]
+		}
+		for _, d := range up {
+			below[d] = is
+		}
+		if is {
+			found = append(found, n)
+		}
+		return true
+	})
+	return found
+}
+
+// next returns the next entry of a directory, nil at its end.
+func (t *inodes) next(l *level) *inode {
+	if len(l.batch) == 0 && !l.done {
+		l.batch = l.batch[:0]
+		t.children(l.id, l.after, func(n *inode) bool {
+			l.batch = append(l.batch, n)
+			return len(l.batch) < walkBatch
+		})
+		l.done = len(l.batch) < walkBatch
+		if len(l.batch) > 0 {
+			l.after = l.batch[len(l.batch)-1].nameString()
+		}
+	}
+	if len(l.batch) == 0 {
+		return nil
+	}
+	n := l.batch[0]
+	l.batch = l.batch[1:]
+	return n
+}
