@@ -183,12 +183,12 @@ func (w *Writer) commit(b *pendingBlock) error {
 	if err := w.check(); err != nil {
 		return err
 	}
-	c, asked := namecall.Call{Op: "write", Path: w.path, Mutates: true}, w.fs.read()
+	c, asked := namecall.Call{Op: "write", Path: w.path, Mutates: true}, w.fs.session.Now()
 	err := w.fs.nn.Do(w.work, &c, pb.Namenode_Commit_FullMethodName, req, new(pb.CommitResponse))
 	// The namenode renews for a commit that makes the file longer, and not for one of
 	// which an earlier call left the record.
 	if err == nil && b.end-b.start > int64(b.covered) && !b.lost {
-		w.renewed(asked)
+		w.lease.Renew(asked)
 	}
 	b.lost = b.lost || c.AnyLost
 	if err == nil || c.Lost {
@@ -204,7 +204,7 @@ func (w *Writer) commit(b *pendingBlock) error {
 // fetchTail reads the bytes of the file's tail from off on, which a writer
 // that opened for append does not know.
 func (w *Writer) fetchTail(ctx context.Context, off int64, dst []byte) error {
-	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.inode), Writer: w.id, Offset: off, NoUrls: true}
+	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.Inode), Writer: w.id, Offset: off, NoUrls: true}
 	resp := new(pb.GetFileResponse)
 	if err := w.fs.nn.Do(ctx, &namecall.Call{Op: "write", Path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp); err != nil {
 		return err

@@ -45,7 +45,7 @@ func (f *FS) WriteFiles(ctx context.Context, files []FileData) ([]error, error) 
 		batch, size = nil, 0
 		g.Go(func() error { return b.write(gctx, list) })
 	}
-	whole, most := f.Info().MaxWholeFile, min(maxPiece(f.welcome.Load()), maxBatchBytes)
+	whole, most := f.Info().MaxWholeFile, min(maxPiece(f.session.Welcome()), maxBatchBytes)
 	for i := range files {
 		n := len(files[i].Path) + len(files[i].Data) + perFile
 		if int64(len(files[i].Data)) > whole || n > most {

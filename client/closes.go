@@ -142,7 +142,7 @@ func (q *closes) next() {
 
 // take takes those that fit a message. The caller holds mu.
 func (q *closes) take() []*closing {
-	n, size, most := 0, 0, min(maxPiece(q.f.welcome.Load()), maxBatchBytes)
+	n, size, most := 0, 0, min(maxPiece(q.f.session.Welcome()), maxBatchBytes)
 	for n < min(len(q.waiting), maxCloses) {
 		x := q.waiting[n]
 		size += proto.Size(x.req) + len(x.d.name) + perFile
@@ -205,7 +205,7 @@ func (f *FS) closeMany(list []*closing) {
 		e, answered := namecall.Answer(err)
 		lost = !answered && reached || e.Kind == fserror.Unknown || e.Kind == fserror.NotActive
 		// Who is not active, and has not our stream, has not our promise either.
-		c.AnyLost = lost && (e.Kind != fserror.NotActive || g.l.ep == ep)
+		c.AnyLost = lost && (e.Kind != fserror.NotActive || g.on.Node() == ep)
 	case len(results) != len(list):
 		err = fserror.New(fserror.Internal, c.Op, "", "the namenode answered for %d of %d files", len(results), len(list))
 		lost, c.AnyLost = true, true

@@ -21,7 +21,7 @@ func (w *Writer) Cut(ctx context.Context, length int64) (*Writer, error) {
 	if err := w.beginEnd(op); err != nil {
 		return nil, err
 	}
-	next, err := w.fs.append(ctx, w.path, &openOptions{inode: w.key.inode, writer: w.id, cut: true, length: length})
+	next, err := w.fs.append(ctx, w.path, &openOptions{inode: w.key.Inode, writer: w.id, cut: true, length: length})
 	if err != nil {
 		w.closing.Store(false)
 		return nil, w.seen(err)

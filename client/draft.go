@@ -297,7 +297,7 @@ func (d *Draft) open(ctx context.Context) (*Writer, error) {
 	for n := 0; ; n++ {
 		c := namecall.Call{Op: "create", Path: d.path, Mutates: true}
 		resp := new(pb.OpenResponse)
-		asked := d.fs.read()
+		asked := d.fs.session.Now()
 		switch err := d.send(ctx, &c, req, resp); {
 		case err == nil:
 			return d.fs.newWriter("create", d.path, resp, asked, 0)

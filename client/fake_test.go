@@ -298,7 +298,7 @@ func (f *fake) Session(s grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionR
 	}
 	f.mu.Lock()
 	f.calls["Session"]++
-	before := f.before
+	before, soft, hard := f.before, f.soft, f.hard
 	f.mu.Unlock()
 	if before != nil {
 		if err := before("Session", nil); err != nil {
@@ -306,7 +306,7 @@ func (f *fake) Session(s grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionR
 		}
 	}
 	err := s.Send(&pb.SessionResponse{Kind: &pb.SessionResponse_Welcome{Welcome: &pb.Welcome{
-		NamespaceId: "ns", Term: 1, SoftLimitMs: f.soft.Milliseconds(), HardLimitMs: f.hard.Milliseconds(),
+		NamespaceId: "ns", Term: 1, SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(),
 		BlockSize: f.blockSize, MaxTail: f.maxTail, MaxMessage: 1 << 20, RenewEveryMs: f.renewEvery.Milliseconds(), SmallFile: 32 << 10,
 	}}})
 	for err == nil {

@@ -208,7 +208,7 @@ func (w *Writer) sendClose(ctx context.Context, rest []byte) (lost bool, err err
 	defer w.fs.ids.End(req.Call)
 	req.Length = req.Offset + int64(len(rest))
 	c := namecall.Call{Op: "close", Path: w.path, Mutates: true, TailToo: len(rest) > 0}
-	g := w.fs.giveUpFile(w.key.inode)
+	g := w.fs.giveUpFile(w.key.Inode)
 	req.GivenUp = g.wire()
 	err = w.fs.nn.Do(ctx, &c, pb.Namenode_Close_FullMethodName, req, new(pb.CloseResponse))
 	g.end(&c, err)
@@ -252,7 +252,7 @@ func (w *Writer) quiet(why error) {
 func (w *Writer) end() {
 	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
 	defer close(w.done)
-	w.fs.forget(w)
+	w.fs.session.Remove(openFile{w})
 	why := w.unclosed
 	if why == nil {
 		why = fserror.New(fserror.Closed, "", w.path, "the writer is closed")
@@ -277,8 +277,8 @@ func (w *Writer) abandon(err error) {
 	f := w.fs
 	f.cfg.Logger.Warn("leasefs: closing a file was not confirmed, recovery will be asked for", "path", w.path, "err", err)
 	f.goRun(func() {
-		start := f.read()
-		for n := 0; f.read().since(start) < f.localLimit(); n++ {
+		start := f.session.Now()
+		for n := 0; f.session.Now().Since(start) < f.session.Limit(); n++ {
 			done, err := w.recoverOwn(f.ctx)
 			if done {
 				if err != nil {
@@ -295,7 +295,7 @@ func (w *Writer) abandon(err error) {
 
 // recoverOwn recovers the file if it is still open as this Writer opened it.
 func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
-	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.inode), Writer: w.id, NoUrls: true}
+	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.Inode), Writer: w.id, NoUrls: true}
 	resp := new(pb.GetFileResponse)
 	err = w.fs.nn.Do(ctx, &namecall.Call{Op: "close", Path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
 	if errors.Is(err, fserror.LeaseLost) {
@@ -304,7 +304,7 @@ func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return !transient(err), err
 	}
-	_, err = w.fs.recoverEpoch(ctx, resp.GetPath(), true, w.key.epoch)
+	_, err = w.fs.recoverEpoch(ctx, resp.GetPath(), true, w.key.Epoch)
 	return !transient(err), err
 }
 

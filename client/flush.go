@@ -110,7 +110,7 @@ func (w *Writer) flush(r *flushRound) error {
 			w.mu.Unlock()
 			return nil
 		}
-		if w.unsure == nil && (asBlock || int64(len(w.cur.B)) > w.fs.welcome.Load().GetMaxTail()) {
+		if w.unsure == nil && (asBlock || int64(len(w.cur.B)) > w.fs.session.Welcome().GetMaxTail()) {
 			w.dispatch()
 			w.mu.Unlock()
 			if err := w.drain(w.work); err != nil {
@@ -120,7 +120,7 @@ func (w *Writer) flush(r *flushRound) error {
 		}
 		if w.unsure == nil {
 			off := int(w.durable - w.start)
-			data := w.cur.B[off:min(len(w.cur.B), off+maxPiece(w.fs.welcome.Load()))]
+			data := w.cur.B[off:min(len(w.cur.B), off+maxPiece(w.fs.session.Welcome()))]
 			w.unsure = &tailPiece{off: w.durable, data: data, crc: blockstore.CRC(data)}
 		}
 		piece := w.unsure
@@ -139,14 +139,14 @@ func (w *Writer) flush(r *flushRound) error {
 // nothing of an attempt that is still on its way.
 func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
 	req := &pb.AppendTailRequest{Writer: w.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
-	c, asked := namecall.Call{Op: "flush", Path: w.path, Mutates: true, TailToo: !p.lost}, w.fs.read()
+	c, asked := namecall.Call{Op: "flush", Path: w.path, Mutates: true, TailToo: !p.lost}, w.fs.session.Now()
 	end := p.off + int64(len(p.data))
-	g := w.fs.giveUpFile(w.key.inode)
+	g := w.fs.giveUpFile(w.key.Inode)
 	req.GivenUp = g.wire()
 	err = w.fs.nn.Do(w.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
 	g.end(&c, err)
 	if err == nil && !p.lost { // else an earlier call may have left the record: this one renews nothing
-		w.renewed(asked)
+		w.lease.Renew(asked)
 	}
 	var e *fserror.Error
 	if errors.As(err, &e) && e.Kind == fserror.NotAtEnd && e.Length == end {
@@ -185,7 +185,7 @@ func (w *Writer) fitsClose() bool {
 	case rest == 0:
 		return true
 	}
-	return rest <= w.fs.Info().MaxWholeFile && w.length-w.start <= w.fs.welcome.Load().GetMaxTail()
+	return rest <= w.fs.Info().MaxWholeFile && w.length-w.start <= w.fs.session.Welcome().GetMaxTail()
 }
 
 // drain waits until no block is under way.

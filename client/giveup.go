@@ -4,6 +4,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
+	"github.com/leasefs/leasefs/internal/session"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -19,22 +20,22 @@ const (
 // givenUp is what was given up of the read cache for one call of this client's
 // own. Nil is nothing: then the namenode asks for it, as it asks everybody.
 type givenUp struct {
-	l    *line
+	on   *session.Stream
 	of   *readcache.GivenUp[readKey, kept]
 	keys []readcache.Key
 }
 
 // giveUp gives up keys that a call is about to change; end has to follow.
 func (f *FS) giveUp(keys ...readcache.Key) *givenUp {
-	l := f.line.Load()
-	if f.cache == nil || l == nil || f.cfg.OnRevoke != nil && f.cfg.OnGiveUp == nil {
+	st := f.session.Stream()
+	if f.cache == nil || st == nil || f.cfg.OnRevoke != nil && f.cfg.OnGiveUp == nil {
 		return nil
 	}
-	g := &givenUp{l, f.cache.GiveUp(keys), keys}
+	g := &givenUp{st, f.cache.GiveUp(keys), keys}
 	switch {
 	case g.of == nil:
 		return nil
-	case f.line.Load() != l, // the promise would be one of a stream that is over
+	case f.session.Stream() != st, // the promise would be one of a stream that is over
 		f.cfg.OnGiveUp != nil && !f.cfg.OnGiveUp(revocationOf(keys, false)):
 		g.of.End()
 		return nil
@@ -82,7 +83,7 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 
 // wireOf is what the request says that changes only these of the keys.
 func (g *givenUp) wireOf(keys []readcache.Key) *pb.CacheGivenUp {
-	out := &pb.CacheGivenUp{Stream: g.l.number, Keys: make([]*pb.CacheKey, len(keys))}
+	out := &pb.CacheGivenUp{Stream: g.on.Number(), Keys: make([]*pb.CacheKey, len(keys))}
 	for i, k := range keys {
 		out.Keys[i] = &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name}
 		if k.Kind == keyEntries || k.Kind == keyCreations { // see outlives
@@ -106,7 +107,7 @@ func (g *givenUp) end(c *namecall.Call, err error) {
 	switch {
 	case g == nil:
 	case err != nil && c.AnyLost:
-		g.l.cancel()
+		g.on.Break()
 	default:
 		g.of.End()
 	}

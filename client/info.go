@@ -2,7 +2,6 @@ package client
 
 import (
 	"io/fs"
-	"sync/atomic"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -30,7 +29,7 @@ type Info struct {
 
 // Info tells what the FS is.
 func (f *FS) Info() Info {
-	i, w := f.info, f.welcome.Load()
+	i, w := f.info, f.session.Welcome()
 	i.NamespaceID = w.GetNamespaceId()
 	if i.BlockSize = w.GetBlockSize(); i.BlockSize <= 0 {
 		i.BlockSize = blockstore.DefaultBlockSize
@@ -42,7 +41,7 @@ func (f *FS) Info() Info {
 	if t := w.GetMaxTail(); t > 0 {
 		i.MaxWholeFile = min(i.MaxWholeFile, t)
 	}
-	i.SoftLimit, i.HardLimit = time.Duration(f.soft.Load()), time.Duration(f.hard.Load())
+	i.SoftLimit, i.HardLimit = f.session.SoftLimit(), f.session.HardLimit()
 	return i
 }
 
@@ -55,11 +54,6 @@ func maxPiece(w *pb.Welcome) int {
 	// Room for the path and the rest of the message.
 	const headroom = 4 << 10
 	return int(max(n-headroom-fspath.MaxPath, n/2))
-}
-
-// counters behind Stats.
-type counters struct {
-	renewals, renewFailures, jeopardies, lost, sessions atomic.Uint64
 }
 
 // Stats counts since New, for the metrics of a long-lived program.
@@ -78,10 +72,10 @@ type CacheStats = readcache.Stats
 
 // Stats returns the counters.
 func (f *FS) Stats() Stats {
-	c := &f.stats
+	c := f.session.Stats()
 	s := Stats{
-		Retries: f.nn.Retries(), Renewals: c.renewals.Load(), RenewalFailures: c.renewFailures.Load(),
-		Jeopardies: c.jeopardies.Load(), LostLeases: c.lost.Load(), Sessions: c.sessions.Load(),
+		Retries: f.nn.Retries(), Renewals: c.Renewals, RenewalFailures: c.Failures,
+		Jeopardies: c.Jeopardies, LostLeases: c.Lost, Sessions: c.Opened,
 	}
 	if f.cache != nil {
 		s.Cache = f.cache.Stats()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -26,7 +27,7 @@ type KeptLease struct {
 	lives atomic.Int64
 	ctx   context.Context
 	end   context.CancelCauseFunc
-	good  leaseStamp // when it was certainly alive last
+	good  clock.Stamp // when it was certainly alive last
 	k     *keeper
 	live  bool // the namenode has said so; guarded by keeper.mu
 }
@@ -46,7 +47,7 @@ func (l *KeptLease) Remaining() time.Duration {
 	if l.ctx.Err() != nil {
 		return 0
 	}
-	age := l.good.age(l.k.f.read()) // before limit: a renewal in between must not count for more
+	age := l.good.Age(l.k.f.session.Now()) // before limit: a renewal in between must not count for more
 	return l.limit() - age
 }
 
@@ -63,11 +64,11 @@ func (l *KeptLease) limit() time.Duration {
 }
 
 // alive takes in that the namenode has kept the lease alive, asked at sent.
-func (l *KeptLease) alive(sent reading, lives time.Duration) {
+func (l *KeptLease) alive(sent clock.Reading, lives time.Duration) {
 	if lives < l.ttl { // before the stamp: it must not count for more
 		l.lives.Store(int64(lives))
 	}
-	l.good.renewed(sent)
+	l.good.Renew(sent)
 	l.lives.Store(int64(min(lives, l.ttl)))
 }
 
@@ -124,7 +125,7 @@ func (k *keeper) begin(ctx context.Context, l *KeptLease) error {
 	k.mu.Unlock()
 	deadline, w := time.Now().Add(k.f.cfg.Timeout), k.f.nn.Waits(keepAliveOp, "")
 	for n := 0; ; n++ {
-		sent := k.f.read()
+		sent := k.f.session.Now()
 		alive, err := k.exchange(ctx, []*KeptLease{l})
 		if err == nil {
 			if err := wantAlive(l.id, alive[l.id]); err != nil {
@@ -233,10 +234,10 @@ func (k *keeper) loop() {
 // left is how long one of the leases is certainly alive at least: then its context
 // has to end, whatever is tried until then.
 func (k *keeper) left(all []*KeptLease) time.Duration {
-	now := k.f.read()
+	now := k.f.session.Now()
 	left := time.Hour
 	for _, l := range all {
-		left = min(left, l.limit()-l.good.age(now))
+		left = min(left, l.limit()-l.good.Age(now))
 	}
 	return max(left, time.Millisecond)
 }
@@ -250,15 +251,15 @@ func (k *keeper) stop() {
 
 // round keeps all leases alive once, and lets those go that have ended.
 func (k *keeper) round(all []*KeptLease, period time.Duration) error {
-	sent := k.f.read()
+	sent := k.f.session.Now()
 	limit := max(period, time.Second)
 	for _, l := range all { // no waiting beyond the end of one
-		limit = min(limit, l.limit()-l.good.age(sent))
+		limit = min(limit, l.limit()-l.good.Age(sent))
 	}
 	ctx, cancel := context.WithTimeout(k.f.ctx, max(limit, 10*time.Millisecond))
 	defer cancel()
 	alive, err := k.exchange(ctx, all)
-	now := k.f.read()
+	now := k.f.session.Now()
 	for _, l := range all {
 		a, answered := alive[l.id]
 		switch {
@@ -266,7 +267,7 @@ func (k *keeper) round(all []*KeptLease, period time.Duration) error {
 			l.alive(sent, ms(a.GetTtlMs()))
 		case answered:
 			k.drop(l, hasEnded(l.id, ""))
-		case l.good.age(now) >= l.limit():
+		case l.good.Age(now) >= l.limit():
 			k.drop(l, fserror.New(fserror.LeaseLost, keepAliveOp, "", "lease %s was not kept alive for %s: %v; grant another one", l.id, l.ttl, err))
 		}
 	}

@@ -146,7 +146,7 @@ func TestScenario53OneRenewalForAll(t *testing.T) {
 		mustCreate(t, fs, fmt.Sprint("/f", i))
 	}
 	f.set(func() { f.renewEvery = 20 * time.Millisecond })
-	fs.renewNow()
+	fs.session.RenewNow()
 	await(t, "five renewals came", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -351,8 +351,12 @@ func TestLowerLimitsEndNoLiveWriter(t *testing.T) {
 		f.renew = func(*pb.RenewLeaseRequest, *pb.RenewLeaseResponse) bool { return false }
 	})
 	clk.Advance(10 * time.Minute)
-	fs.greet(&pb.Welcome{SoftLimitMs: 30_000, HardLimitMs: 60_000})
-	fs.watch()
+	f.set(func() {
+		f.soft, f.hard = 30*time.Second, time.Minute
+	})
+	fs.session.Stream().Break()
+	await(t, "the namenode with the lower limit has welcomed the session", func() bool { return fs.Stats().Sessions == 2 })
+	fs.session.Watch()
 	if w.Context().Err() != nil {
 		t.Fatal(context.Cause(w.Context()))
 	}
@@ -362,9 +366,9 @@ func TestLowerLimitsEndNoLiveWriter(t *testing.T) {
 			return true
 		}
 	})
-	fs.renewNow()
+	fs.session.RenewNow()
 	await(t, "the new limit counts", func() bool { return fs.Info().HardLimit == time.Minute })
-	fs.watch()
+	fs.session.Watch()
 	check(t, w.Close())
 }
 

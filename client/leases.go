@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -175,7 +176,7 @@ func (s seenLeases) add(l *pb.Lease) (isNew bool) {
 
 func leaseOf(l *pb.Lease) *Lease {
 	out := &Lease{
-		ID: l.GetId(), Holder: holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
+		ID: l.GetId(), Holder: wire.Holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
 		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
 		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
 		Granted: l.GetGranted(), TTL: ms(l.GetTtlMs()), Remaining: ms(l.GetRemainingMs()), AttachedCount: l.GetAttachedCount(),

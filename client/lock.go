@@ -51,7 +51,7 @@ func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error
 	}
 	l := &Lock{w: w, f: f, jeopardy: make(chan struct{}), done: make(chan struct{}), grace: o.Grace}
 	if l.grace <= 0 {
-		l.grace = min(time.Duration(f.soft.Load())/4, 10*time.Second)
+		l.grace = min(f.session.SoftLimit()/4, 10*time.Second)
 	}
 	if err := l.renewed(ctx); err != nil {
 		_ = w.Abort() // err says more
@@ -69,7 +69,7 @@ func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error
 func (l *Lock) renewed(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	over := time.NewTimer(max(time.Duration(l.f.soft.Load()), time.Second))
+	over := time.NewTimer(max(l.f.session.SoftLimit(), time.Second))
 	defer over.Stop()
 	for l.Remaining() <= l.grace {
 		select {
@@ -88,7 +88,7 @@ func (l *Lock) renewed(ctx context.Context) error {
 // TTL is how long the lock survives without renewals: Config.TTL, which several
 // namenodes raise to what outlives a failover, or the namenode's soft limit. Just after a
 // failover it may be less for some seconds.
-func (l *Lock) TTL() time.Duration { return time.Duration(l.f.soft.Load()) }
+func (l *Lock) TTL() time.Duration { return l.f.session.SoftLimit() }
 
 // Token grows with each holder of the path: the fencing token.
 func (l *Lock) Token() uint64 { return l.w.Token() }
@@ -104,13 +104,10 @@ func (l *Lock) Jeopardy() <-chan struct{} { return l.jeopardy }
 // of this machine that ran further; below 0 once it can be, and 0 for good once
 // the lock is known to be lost or is being given up.
 func (l *Lock) Remaining() time.Duration {
-	if l.w.lost.Load() != nil || l.w.isClosing() {
+	if l.w.lost.Load() != nil || l.w.closing.Load() {
 		return 0
 	}
-	l.f.mu.Lock() // a renewal moves the stamp and the limits together
-	defer l.f.mu.Unlock()
-	soft := time.Duration(l.f.soft.Load())
-	return soft - min(soft/20, time.Second) - l.w.lease.age(l.f.read())
+	return l.f.session.Remaining(openFile{l.w})
 }
 
 // watch tells of jeopardy. It looks often rather than sleep until the time,

@@ -52,12 +52,8 @@ func TestAnAnswerThatAsksForTheSetRenewsNothing(t *testing.T) {
 	clk := new(clock.Fake)
 	fs := start(t, f, func(c *Config) { c.Clock = clk })
 	l := mustLock(t, fs, "/a")
-	fs.renewNow()
-	await(t, "the set is confirmed", func() bool {
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		return fs.confirmed == fs.version
-	})
+	fs.session.RenewNow()
+	await(t, "the set is confirmed", func() bool { return fs.Stats().Renewals > 0 })
 	withSet := make(chan struct{}, 1)
 	f.set(func() {
 		f.renew = func(r *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse) bool {
@@ -72,7 +68,7 @@ func TestAnAnswerThatAsksForTheSetRenewsNothing(t *testing.T) {
 		}
 	})
 	clk.Advance(11 * time.Second)
-	fs.renewNow()
+	fs.session.RenewNow()
 	<-withSet // sent only when the answer before it was taken in
 	if got := l.Remaining(); got >= 0 {
 		t.Fatalf("%s remain of a lock that another may have", got)

@@ -24,14 +24,14 @@ func TestManyLostAtOnce(t *testing.T) {
 	all := make([]*Writer, files)
 	for i := range all {
 		all[i] = mustCreate(t, fs, fmt.Sprint("/f", i))
-		m.Open(us, all[i].key.inode, all[i].key.epoch)
+		m.Open(us, all[i].key.Inode, all[i].key.Epoch)
 	}
 	var taken time.Duration // when
 	answers := 0
 	f.set(func() {
 		f.renew = func(r *pb.RenewLeaseRequest, resp *pb.RenewLeaseResponse) bool {
 			for _, w := range all[:lost] {
-				if w.lost.Load() == nil && taken > 0 && w.lease.age(fs.read()) < clk.Boot()-taken {
+				if w.lost.Load() == nil && taken > 0 && w.lease.Age(fs.session.Now()) < clk.Boot()-taken {
 					t.Errorf("after %d answers a file that another has counts as renewed", answers)
 					break
 				}
@@ -52,24 +52,20 @@ func TestManyLostAtOnce(t *testing.T) {
 			return true
 		}
 	})
-	fs.renewNow()
-	await(t, "the set is confirmed", func() bool {
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		return fs.confirmed == fs.version
-	})
+	fs.session.RenewNow()
+	await(t, "the set is confirmed", func() bool { return fs.Stats().Renewals > 0 })
 	f.set(func() {
 		for i, w := range all[:lost] {
-			m.Open(other, w.key.inode, w.key.epoch+files+uint64(i)) //nolint:gosec // small
+			m.Open(other, w.key.Inode, w.key.Epoch+files+uint64(i)) //nolint:gosec // small
 		}
 		taken = clk.Boot() + 1
 		clk.Advance(time.Second)
 	})
-	fs.renewNow()
+	fs.session.RenewNow()
 	for _, w := range all[:lost] {
 		<-w.Context().Done()
 	}
-	await(t, "the files that were kept are renewed", func() bool { return all[files-1].lease.age(fs.read()) == 0 })
+	await(t, "the files that were kept are renewed", func() bool { return all[files-1].lease.Age(fs.session.Now()) == 0 })
 	for _, w := range all[lost:] {
 		check(t, w.Close())
 	}

@@ -33,7 +33,7 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
 	req.Call = f.ids.Begin()
 	defer f.ids.End(req.Call)
-	c, asked := namecall.Call{Op: "create", Path: path, Mutates: true}, f.read()
+	c, asked := namecall.Call{Op: "create", Path: path, Mutates: true}, f.session.Now()
 	resp := new(pb.OpenResponse)
 	if err := f.createCall(ctx, &c, req, resp); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (f *FS) append(ctx context.Context, path string, o *openOptions) (*Writer, 
 			return nil, err
 		}
 		// The lease may be as old as the wait was long: well below its end.
-		wait := min(max(time.Until(until), 0), waitSlice, max(time.Duration(f.hard.Load())/4, 100*time.Millisecond))
+		wait := min(max(time.Until(until), 0), waitSlice, max(f.session.HardLimit()/4, 100*time.Millisecond))
 		asked := time.Now()
 		w, err := f.appendOnce(ctx, path, o, wait, time.Until(until) > wait)
 		if err == nil || !errors.Is(err, fserror.Held) || time.Until(until) <= 0 {
@@ -139,7 +139,7 @@ func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait t
 		req.ExpectedMtimeUnixMs = o.unchanged.UnixMilli()
 	}
 	defer f.ids.End(req.Call)
-	c, asked := namecall.Call{Op: "append", Path: path, Mutates: true, Wait: wait}, f.read()
+	c, asked := namecall.Call{Op: "append", Path: path, Mutates: true, Wait: wait}, f.session.Now()
 	resp := new(pb.OpenResponse)
 	if err := f.nn.Do(ctx, &c, pb.Namenode_Append_FullMethodName, req, resp); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -91,18 +92,11 @@ func fileInfo(path string, a *pb.Attr) *FileInfo {
 	}
 	if o := a.GetOpen(); o != nil {
 		i.Open = &OpenInfo{
-			Holder: holder(o.GetHolder()), Session: hex.EncodeToString(o.GetHolder().GetSession()), Epoch: o.GetEpoch(),
+			Holder: wire.Holder(o.GetHolder()), Session: hex.EncodeToString(o.GetHolder().GetSession()), Epoch: o.GetEpoch(),
 			SoftExpired: o.GetSoftExpired(), TakeableIn: ms(o.GetTakeableInMs()),
 		}
 	}
 	return i
-}
-
-func holder(h *pb.HolderInfo) fserror.Holder {
-	return fserror.Holder{
-		User: h.GetUser(), Client: h.GetClient(), Host: h.GetHost(), PID: h.GetPid(),
-		Since: ms(h.GetSinceMs()), Idle: ms(h.GetIdleMs()),
-	}
 }
 
 // stickyBit is S_ISVTX, of which fs.FileMode has its own idea.

@@ -6,11 +6,12 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/session"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -31,7 +32,7 @@ type Writer struct {
 	fs       *FS
 	path     string
 	id       *pb.WriterId // shared by all requests, never changed
-	key      openKey
+	key      session.Key
 	tookOver bool
 	mtime    int64 // for Close; 0: now
 	full     int64 // data bytes of a full block
@@ -43,7 +44,7 @@ type Writer struct {
 	lost     atomic.Pointer[fserror.Error]
 	closing  atomic.Bool   // Close, Abort or Detach has begun
 	done     chan struct{} // closed when it has ended
-	lease    leaseStamp
+	lease    clock.Stamp
 
 	writeMu sync.Mutex // one Write at a time, also while it waits
 
@@ -70,13 +71,13 @@ type Writer struct {
 	unclosed error
 }
 
-func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent reading, mtime int64) (*Writer, error) {
+func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent clock.Reading, mtime int64) (*Writer, error) {
 	id := r.GetWriter()
 	if id == nil {
 		return nil, fserror.New(fserror.Internal, op, path, "the namenode opened the file and named no writer")
 	}
 	w := &Writer{
-		fs: f, path: path, id: id, key: openKey{id.GetInode(), id.GetEpoch()}, tookOver: r.GetTookOver(), mtime: mtime,
+		fs: f, path: path, id: id, key: session.Key{Inode: id.GetInode(), Epoch: id.GetEpoch()}, tookOver: r.GetTookOver(), mtime: mtime,
 		full: f.Info().BlockSize, start: r.GetBlocksLength(), hole: int(r.GetLength() - r.GetBlocksLength()),
 		durable: r.GetLength(), length: r.GetLength(),
 	}
@@ -86,15 +87,10 @@ func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent reading, mtime 
 	w.cond, w.done = sync.NewCond(&w.mu), make(chan struct{})
 	w.ctx, w.cancel = context.WithCancelCause(f.ctx)
 	w.work, w.stopWork = context.WithCancelCause(w.ctx)
-	w.lease.at = sent
-	if !f.remember(w) {
+	w.lease.Renew(sent)
+	if !f.session.Add(openFile{w}) {
 		_ = w.Abort() // nothing was written
 		return nil, fserror.New(fserror.Closed, op, path, "the client was closed meanwhile")
-	}
-	// The file may have been granted as early as the call was first sent: it was
-	// sent again, or waited.
-	if w.lease.age(f.read()) > time.Duration(f.soft.Load())/8 {
-		f.renewNow()
 	}
 	return w, nil
 }
@@ -104,11 +100,11 @@ func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent reading, mtime 
 func (w *Writer) Path() string { return w.path }
 
 // Inode is the file's number, the same over renames.
-func (w *Writer) Inode() uint64 { return w.key.inode }
+func (w *Writer) Inode() uint64 { return w.key.Inode }
 
 // Token is the epoch of this opening: it grows with each opening of the file,
 // also over delete and re-create, so it fences other systems as well.
-func (w *Writer) Token() uint64 { return w.key.epoch }
+func (w *Writer) Token() uint64 { return w.key.Epoch }
 
 // TookOver reports whether the file was taken from another holder, whose
 // flushed bytes are in it.
@@ -305,27 +301,21 @@ func (w *Writer) reserve(n int) {
 	w.cur = b
 }
 
-// isClosing reports whether the Writer's end is the matter of a call under way.
-func (w *Writer) isClosing() bool { return w.closing.Load() }
+// openFile is the Writer as the session knows it.
+type openFile struct{ *Writer }
 
-// renewed notes that a request sent at that moment was answered.
-func (w *Writer) renewed(at reading) { w.lease.renewed(at) }
-
-// expire ends the lease by the holder's own clock.
-func (w *Writer) expire(age time.Duration) {
-	hard := time.Duration(w.fs.hard.Load())
-	w.lose(fserror.New(fserror.LeaseLost, "", "", "no renewal came through for %s, the hard limit is %s: others may have the file by now",
-		fserror.Round(age), hard))
-}
+func (f openFile) Key() session.Key      { return f.key }
+func (f openFile) Stamp() *clock.Stamp   { return &f.lease }
+func (f openFile) Closing() bool         { return f.closing.Load() }
+func (f openFile) Lose(e *fserror.Error) { f.lose(e) }
 
 // check finds a lease that is over before the watchdog does.
 func (w *Writer) check() error {
+	if w.lost.Load() == nil {
+		w.fs.session.Check(openFile{w})
+	}
 	if e := w.lost.Load(); e != nil {
 		return e
-	}
-	if age := w.lease.age(w.fs.read()); age >= w.fs.localLimit() {
-		w.expire(age)
-		return w.lost.Load()
 	}
 	return nil
 }
@@ -339,13 +329,12 @@ func (w *Writer) lose(e *fserror.Error) {
 	if !w.lost.CompareAndSwap(nil, &c) {
 		return
 	}
-	w.fs.forget(w)
+	w.fs.session.Lost(openFile{w})
 	w.cancel(&c)
 	w.mu.Lock()
 	w.cond.Broadcast()
 	w.mu.Unlock()
-	w.fs.stats.lost.Add(1)
-	w.fs.cfg.Logger.Warn("leasefs: lease lost", "path", w.path, "inode", w.key.inode, "epoch", w.key.epoch, "err", &c)
+	w.fs.cfg.Logger.Warn("leasefs: lease lost", "path", w.path, "inode", w.key.Inode, "epoch", w.key.Epoch, "err", &c)
 }
 
 // seen takes note of the error of a call of this writer, and returns it.

@@ -26,3 +26,25 @@ func TestSystemGoesForward(t *testing.T) {
 		t.Errorf("mono %s, boot %s, wall %s", m, b, c.Wall())
 	}
 }
+
+// The clock that ran further counts, and a stamp never goes back.
+func TestStamp(t *testing.T) {
+	var f Fake
+	var s Stamp
+	first := Read(&f)
+	f.ShiftWall(time.Hour) // suspended, by a kernel whose other clock stood still
+	s.Renew(Read(&f))
+	if age := s.Age(Read(&f)); age != 0 {
+		t.Errorf("just renewed, and %s old", age)
+	}
+	f.Advance(time.Minute)
+	s.Renew(first)
+	f.ShiftWall(-time.Hour)
+	if age := s.Age(Read(&f)); age != time.Minute {
+		t.Errorf("%s old, want a minute", age)
+	}
+	f.ShiftWall(2 * time.Hour)
+	if age := s.Age(Read(&f)); age != time.Hour+time.Minute {
+		t.Errorf("%s old, want an hour and a minute", age)
+	}
+}

@@ -83,7 +83,9 @@ func (w *Waits) Pause(ctx context.Context, d time.Duration, cause *fserror.Error
 // Tell tells that the call waits because of e, which a namenode said if answered;
 // nil: because none has answered yet.
 func (w *Waits) Tell(e *fserror.Error, answered bool) {
-	w.tell(w.s.waitCause(e, answered))
+	if w.s.cfg.OnWait != nil {
+		w.tell(w.s.waitCause(e, answered))
+	}
 }
 
 // tell calls OnWait, unless the call, or another one lately, has told that.

@@ -45,17 +45,6 @@ type Config[K comparable, V any] struct {
 	Outlives func(K) bool
 }
 
-// Reading is what both of a holder's clocks said at one moment.
-type Reading struct {
-	boot time.Duration
-	wall int64 // Unix nanoseconds
-}
-
-// since is the longer of what the two clocks ran.
-func (r Reading) since(earlier Reading) time.Duration {
-	return max(r.boot-earlier.boot, time.Duration(r.wall-earlier.wall))
-}
-
 // Ticket is a moment before a read was sent. The zero Ticket stores nothing.
 type Ticket struct{ life, count uint64 }
 
@@ -70,8 +59,8 @@ type Cache[K comparable, V any] struct {
 	bytes     int64
 	connected bool
 	closed    bool
-	since     Reading       // the connection's beginning
-	sent      Reading       // of the renewal that the term comes from
+	since     clock.Reading // the connection's beginning
+	sent      clock.Reading // of the renewal that the term comes from
 	term      time.Duration // zero: none
 	life      uint64        // raised when all is dropped; never zero
 	revoked   history
@@ -115,13 +104,13 @@ func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
 }
 
 // Now reads the clocks: to be called before a renewal is sent.
-func (c *Cache[K, V]) Now() Reading {
-	return Reading{boot: c.cfg.Clock.Boot(), wall: c.cfg.Clock.Wall().UnixNano()}
+func (c *Cache[K, V]) Now() clock.Reading {
+	return clock.Read(c.cfg.Clock)
 }
 
 // running tells whether a term runs. The lock is held.
 func (c *Cache[K, V]) running() bool {
-	return c.term > 0 && c.Now().since(c.sent) < c.term
+	return c.term > 0 && c.Now().Since(c.sent) < c.term
 }
 
 // Connected begins a new stream with an empty cache and no term. It is called
@@ -151,10 +140,10 @@ func (c *Cache[K, V]) Disconnected() {
 // Extend takes in the answer to a renewal: what the namenode said may be counted
 // from before it was sent. Zero, or a renewal that was sent before the stream
 // began, changes nothing.
-func (c *Cache[K, V]) Extend(sent Reading, term time.Duration) {
+func (c *Cache[K, V]) Extend(sent clock.Reading, term time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if term <= 0 || !c.connected || sent.boot < c.since.boot || c.term > 0 && sent.boot+term < c.sent.boot+c.term {
+	if term <= 0 || !c.connected || sent.Boot < c.since.Boot || c.term > 0 && sent.Boot+term < c.sent.Boot+c.term {
 		return
 	}
 	c.sent, c.term = sent, term

@@ -268,7 +268,7 @@ func TestExtend(t *testing.T) {
 	c.Disconnected()
 	wantMiss(t, c, "/f")
 	c.Extend(c.Now(), term)
-	if c.sent.boot > before.boot+1 {
+	if c.sent.Boot > before.Boot+1 {
 		t.Error("extended without a stream")
 	}
 }

@@ -39,7 +39,7 @@ type client struct {
 	inbox   []readlease.Revocation
 	acks    []uint64
 	replies []reply
-	sent    []Reading
+	sent    []clock.Reading
 	terms   []answer
 }
 
@@ -50,7 +50,7 @@ type reply struct {
 }
 
 type answer struct {
-	sent Reading
+	sent clock.Reading
 	term time.Duration
 }
 

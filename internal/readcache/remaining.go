@@ -9,5 +9,5 @@ func (c *Cache[K, V]) Remaining() time.Duration {
 	if c.term <= 0 {
 		return 0
 	}
-	return max(c.term-c.Now().since(c.sent), 0)
+	return max(c.term-c.Now().Since(c.sent), 0)
 }

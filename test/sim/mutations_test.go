@@ -74,8 +74,8 @@ var mutations = []mutation{
 	{
 		name: "a renewal counts from its answer", test: "TestLocksEndBeforeOthersHaveThem",
 		changes: []change{{
-			"client/renew.go", "\tf.answered(req, resp, covered, sent)\n\treturn resp, nil",
-			"\tif mutant.On(\"a renewal counts from its answer\") {\n\t\tsent = f.read()\n\t}\n\tf.answered(req, resp, covered, sent)\n\treturn resp, nil",
+			"internal/session/renew.go", "\ts.answered(req, resp, covered, sent)\n\treturn resp, nil",
+			"\tif mutant.On(\"a renewal counts from its answer\") {\n\t\tsent = s.Now()\n\t}\n\ts.answered(req, resp, covered, sent)\n\treturn resp, nil",
 		}},
 	},
 	{
@@ -138,8 +138,8 @@ var mutations = []mutation{
 		name: "a client keeps what it has read after its term", test: "TestTakeOversWaitForReaders",
 		changes: []change{
 			{
-				"internal/readcache/cache.go", "return c.term > 0 && c.Now().since(c.sent) < c.term",
-				`return c.term > 0 && (c.Now().since(c.sent) < c.term || mutant.On("a client keeps what it has read after its term"))`,
+				"internal/readcache/cache.go", "return c.term > 0 && c.Now().Since(c.sent) < c.term",
+				`return c.term > 0 && (c.Now().Since(c.sent) < c.term || mutant.On("a client keeps what it has read after its term"))`,
 			},
 			{
 				"internal/readcache/cache.go", "\tdefer c.mu.Unlock()\n\tc.dropAll()\n\tc.connected = false",

@@ -48,10 +48,19 @@ func FromDetail(d *pb.ErrorDetail) *fserror.Error {
 		TakeableIn: ms(d.GetTakeableInMs()), RetryAfter: ms(d.GetRetryAfterMs()),
 		Length: d.GetLength(), Active: d.GetActive(),
 	}
-	if h := d.GetHolder(); h != nil {
-		e.Holder = &fserror.Holder{User: h.GetUser(), Client: h.GetClient(), Host: h.GetHost(), PID: h.GetPid(), Since: ms(h.GetSinceMs()), Idle: ms(h.GetIdleMs())}
+	if d.GetHolder() != nil {
+		h := Holder(d.GetHolder())
+		e.Holder = &h
 	}
 	return e
+}
+
+// Holder is who a message says has something.
+func Holder(h *pb.HolderInfo) fserror.Holder {
+	return fserror.Holder{
+		User: h.GetUser(), Client: h.GetClient(), Host: h.GetHost(), PID: h.GetPid(),
+		Since: ms(h.GetSinceMs()), Idle: ms(h.GetIdleMs()),
+	}
 }
 
 // ToStatus makes the error that a gRPC handler returns.
