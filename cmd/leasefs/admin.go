@@ -9,7 +9,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-func (p *program) adminCommand() *cli.Command {
+func adminCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "admin",
 		Usage:       "for operators: checkpoints, checks, backups",
@@ -83,11 +83,11 @@ func (p *program) adminCommand() *cli.Command {
 				Flags:       []cli.Flag{&cli.BoolFlag{Name: "tree-only", Usage: "leave the blocks out: for those who have another copy of the block store"}},
 				Action:      p.connected(operands{min: 1, max: 1, names: "DIR", local: true}, makeBackup),
 			},
-			p.formatCommand(),
-			p.restoreCommand(),
-			p.zookeeperACLCommand(),
-			p.journalCommand(),
-			p.imageCommand(),
+			formatCommand(p),
+			restoreCommand(p),
+			zookeeperACLCommand(p),
+			journalCommand(p),
+			imageCommand(p),
 		},
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/offline"
 )
 
-func (p *program) formatCommand() *cli.Command {
+func formatCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:  "format",
 		Usage: "make the namespace of several namenodes",

@@ -7,7 +7,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/offline"
 )
 
-func (p *program) journalCommand() *cli.Command {
+func journalCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "journal",
 		Usage:       "look into a journal on this machine",
@@ -55,7 +55,7 @@ func verifyJournal(e *invocation) error {
 	return nil
 }
 
-func (p *program) imageCommand() *cli.Command {
+func imageCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "image",
 		Usage:       "look into an image on this machine",

@@ -11,7 +11,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/offline"
 )
 
-func (p *program) restoreCommand() *cli.Command {
+func restoreCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:  "restore",
 		Usage: "bring a namespace back to a new ZooKeeper ensemble",

@@ -8,7 +8,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/ensemble"
 )
 
-func (p *program) zookeeperACLCommand() *cli.Command {
+func zookeeperACLCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:  "zookeeper-acl",
 		Usage: "give a namespace's nodes in ZooKeeper to other users",

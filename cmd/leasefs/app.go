@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
-	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 )
 
 // app is the tree of commands. It is built for each run: the parser
@@ -45,17 +41,17 @@ func (p *program) app() *cli.App {
 // commands are listed in the order in which help shows them.
 func (p *program) commands() []*cli.Command {
 	return []*cli.Command{
-		p.namenodeCommand(),
-		p.createCommand(), p.appendCommand(), p.closeCommand(),
-		p.putCommand(), p.getCommand(),
-		p.catCommand(), p.headCommand(), p.tailCommand(),
-		p.lsCommand(), p.treeCommand(), p.findCommand(), p.statCommand(), p.duCommand(), p.dfCommand(),
-		p.mkdirCommand(), p.cpCommand(), p.mvCommand(), p.rmCommand(), p.touchCommand(), p.truncateCommand(), p.concatCommand(),
-		p.chmodCommand(), p.chownCommand(), p.xattrCommand(), p.lnCommand(),
-		p.leaseCommand(), p.lockCommand(), p.watchCommand(),
-		p.mountCommand(),
-		p.statusCommand(), p.adminCommand(),
-		p.benchCommand(), p.completionCommand(), p.versionCommand(),
+		namenodeCommand(p),
+		createCommand(p), appendCommand(p), closeCommand(p),
+		putCommand(p), getCommand(p),
+		catCommand(p), headCommand(p), tailCommand(p),
+		lsCommand(p), treeCommand(p), findCommand(p), statCommand(p), duCommand(p), dfCommand(p),
+		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
+		chmodCommand(p), chownCommand(p), xattrCommand(p), lnCommand(p),
+		leaseCommand(p), lockCommand(p), watchCommand(p),
+		mountCommand(p),
+		statusCommand(p), adminCommand(p),
+		benchCommand(p), completionCommand(p), versionCommand(p),
 	}
 }
 
@@ -149,25 +145,16 @@ func commandPath(c *cli.Context) string {
 // invocation is what an action works with.
 type invocation struct {
 	*program
-	ctx   context.Context
-	flags *cli.Context
-	op    string   // the command, such as "lease ls"
-	args  []string // the operands
-	fs    *client.FS
-}
-
-// operands says how many arguments a command takes.
-type operands struct {
-	min, max int    // max < 0: any number
-	names    string // as in the usage line
-	local    bool   // they are no paths of the namespace
+	commandLine
+	ctx context.Context
+	fs  *client.FS
 }
 
 // action checks the operands and runs f. Unless they are local, operands are
 // cleaned paths when f gets them.
 func (p *program) action(want operands, f func(*invocation) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		e := &invocation{program: p, ctx: c.Context, flags: c, op: commandPath(c), args: c.Args().Slice()}
+		e := &invocation{program: p, ctx: c.Context, commandLine: commandLine{flags: c, op: commandPath(c), args: c.Args().Slice()}}
 		if n := len(e.args); n < want.min || want.max >= 0 && n > want.max {
 			if want.max == 0 {
 				return argv.Usagef(e.op, "takes no arguments, got %q", e.args[0])
@@ -185,50 +172,6 @@ func (p *program) action(want operands, f func(*invocation) error) cli.ActionFun
 		}
 		return f(e)
 	}
-}
-
-// path checks and cleans a path of the namespace that was typed.
-func (e *invocation) path(s string) (string, error) {
-	path, err := fspath.Clean(s)
-	if err != nil {
-		return "", argv.Usagef(e.op, "%s", err)
-	}
-	return path, nil
-}
-
-// fail names an error after the command, and after path if it names none. Nil
-// stays nil.
-func (e *invocation) fail(err error, path string) error {
-	var f *fserror.Error
-	if err == nil || !errors.As(err, &f) {
-		return fserror.With(err, e.op, path)
-	}
-	c := *f
-	c.Op = e.op
-	c.Message += e.remedy(f)
-	if c.Path == "" {
-		c.Path = path
-	}
-	return &c
-}
-
-// remedy names the flag of the command that prevents an error, if it has one that was
-// not given.
-func (e *invocation) remedy(f *fserror.Error) string {
-	offers := func(name string) bool {
-		return !e.flags.Bool(name) && slices.Contains(argv.FlagNames(e.flags.Command.Flags), name)
-	}
-	noDir := strings.HasPrefix(f.Message, "no such directory: ")
-	switch {
-	case nextStep.MatchString(f.Message):
-	case f.Kind == fserror.Exists && offers("overwrite"):
-		return "; --overwrite replaces a file"
-	case f.Kind == fserror.NotFound && offers("create") && offers("parents"):
-		return "; --create makes it, with -p also missing directories"
-	case f.Kind == fserror.NotFound && noDir && offers("parents") && (e.op != "get" || f.Path == e.args[len(e.args)-1]):
-		return "; -p makes missing directories"
-	}
-	return ""
 }
 
 // connected is action with a connection to the namespace in e.fs. The checks,

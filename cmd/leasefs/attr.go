@@ -15,7 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-func (p *program) chmodCommand() *cli.Command {
+func chmodCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "chmod",
 		Usage:       "change permissions",
@@ -43,7 +43,7 @@ func chmod(e *invocation) error {
 	})
 }
 
-func (p *program) chownCommand() *cli.Command {
+func chownCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "chown",
 		Usage:       "change user and group",
@@ -79,18 +79,6 @@ func (e *invocation) setAttr(change func(*client.FileInfo) client.AttrChange) er
 		}
 		return e.fail(err, path)
 	})
-}
-
-// pathsAfterFirst cleans all operands but the first.
-func (e *invocation) pathsAfterFirst() error {
-	for n := range e.args[1:] {
-		path, err := e.path(e.args[n+1])
-		if err != nil {
-			return err
-		}
-		e.args[n+1] = path
-	}
-	return nil
 }
 
 // touch sets the time of what exists, and makes what does not.

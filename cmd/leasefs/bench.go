@@ -13,7 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/bench"
 )
 
-func (p *program) benchCommand() *cli.Command {
+func benchCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "bench",
 		Usage:     "measure a running namenode",
@@ -147,8 +147,8 @@ func benchJSON(r bench.Row) map[string]any {
 	}
 }
 
-func (e *invocation) benchTable(rows []bench.Row) error {
-	w := e.table()
+func (p *printer) benchTable(rows []bench.Row) error {
+	w := p.table()
 	fmt.Fprintln(w, "WORKLOAD\tOPS\tSECONDS\tOPS/S\tP50\tP99\t")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.0f\t%s\t%s\t%s\n", r.Name, r.Ops, r.Seconds, r.Rate(), benchTime(r.P50), benchTime(r.P99), r.Note)

@@ -24,7 +24,7 @@ func copyFlags() []cli.Flag {
 	}
 }
 
-func (p *program) putCommand() *cli.Command {
+func putCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "put",
 		Usage:     "copy local files into the namespace",
@@ -40,7 +40,7 @@ func (p *program) putCommand() *cli.Command {
 	}
 }
 
-func (p *program) getCommand() *cli.Command {
+func getCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "get",
 		Usage:     "copy files out of the namespace",
@@ -132,7 +132,7 @@ func (e *invocation) copied(res transfer.Result, took time.Duration) error {
 	return nil
 }
 
-func (p *program) cpCommand() *cli.Command {
+func cpCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "cp",
 		Usage:     "copy files within the namespace",

@@ -31,7 +31,7 @@ func (s stoppedError) Error() string { return s.text }
 
 // report prints the error, if any, as one line on standard error, and returns
 // the exit code. cause is that of the command's context.
-func (p *program) report(err, cause error) int {
+func (p *printer) report(err, cause error) int {
 	if err == nil {
 		return fserror.ExitOK
 	}
@@ -112,10 +112,10 @@ type errorJSON struct {
 }
 
 // printError writes one error line, as text or as JSON.
-func (p *program) printError(err error) { p.printLine(err, errorText(err)) }
+func (p *printer) printError(err error) { p.printLine(err, errorText(err)) }
 
 // printLine is printError with the text to show.
-func (p *program) printLine(err error, text string) {
+func (p *printer) printLine(err error, text string) {
 	// What was printed so far comes first where both streams go to one place.
 	_ = p.out.Flush()
 	if !p.json {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
-func (p *program) findCommand() *cli.Command {
+func findCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "find",
 		Usage:     "find files below a path",
@@ -59,13 +59,13 @@ func checkFind(e *invocation) error {
 }
 
 // findFilter reads --name and --type.
-func (e *invocation) findFilter() (func(*client.FileInfo) bool, error) {
-	glob := e.flags.String("name")
+func (c *commandLine) findFilter() (func(*client.FileInfo) bool, error) {
+	glob := c.flags.String("name")
 	if _, err := path.Match(glob, ""); err != nil {
-		return nil, argv.Usagef(e.op, "--name: %q is not a valid pattern: %v", glob, err)
+		return nil, argv.Usagef(c.op, "--name: %q is not a valid pattern: %v", glob, err)
 	}
 	var want fs.FileMode
-	kind := e.flags.String("type")
+	kind := c.flags.String("type")
 	switch kind {
 	case "", "f":
 	case "d":
@@ -73,7 +73,7 @@ func (e *invocation) findFilter() (func(*client.FileInfo) bool, error) {
 	case "l":
 		want = fs.ModeSymlink
 	default:
-		return nil, argv.Usagef(e.op, "--type: %q is none of f, d, l", kind)
+		return nil, argv.Usagef(c.op, "--type: %q is none of f, d, l", kind)
 	}
 	return func(i *client.FileInfo) bool {
 		if kind != "" && i.Mode().Type() != want {
@@ -84,7 +84,7 @@ func (e *invocation) findFilter() (func(*client.FileInfo) bool, error) {
 	}, nil
 }
 
-func (p *program) duCommand() *cli.Command {
+func duCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "du",
 		Usage:       "count bytes below paths",

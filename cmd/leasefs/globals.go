@@ -75,15 +75,6 @@ func secondsInEnvironment(flags []cli.Flag) {
 	}
 }
 
-// atLeast refuses a value of a duration's flag that means nothing. The library takes
-// its default for 0, and nobody who gives 0 means that.
-func (e *invocation) atLeast(flag string, least time.Duration) error {
-	if d := e.flags.Duration(flag); e.flags.IsSet(flag) && d < least {
-		return argv.Usagef(e.op, "--%s: %s is too short; at least %s", flag, d, least)
-	}
-	return nil
-}
-
 // clientConfig is what the global flags say to the library.
 func (e *invocation) clientConfig() (client.Config, error) {
 	cfg := client.Config{
@@ -146,9 +137,6 @@ func (e *invocation) waits(w client.Waiting) {
 	}
 	e.note("%s", oneLine(what+": "+w.Cause.Error()+until))
 }
-
-// quiet is --quiet.
-func (e *invocation) quiet() bool { return e.flags.Bool("quiet") }
 
 // copyTimeout is how long put and get try again by default: long enough for a
 // namenode to be restarted.

@@ -12,7 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-func (p *program) leaseCommand() *cli.Command {
+func leaseCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "lease",
 		Usage:       "see who holds files for write; recover abandoned ones; grant leases",
@@ -39,8 +39,8 @@ func (p *program) leaseCommand() *cli.Command {
 				Description: "Shows the lease that has the id or holds the path, or all leases of a client name.",
 				Action:      p.connected(operands{min: 1, max: 1, names: "ID, HOLDER or PATH", local: true}, showLease),
 			},
-			p.recoverCommand(),
-		}, p.grantedCommands()...),
+			recoverCommand(p),
+		}, grantedCommands(p)...),
 	}
 }
 
@@ -74,7 +74,7 @@ type leaseFileJSON struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-func (e *invocation) printLeaseJSON(l *client.Lease) error {
+func (p *printer) printLeaseJSON(l *client.Lease) error {
 	j := leaseJSON{
 		Lease: l.ID, Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: orNull(l.Session), IdleMS: l.Holder.Idle.Milliseconds(),
 		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
@@ -91,7 +91,7 @@ func (e *invocation) printLeaseJSON(l *client.Lease) error {
 	for _, f := range l.Files {
 		j.Files = append(j.Files, leaseFileJSON(f))
 	}
-	return e.printJSON(j)
+	return p.printJSON(j)
 }
 
 func (e *invocation) listLeases(filter client.LeaseFilter) error {
@@ -168,19 +168,19 @@ func showLease(e *invocation) error {
 	return fserror.New(fserror.NotFound, e.op, what, "there is no such lease (leasefs lease ls lists all)")
 }
 
-func (e *invocation) printLease(l *client.Lease) error {
-	if e.json {
-		return e.printLeaseJSON(l)
+func (p *printer) printLease(l *client.Lease) error {
+	if p.json {
+		return p.printLeaseJSON(l)
 	}
 	h := l.Holder
 	if l.Granted {
-		e.printf("lease %s: granted to %s (user %s, host %s)\n", l.ID, quoteName(h.Client), h.User, h.Host)
-		e.printf("  %s, %s left of %s; %s attached\n", leaseState(l), fserror.Round(l.Remaining), l.TTL, plural(l.AttachedCount, "file", "files"))
+		p.printf("lease %s: granted to %s (user %s, host %s)\n", l.ID, quoteName(h.Client), h.User, h.Host)
+		p.printf("  %s, %s left of %s; %s attached\n", leaseState(l), fserror.Round(l.Remaining), l.TTL, plural(l.AttachedCount, "file", "files"))
 		for _, path := range l.Attached {
-			e.printf("  %s  deleted at its end\n", e.name(path))
+			p.printf("  %s  deleted at its end\n", p.name(path))
 		}
 		if n := uint64(len(l.Attached)); n < l.AttachedCount {
-			e.printf("  and %d more\n", l.AttachedCount-n)
+			p.printf("  and %d more\n", l.AttachedCount-n)
 		}
 		return nil
 	}
@@ -188,13 +188,13 @@ func (e *invocation) printLease(l *client.Lease) error {
 	if l.Connected {
 		connected = "connected"
 	}
-	e.printf("lease %s: %s (user %s, host %s, pid %d), session %s, %s\n", l.ID, quoteName(h.Client), h.User, h.Host, h.PID, l.Session, connected)
-	e.printf("  %s, idle %s, %s; %s open, %s waiting\n", leaseState(l), fserror.Round(h.Idle), takeable(l), plural(l.FileCount, "file", "files"), plural(uint64(l.Waiting), "writer", "writers"))
+	p.printf("lease %s: %s (user %s, host %s, pid %d), session %s, %s\n", l.ID, quoteName(h.Client), h.User, h.Host, h.PID, l.Session, connected)
+	p.printf("  %s, idle %s, %s; %s open, %s waiting\n", leaseState(l), fserror.Round(h.Idle), takeable(l), plural(l.FileCount, "file", "files"), plural(uint64(l.Waiting), "writer", "writers"))
 	for _, f := range l.Files {
-		e.printf("  %s  inode %d, epoch %d\n", e.name(f.Path), f.Inode, f.Epoch)
+		p.printf("  %s  inode %d, epoch %d\n", p.name(f.Path), f.Inode, f.Epoch)
 	}
 	if n := uint64(len(l.Files)); n < l.FileCount {
-		e.printf("  and %d more\n", l.FileCount-n)
+		p.printf("  and %d more\n", l.FileCount-n)
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func takeable(l *client.Lease) string {
 	return "can be taken in " + fserror.Round(l.Remaining).String()
 }
 
-func (p *program) recoverCommand() *cli.Command {
+func recoverCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "recover",
 		Usage:     "close abandoned files at their flushed length",

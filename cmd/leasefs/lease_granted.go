@@ -13,7 +13,7 @@ import (
 )
 
 // grantedCommands are those for leases that are granted by hand.
-func (p *program) grantedCommands() []*cli.Command {
+func grantedCommands(p *program) []*cli.Command {
 	return []*cli.Command{
 		{
 			Name:        "grant",
@@ -84,7 +84,7 @@ const (
 )
 
 // leaseID reads an id from the command line; "" is 0.
-func (e *invocation) leaseID(s string) (client.LeaseID, error) {
+func (c *commandLine) leaseID(s string) (client.LeaseID, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -92,7 +92,7 @@ func (e *invocation) leaseID(s string) (client.LeaseID, error) {
 	if err != nil {
 		var f *fserror.Error
 		if errors.As(err, &f) {
-			return 0, argv.Usagef(e.op, "%s", f.Message)
+			return 0, argv.Usagef(c.op, "%s", f.Message)
 		}
 	}
 	return id, err

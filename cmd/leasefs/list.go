@@ -11,7 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
-func (p *program) lsCommand() *cli.Command {
+func lsCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "ls",
 		Usage:     "list directories",
@@ -149,7 +149,7 @@ func (l *lister) long(w *table, i *client.FileInfo, name string) {
 	fmt.Fprintln(w)
 }
 
-func (p *program) treeCommand() *cli.Command {
+func treeCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "tree",
 		Usage:       "draw a tree of directories",

@@ -21,7 +21,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-func (p *program) lockCommand() *cli.Command {
+func lockCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "lock",
 		Usage:     "run a command while holding a path as a lock",
@@ -70,7 +70,7 @@ func (c cannotRun) Error() string { return c.err.Error() }
 func (c cannotRun) Unwrap() error { return c.err }
 
 // cannotRun names the command: it is what was not found.
-func (e *invocation) cannotRun(command string, err error) error {
+func (c *commandLine) cannotRun(command string, err error) error {
 	var of *exec.Error
 	var at *fs.PathError
 	if errors.As(err, &of) { // the command is said already
@@ -80,9 +80,9 @@ func (e *invocation) cannotRun(command string, err error) error {
 		err = at.Err
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return cannotRun{fserror.New(fserror.NotFound, e.op, command, "the command cannot be run: %v; name one that is in PATH, or the path of a program", err), 127}
+		return cannotRun{fserror.New(fserror.NotFound, c.op, command, "the command cannot be run: %v; name one that is in PATH, or the path of a program", err), 127}
 	}
-	return cannotRun{fserror.New(fserror.Permission, e.op, command, "the command cannot be run: %v; name a program that can be executed", err), 126}
+	return cannotRun{fserror.New(fserror.Permission, c.op, command, "the command cannot be run: %v; name a program that can be executed", err), 126}
 }
 
 // ofLock makes what ended lock, unless it is the exit code of the command that
@@ -125,8 +125,9 @@ func lock(e *invocation) error {
 	if got := l.TTL(); ttl > 0 && got > ttl && !e.quiet() {
 		e.note("the time to live was raised to %s, the namenode's minimum", got)
 	}
-	err = e.runLocked(l, path, command)
-	uerr := e.unlock(l, errors.Is(err, fserror.LeaseLost))
+	h := &holding{e, l, path}
+	err = h.run(command)
+	uerr := h.unlock(errors.Is(err, fserror.LeaseLost))
 	if e.ctx.Err() != nil { // interrupted: the file is closed all the same
 		uerr = nil
 	}
@@ -144,44 +145,51 @@ func lock(e *invocation) error {
 	return err
 }
 
+// holding is a lock that is held while a command runs.
+type holding struct {
+	*invocation
+	lock *client.Lock
+	path string
+}
+
 // unlockGrace is how long lock tries to give the lock back after a signal, or
 // after it was lost.
 const unlockGrace = 2 * time.Second
 
 // unlock gives the lock back. Where it may be another's already, or a person
 // waits for the end, it does not wait for long for a namenode that is gone.
-func (e *invocation) unlock(l *client.Lock, lost bool) error {
-	ctx := context.WithoutCancel(e.ctx)
-	if lost || e.ctx.Err() != nil {
-		e.silent.Store(true) // what counts has happened
+func (h *holding) unlock(lost bool) error {
+	ctx := context.WithoutCancel(h.ctx)
+	if lost || h.ctx.Err() != nil {
+		h.silent.Store(true) // what counts has happened
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, unlockGrace)
 		defer cancel()
 	}
-	return l.Unlock(ctx)
+	return h.lock.Unlock(ctx)
 }
 
-// runLocked runs the command and ends it before the lock can be another's.
-func (e *invocation) runLocked(l *client.Lock, path, command string) error {
+// run runs the command and ends it before the lock can be another's.
+func (h *holding) run(command string) error {
 	// The kernel kills the command when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	again, release := e.signals.claim()
+	again, release := h.signals.claim()
 	defer release()
-	if err := e.ctx.Err(); err != nil {
+	if err := h.ctx.Err(); err != nil {
 		return err // before the command has begun
 	}
-	cmd := exec.Command(command, e.args[2:]...) //nolint:gosec // running it is what was asked for
-	cmd.Args[0] = e.args[1]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.stdin, e.stdout, e.stderr
-	cmd.Env = append(os.Environ(), "LEASEFS_TOKEN="+strconv.FormatUint(l.Token(), 10))
+	cmd := exec.Command(command, h.args[2:]...) //nolint:gosec // running it is what was asked for
+	cmd.Args[0] = h.args[1]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = h.stdin, h.stdout, h.stderr
+	cmd.Env = append(os.Environ(), "LEASEFS_TOKEN="+strconv.FormatUint(h.lock.Token(), 10))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if isTerminal(e.stdin) {
-		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(e.stdin.Fd())
-		defer e.retakeTerminal()
+	if isTerminal(h.stdin) {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(h.stdin.Fd())
+		defer retakeTerminal(h.stdin)
 	}
 	if err := cmd.Start(); err != nil {
-		return e.cannotRun(e.args[1], err)
+		return h.cannotRun(h.args[1], err)
 	}
 	group := -cmd.Process.Pid
 	ended := make(chan error, 1)
@@ -189,8 +197,8 @@ func (e *invocation) runLocked(l *client.Lock, path, command string) error {
 	kill := func(s syscall.Signal) {
 		_ = unix.Kill(group, s) // it may have ended by itself
 	}
-	stopped := e.ctx.Done()
-	jeopardy, lost := l.Jeopardy(), l.Context().Done()
+	stopped := h.ctx.Done()
+	jeopardy, lost := h.lock.Jeopardy(), h.lock.Context().Done()
 	var deadline <-chan time.Time
 	var why error
 	for {
@@ -203,16 +211,16 @@ func (e *invocation) runLocked(l *client.Lock, path, command string) error {
 			return exitOf(err)
 		case <-stopped:
 			stopped = nil
-			kill(signalOf(e))
+			kill(signalOf(h.ctx))
 		case <-again:
 			kill(syscall.SIGKILL)
 		case <-jeopardy:
 			jeopardy = nil
-			why = fserror.New(fserror.LeaseLost, e.op, path, "the lock was not renewed in time; the command was ended before another could have it")
+			why = fserror.New(fserror.LeaseLost, h.op, h.path, "the lock was not renewed in time; the command was ended before another could have it")
 			kill(syscall.SIGTERM)
-			deadline = time.After(killIn(l))
+			deadline = time.After(killIn(h.lock))
 		case <-deadline:
-			if in := killIn(l); in > 0 {
+			if in := killIn(h.lock); in > 0 {
 				deadline = time.After(in)
 				continue
 			}
@@ -222,11 +230,11 @@ func (e *invocation) runLocked(l *client.Lock, path, command string) error {
 			lost, jeopardy, deadline = nil, nil, nil
 			kill(syscall.SIGKILL) // it is another's already
 			var cause *fserror.Error
-			why = fserror.New(fserror.LeaseLost, e.op, path, "the lock was lost; the command was killed")
-			if errors.As(context.Cause(l.Context()), &cause) {
+			why = fserror.New(fserror.LeaseLost, h.op, h.path, "the lock was lost; the command was killed")
+			if errors.As(context.Cause(h.lock.Context()), &cause) {
 				c := *cause
 				c.Message += "; the command was killed"
-				why = e.fail(&c, path)
+				why = h.fail(&c, h.path)
 			}
 		}
 	}
@@ -238,10 +246,10 @@ const killMargin = 100 * time.Millisecond
 func killIn(l *client.Lock) time.Duration { return l.Remaining() - killMargin }
 
 // retakeTerminal makes lock's own process group the terminal's again.
-func (e *invocation) retakeTerminal() {
+func retakeTerminal(terminal *os.File) {
 	signal.Ignore(syscall.SIGTTOU)
 	// A terminal that is gone needs no owner.
-	_ = unix.IoctlSetPointerInt(int(e.stdin.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
+	_ = unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }
 
 // exitOf makes an exit code of how a command ended.
@@ -259,10 +267,10 @@ func exitOf(err error) error {
 	return commandExit(exit.ExitCode())
 }
 
-// signalOf is the signal that ended the command's context.
-func signalOf(e *invocation) syscall.Signal {
+// signalOf is the signal that ended the context.
+func signalOf(ctx context.Context) syscall.Signal {
 	var i interrupted
-	if errors.As(context.Cause(e.ctx), &i) {
+	if errors.As(context.Cause(ctx), &i) {
 		return i.sig
 	}
 	return syscall.SIGTERM

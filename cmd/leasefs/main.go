@@ -8,7 +8,8 @@
 //	main.go, program.go  the process: streams, signals, exit code
 //	nofile               the end in words when hardly any file can be open
 //	app.go, globals.go   the tree of commands, the flags of all of them
-//	argv.go              flags before, after and between operands
+//	commandline.go       what was typed after a command: operands and flags
+//	argv                 flags before, after and between operands
 //	config.go, tls.go    the TOML file, certificates
 //	errors.go, output.go one-line errors, tables, JSON lines, quoted names
 //

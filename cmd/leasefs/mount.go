@@ -17,7 +17,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
-func (p *program) mountCommand() *cli.Command {
+func mountCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "mount",
 		Usage:     "mount the namespace as a folder of this machine",
@@ -114,20 +114,20 @@ func mountSource(namenodes, subdir string) string {
 	return namenodes + subdir
 }
 
-func (e *invocation) mountOptions() (fuse.Options, error) {
-	o := fuse.Options{AllowOther: e.flags.Bool("allow-other"), Source: mountSource(e.flags.String("namenode"), e.flags.String("subdir"))}
-	switch e.flags.String("busy") {
+func (c *commandLine) mountOptions() (fuse.Options, error) {
+	o := fuse.Options{AllowOther: c.flags.Bool("allow-other"), Source: mountSource(c.flags.String("namenode"), c.flags.String("subdir"))}
+	switch c.flags.String("busy") {
 	case "error":
 	case "wait":
 		o.Wait = true
 	default:
-		return o, argv.Usagef(e.op, "--busy is error or wait, not %q", e.flags.String("busy"))
+		return o, argv.Usagef(c.op, "--busy is error or wait, not %q", c.flags.String("busy"))
 	}
 	var err error
-	if o.Root, err = fspath.Clean(e.flags.String("subdir")); err != nil {
-		return o, argv.Usagef(e.op, "--subdir: %s", err)
+	if o.Root, err = fspath.Clean(c.flags.String("subdir")); err != nil {
+		return o, argv.Usagef(c.op, "--subdir: %s", err)
 	}
-	for _, word := range argv.MountWords(e.flags.String("options")) {
+	for _, word := range argv.MountWords(c.flags.String("options")) {
 		switch name, value, _ := strings.Cut(word, "="); {
 		case name == "uid":
 			o.UID, err = idOption(value)
@@ -138,10 +138,10 @@ func (e *invocation) mountOptions() (fuse.Options, error) {
 		case kernelOption[word]:
 			o.KernelOptions = append(o.KernelOptions, word)
 		default:
-			return o, argv.Usagef(e.op, "-o: unknown option %q", word)
+			return o, argv.Usagef(c.op, "-o: unknown option %q", word)
 		}
 		if err != nil {
-			return o, argv.Usagef(e.op, "-o: %q is no number of a user or group", word)
+			return o, argv.Usagef(c.op, "-o: %q is no number of a user or group", word)
 		}
 	}
 	return o, nil

@@ -49,7 +49,7 @@ func (e *invocation) daemonize() error {
 	go func() {
 		select {
 		case <-e.ctx.Done():
-			_ = cmd.Process.Signal(signalOf(e)) // it may have ended
+			_ = cmd.Process.Signal(signalOf(e.ctx)) // it may have ended
 		case <-stop:
 		}
 	}()

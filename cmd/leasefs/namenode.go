@@ -16,7 +16,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/reign"
 )
 
-func (p *program) namenodeCommand() *cli.Command {
+func namenodeCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "namenode",
 		Usage:     "serve a namespace",
@@ -139,15 +139,15 @@ const restartPause = 200 * time.Millisecond
 const failedPause = 2 * time.Second
 
 // ready tells that the namenode answers, and where.
-func (e *invocation) ready(s *namenode.Server) error {
-	if e.json {
-		if err := e.printJSON(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}); err != nil {
+func (p *printer) ready(s *namenode.Server) error {
+	if p.json {
+		if err := p.printJSON(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}); err != nil {
 			return err
 		}
 	} else {
-		e.printf("ready %s http %s\n", s.Addr(), s.HTTPAddr())
+		p.printf("ready %s http %s\n", s.Addr(), s.HTTPAddr())
 	}
-	return e.flush()
+	return p.flush()
 }
 
 // leastCacheTerm is the shortest cache term but none.
@@ -195,59 +195,59 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 }
 
 // ensembleAndStore is ensemble for those who need --blocks with it.
-func (e *invocation) ensembleAndStore() (*namenode.HA, error) {
-	ha, err := e.ensemble()
-	if ha != nil && e.flags.String("blocks") == "" {
-		return nil, argv.Usagef(e.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
+func (c *commandLine) ensembleAndStore() (*namenode.HA, error) {
+	ha, err := c.ensemble()
+	if ha != nil && c.flags.String("blocks") == "" {
+		return nil, argv.Usagef(c.op, "--zookeeper needs --blocks: a store that all namenodes reach, s3://BUCKET/PREFIX?endpoint=URL or file:///SHARED/DIR")
 	}
 	return ha, err
 }
 
 // ensemble reads the flags of several namenodes; nil without --zookeeper.
-func (e *invocation) ensemble() (*namenode.HA, error) {
-	if e.flags.String("zookeeper") == "" {
+func (c *commandLine) ensemble() (*namenode.HA, error) {
+	if c.flags.String("zookeeper") == "" {
 		for _, name := range []string{"namespace", "zookeeper-auth", "zookeeper-auth-also", "session-timeout", "zookeeper-tls", "zookeeper-tls-ca", "zookeeper-tls-cert", "zookeeper-tls-key"} {
-			if e.flags.IsSet(name) {
-				return nil, argv.Usagef(e.op, "--%s needs --zookeeper", name)
+			if c.flags.IsSet(name) {
+				return nil, argv.Usagef(c.op, "--%s needs --zookeeper", name)
 			}
 		}
 		return nil, nil
 	}
-	ha := &namenode.HA{Name: e.flags.String("namespace"), SessionTimeout: e.flags.Duration("session-timeout")}
-	for a := range strings.SplitSeq(e.flags.String("zookeeper"), ",") {
+	ha := &namenode.HA{Name: c.flags.String("namespace"), SessionTimeout: c.flags.Duration("session-timeout")}
+	for a := range strings.SplitSeq(c.flags.String("zookeeper"), ",") {
 		if a = strings.TrimSpace(a); a == "" {
-			return nil, argv.Usagef(e.op, "--zookeeper: an address in the list is empty")
+			return nil, argv.Usagef(c.op, "--zookeeper: an address in the list is empty")
 		}
 		ha.ZooKeeper = append(ha.ZooKeeper, a)
 	}
 	if ha.Name == "" {
-		return nil, argv.Usagef(e.op, "--zookeeper needs --namespace NAME: the name under which the namenodes meet")
+		return nil, argv.Usagef(c.op, "--zookeeper needs --namespace NAME: the name under which the namenodes meet")
 	}
 	var err error
-	if ha.User, ha.Password, err = e.login("zookeeper-auth"); err != nil {
+	if ha.User, ha.Password, err = c.login("zookeeper-auth"); err != nil {
 		return nil, err
 	}
-	if ha.AlsoUser, ha.AlsoPassword, err = e.login("zookeeper-auth-also"); err != nil {
+	if ha.AlsoUser, ha.AlsoPassword, err = c.login("zookeeper-auth-also"); err != nil {
 		return nil, err
 	}
 	if ha.User == "" && ha.AlsoUser != "" {
-		return nil, argv.Usagef(e.op, "--zookeeper-auth-also needs --zookeeper-auth")
+		return nil, argv.Usagef(c.op, "--zookeeper-auth-also needs --zookeeper-auth")
 	}
-	if ha.TLS, err = e.zookeeperTLS(); err != nil {
+	if ha.TLS, err = c.zookeeperTLS(); err != nil {
 		return nil, err
 	}
-	return ha, fserror.With(ha.Check(), e.op, "") // to the library 0 means a default
+	return ha, fserror.With(ha.Check(), c.op, "") // to the library 0 means a default
 }
 
 // login reads a flag of a user and a password; both are empty without it.
-func (e *invocation) login(flag string) (user, password string, err error) {
-	text := e.flags.String(flag)
+func (c *commandLine) login(flag string) (user, password string, err error) {
+	text := c.flags.String(flag)
 	if text == "" {
 		return "", "", nil
 	}
 	user, password, _ = strings.Cut(text, ":")
 	if user == "" || password == "" {
-		return "", "", argv.Usagef(e.op, "--%s is USER:PASSWORD", flag)
+		return "", "", argv.Usagef(c.op, "--%s is USER:PASSWORD", flag)
 	}
 	return user, password, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,11 +19,19 @@ import (
 	"github.com/leasefs/leasefs/client"
 )
 
+// printer prints what people and scripts see of a run.
+type printer struct {
+	stdout *os.File
+	stderr *os.File
+	out    *bufio.Writer // over stdout; flushed at the end and where somebody waits for it
+	json   bool          // --json, known before the command line is fully parsed
+}
+
 // printf writes to standard output; errors show when it is flushed.
-func (p *program) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
 // printJSON writes one object on one line.
-func (p *program) printJSON(v any) error {
+func (p *printer) printJSON(v any) error {
 	enc := json.NewEncoder(p.out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -32,7 +41,7 @@ func (p *program) printJSON(v any) error {
 }
 
 // flush hands what was printed to whoever waits for it.
-func (p *program) flush() error {
+func (p *printer) flush() error {
 	if err := p.out.Flush(); err != nil {
 		return outputError(err)
 	}
@@ -86,7 +95,7 @@ func hasReader(f *os.File) bool {
 }
 
 // table returns a writer that aligns columns separated by tabs; flush it.
-func (p *program) table() *table { return &table{w: tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)} }
+func (p *printer) table() *table { return &table{w: tabwriter.NewWriter(p.out, 0, 8, 2, ' ', 0)} }
 
 // table aligns columns. A long one is aligned in parts, so that it is neither
 // held in memory as a whole nor shown only at its end.
@@ -115,7 +124,7 @@ func (t *table) Flush() error { return t.w.Flush() }
 
 // name is a name as it is printed: exact in a pipe, quoted on a terminal if
 // it holds what a terminal would act on.
-func (p *program) name(s string) string {
+func (p *printer) name(s string) string {
 	if isTerminal(p.stdout) {
 		return quoteName(s)
 	}
@@ -257,7 +266,7 @@ func orDash(s string) string {
 }
 
 // note tells a person something on standard error that is no failure.
-func (p *program) note(format string, args ...any) {
+func (p *printer) note(format string, args ...any) {
 	if !p.json {
 		fmt.Fprintf(p.stderr, "leasefs: "+format+"\n", args...)
 	}

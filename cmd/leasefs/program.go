@@ -15,19 +15,16 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 )
 
-// program is one run of leasefs: its streams and what the command line said.
+// program is one run of leasefs.
 type program struct {
+	printer
 	stdin   *os.File
-	stdout  *os.File
-	stderr  *os.File
-	out     *bufio.Writer // over stdout; flushed at the end and where somebody waits for it
-	json    bool          // --json, known before the command line is fully parsed
 	signals *signals
 	silent  atomic.Bool // nothing is said any more about what is waited for
 }
 
 func newProgram(stdin, stdout, stderr *os.File) *program {
-	return &program{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10), signals: &signals{again: make(chan struct{}, 1)}}
+	return &program{stdin: stdin, printer: printer{stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10)}, signals: &signals{again: make(chan struct{}, 1)}}
 }
 
 // run executes one command line (without the program's name) and returns the

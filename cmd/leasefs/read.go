@@ -18,7 +18,7 @@ import (
 	"github.com/leasefs/leasefs/internal/transfer"
 )
 
-func (p *program) catCommand() *cli.Command {
+func catCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "cat",
 		Usage:       "print files",
@@ -32,7 +32,7 @@ func (p *program) catCommand() *cli.Command {
 	}
 }
 
-func (p *program) headCommand() *cli.Command {
+func headCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "head",
 		Usage:       "print the beginning of a file",
@@ -54,7 +54,7 @@ func (p *program) headCommand() *cli.Command {
 	}
 }
 
-func (p *program) tailCommand() *cli.Command {
+func tailCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "tail",
 		Usage:     "print the end of a file, and what is flushed to it",
@@ -72,13 +72,12 @@ func (p *program) tailCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if e.flags.Bool("follow-name") {
-				return whileRead(func(e *invocation) error { return e.followName(e.args[0], n, inBytes) })(e)
-			}
-			tail := func(e *invocation) error {
-				return e.open(e.args[0], func(r *client.Reader) error { return e.tail(r, n, inBytes) })
-			}
-			if e.flags.Bool("follow") {
+			t := &tailing{e, n, inBytes}
+			tail := func(*invocation) error { return e.open(e.args[0], t.tail) }
+			switch {
+			case e.flags.Bool("follow-name"):
+				tail = whileRead(t.followName)
+			case e.flags.Bool("follow"):
 				tail = whileRead(tail)
 			}
 			return tail(e)
@@ -94,16 +93,16 @@ func countFlags(which string) []cli.Flag {
 }
 
 // count reads -n and -c.
-func (e *invocation) count() (n int64, inBytes bool, err error) {
-	if s := e.flags.String("bytes"); s != "" {
-		if e.flags.IsSet("lines") {
-			return 0, false, argv.Usagef(e.op, "-n and -c exclude each other")
+func (c *commandLine) count() (n int64, inBytes bool, err error) {
+	if s := c.flags.String("bytes"); s != "" {
+		if c.flags.IsSet("lines") {
+			return 0, false, argv.Usagef(c.op, "-n and -c exclude each other")
 		}
-		n, err = e.parseSize("-c", s)
+		n, err = c.parseSize("-c", s)
 		return n, true, err
 	}
-	if e.flags.IsSet("lines") {
-		return e.flags.Int64("lines"), false, nil
+	if c.flags.IsSet("lines") {
+		return c.flags.Int64("lines"), false, nil
 	}
 	return 10, false, nil
 }
@@ -114,14 +113,14 @@ func checkCount(e *invocation) error {
 }
 
 // parseSize reads a number of bytes such as 4096, 64K or 1G.
-func (e *invocation) parseSize(flag, s string) (int64, error) {
+func (c *commandLine) parseSize(flag, s string) (int64, error) {
 	digits, shift := s, 0
 	if i := strings.IndexByte("KMGT", s[len(s)-1]&^0x20); i >= 0 {
 		digits, shift = s[:len(s)-1], 10*(i+1)
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > (1<<62)>>shift {
-		return 0, argv.Usagef(e.op, "%s: %q is not a number of bytes such as 4096, 64K or 1G", flag, s)
+		return 0, argv.Usagef(c.op, "%s: %q is not a number of bytes such as 4096, 64K or 1G", flag, s)
 	}
 	return n << shift, nil
 }
@@ -157,20 +156,28 @@ func (e *invocation) copyOut(r io.Reader) error {
 	}
 }
 
-func (e *invocation) tail(r *client.Reader, n int64, inBytes bool) error {
+// tailing is a tail under way: what it prints of the next reader, the end or
+// all, before it follows.
+type tailing struct {
+	*invocation
+	n       int64
+	inBytes bool
+}
+
+func (t *tailing) tail(r *client.Reader) error {
 	length := r.Length()
-	pos := max(0, length-min(n, length))
-	if !inBytes {
+	pos := max(0, length-min(t.n, length))
+	if !t.inBytes {
 		var err error
-		if pos, err = transfer.LastLines(r, length, n); err != nil {
+		if pos, err = transfer.LastLines(r, length, t.n); err != nil {
 			return err
 		}
 	}
-	pos, err := e.printRange(r, pos, length)
-	if err != nil || !e.flags.Bool("follow") && !e.flags.Bool("follow-name") {
+	pos, err := t.printRange(r, pos, length)
+	if err != nil || !t.flags.Bool("follow") && !t.flags.Bool("follow-name") {
 		return err
 	}
-	return e.follow(r, pos)
+	return t.follow(r, pos)
 }
 
 // errMoved says that a path leads to another file, or to none.
@@ -178,33 +185,32 @@ var errMoved = errors.New("another file took its place")
 
 // followName is tail of one file after the other that the path leads to, of those
 // after the first from the beginning.
-func (e *invocation) followName(path string, n int64, inBytes bool) error {
+func (t *tailing) followName(*invocation) error {
 	for {
-		err := e.open(path, func(r *client.Reader) error { return e.tail(r, n, inBytes) })
+		err := t.open(t.args[0], t.tail)
 		switch {
 		case errors.Is(err, errMoved):
-			n, inBytes = math.MaxInt64, true
-			continue
 		case fserror.KindOf(err) != fserror.NotFound || err == nil:
 			return err
+		default:
+			if err := t.pause(closedPause); err != nil {
+				return err
+			}
 		}
-		if err := e.pause(closedPause); err != nil {
-			return err
-		}
-		n, inBytes = math.MaxInt64, true
+		t.n, t.inBytes = math.MaxInt64, true
 	}
 }
 
 // moved returns errMoved if the path of r leads to another file now.
-func (e *invocation) moved(r *client.Reader) error {
-	if !e.flags.Bool("follow-name") {
+func (t *tailing) moved(r *client.Reader) error {
+	if !t.flags.Bool("follow-name") {
 		return nil
 	}
 	was, err := r.Stat()
 	if err != nil {
 		return err
 	}
-	is, err := e.fs.Stat(e.ctx, r.Path())
+	is, err := t.fs.Stat(t.ctx, r.Path())
 	if err == nil && is.Inode == was.Inode {
 		return nil
 	}
@@ -226,21 +232,21 @@ func (e *invocation) printRange(r *client.Reader, pos, end int64) (int64, error)
 const closedPause = time.Second
 
 // follow prints what is flushed beyond pos.
-func (e *invocation) follow(r *client.Reader, pos int64) error {
+func (t *tailing) follow(r *client.Reader, pos int64) error {
 	cut := r.Cut()
 	for {
-		length, open, err := r.WaitBeyond(e.ctx, pos)
+		length, open, err := r.WaitBeyond(t.ctx, pos)
 		if err != nil {
 			return err
 		}
 		if r.Cut() != cut { // as of tail(1), all of it is new then
-			fmt.Fprintln(e.stderr, oneLine("leasefs: "+e.op+" "+r.Path()+": file truncated"))
+			fmt.Fprintln(t.stderr, oneLine("leasefs: "+t.op+" "+r.Path()+": file truncated"))
 			pos, cut = 0, r.Cut()
 		}
 		if length > pos {
-			pos, err = e.printRange(r, pos, length)
+			pos, err = t.printRange(r, pos, length)
 			if errors.Is(err, fserror.Truncated) {
-				pos, err = 0, r.Refresh(e.ctx)
+				pos, err = 0, r.Refresh(t.ctx)
 			}
 			if err != nil {
 				return err
@@ -250,13 +256,13 @@ func (e *invocation) follow(r *client.Reader, pos int64) error {
 		if open {
 			continue
 		}
-		if e.flags.Bool("until-closed") {
+		if t.flags.Bool("until-closed") {
 			return nil
 		}
-		if err := e.moved(r); err != nil {
+		if err := t.moved(r); err != nil {
 			return err
 		}
-		if err := e.pause(closedPause); err != nil {
+		if err := t.pause(closedPause); err != nil {
 			return err
 		}
 	}

@@ -117,7 +117,7 @@ func (c *counted) Write(p []byte) (int, error) {
 // A long table is written as it comes.
 func TestTableIsNotHeld(t *testing.T) {
 	var sink counted
-	p := &program{out: bufio.NewWriter(&sink)}
+	p := &printer{out: bufio.NewWriter(&sink)}
 	w := p.table()
 	for i := range 10*tableRows + 5 {
 		fmt.Fprintf(w, "%d", i) // a row in parts, as ls -l writes it
@@ -133,7 +133,7 @@ func TestTableIsNotHeld(t *testing.T) {
 	if sink.n+p.out.Buffered() == before {
 		t.Error("the last rows were never held")
 	}
-	failing := &program{out: bufio.NewWriterSize(brokenWriter{}, 16)}
+	failing := &printer{out: bufio.NewWriterSize(brokenWriter{}, 16)}
 	w = failing.table()
 	for range 2 * tableRows {
 		fmt.Fprintln(w, "a\tb")

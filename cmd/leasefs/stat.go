@@ -10,7 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-func (p *program) statCommand() *cli.Command {
+func statCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "stat",
 		Usage:     "show what is known about a path",
@@ -39,12 +39,12 @@ func (p *program) statCommand() *cli.Command {
 	}
 }
 
-func (e *invocation) printStat(i *client.FileInfo) {
-	row := func(key, format string, args ...any) { e.printf("%8s: %s\n", key, fmt.Sprintf(format, args...)) }
-	row("path", "%s", e.name(i.Path))
+func (p *printer) printStat(i *client.FileInfo) {
+	row := func(key, format string, args ...any) { p.printf("%8s: %s\n", key, fmt.Sprintf(format, args...)) }
+	row("path", "%s", p.name(i.Path))
 	row("type", "%s", typeName(i.Mode()))
 	if i.LinkTarget != "" {
-		row("target", "%s", e.name(i.LinkTarget))
+		row("target", "%s", p.name(i.LinkTarget))
 	}
 	if i.IsDir() {
 		row("entries", "%d", i.Entries)
@@ -59,24 +59,24 @@ func (e *invocation) printStat(i *client.FileInfo) {
 	if i.Lease != 0 {
 		row("attached", "to granted lease %s: deleted when that ends", i.Lease)
 	}
-	o := i.Open
-	if o == nil {
+	open := i.Open
+	if open == nil {
 		if i.Mode().IsRegular() {
 			row("open", "no")
 		}
 		return
 	}
-	h := o.Holder
+	h := open.Holder
 	row("open", "by %s (user %s, host %s, pid %d) for %s", quoteName(h.Client), h.User, h.Host, h.PID, fserror.Round(h.Since))
-	row("epoch", "%d", o.Epoch)
-	state := "can be taken in " + fserror.Round(o.TakeableIn).String()
-	if o.SoftExpired {
+	row("epoch", "%d", open.Epoch)
+	state := "can be taken in " + fserror.Round(open.TakeableIn).String()
+	if open.SoftExpired {
 		state = "can be taken now"
 	}
 	row("lease", "idle %s, %s", fserror.Round(h.Idle), state)
 }
 
-func (p *program) dfCommand() *cli.Command {
+func dfCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "df",
 		Usage:     "show the space of the namespace",
@@ -123,7 +123,7 @@ func df(e *invocation) error {
 }
 
 // active is the namenode that serves, among those that answered.
-func (e *invocation) active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
+func (c *commandLine) active(list []client.NamenodeStatus) (*client.NamenodeStatus, error) {
 	var failed error
 	for i := range list {
 		if list[i].Err == nil && list[i].Role == "active" {
@@ -133,5 +133,5 @@ func (e *invocation) active(list []client.NamenodeStatus) (*client.NamenodeStatu
 			failed = list[i].Err
 		}
 	}
-	return nil, &fserror.Error{Op: e.op, Kind: fserror.Unavailable, Message: "no active namenode could be reached; is one running at --namenode?", Err: failed}
+	return nil, &fserror.Error{Op: c.op, Kind: fserror.Unavailable, Message: "no active namenode could be reached; is one running at --namenode?", Err: failed}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-func (p *program) statusCommand() *cli.Command {
+func statusCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "status",
 		Usage:     "show the state of every namenode",
@@ -160,8 +160,8 @@ func skewText(s *clock.Skew, than string) string {
 	return fmt.Sprintf(" (clock %s %s %s)", ahead.Round(100*time.Millisecond), way, than)
 }
 
-func (e *invocation) statusTable(list []client.NamenodeStatus) error {
-	w := e.table()
+func (p *printer) statusTable(list []client.NamenodeStatus) error {
+	w := p.table()
 	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tGARBAGE\tLEASES\tOPEN\tUPTIME\tVERSION")
 	for i := range list {
 		s := &list[i]

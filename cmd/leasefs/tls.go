@@ -13,18 +13,18 @@ import (
 )
 
 // clientTLS is nil for plain text.
-func (e *invocation) clientTLS() (*tls.Config, error) {
-	ca, cert, key, server := e.flags.String("tls-ca"), e.flags.String("tls-cert"), e.flags.String("tls-key"), e.flags.String("tls-server-name")
-	return e.dialTLS(e.flags.Bool("tls"), ca, cert, key, server)
+func (c *commandLine) clientTLS() (*tls.Config, error) {
+	ca, cert, key, server := c.flags.String("tls-ca"), c.flags.String("tls-cert"), c.flags.String("tls-key"), c.flags.String("tls-server-name")
+	return c.dialTLS(c.flags.Bool("tls"), ca, cert, key, server)
 }
 
 // zookeeperTLS is nil for plain text.
-func (e *invocation) zookeeperTLS() (*tls.Config, error) {
-	return e.dialTLS(e.flags.Bool("zookeeper-tls"), e.flags.String("zookeeper-tls-ca"), e.flags.String("zookeeper-tls-cert"), e.flags.String("zookeeper-tls-key"), "")
+func (c *commandLine) zookeeperTLS() (*tls.Config, error) {
+	return c.dialTLS(c.flags.Bool("zookeeper-tls"), c.flags.String("zookeeper-tls-ca"), c.flags.String("zookeeper-tls-cert"), c.flags.String("zookeeper-tls-key"), "")
 }
 
 // dialTLS is what a client of a server needs; nil for plain text.
-func (e *invocation) dialTLS(on bool, ca, cert, key, server string) (*tls.Config, error) {
+func (c *commandLine) dialTLS(on bool, ca, cert, key, server string) (*tls.Config, error) {
 	if !on && ca == "" && cert == "" && key == "" && server == "" {
 		return nil, nil
 	}
@@ -36,15 +36,15 @@ func (e *invocation) dialTLS(on bool, ca, cert, key, server string) (*tls.Config
 		}
 		cfg.RootCAs = pool
 	}
-	return cfg, e.addCertificate(cfg, cert, key)
+	return cfg, c.addCertificate(cfg, cert, key)
 }
 
 // serverTLS is nil for plain text. clientCA demands certificates of clients.
-func (e *invocation) serverTLS(clientCA string) (*tls.Config, error) {
-	cert, key := e.flags.String("tls-cert"), e.flags.String("tls-key")
+func (c *commandLine) serverTLS(clientCA string) (*tls.Config, error) {
+	cert, key := c.flags.String("tls-cert"), c.flags.String("tls-key")
 	if cert == "" && key == "" {
-		if clientCA != "" || e.flags.Bool("tls") {
-			return nil, argv.Usagef(e.op, "TLS needs --tls-cert and --tls-key")
+		if clientCA != "" || c.flags.Bool("tls") {
+			return nil, argv.Usagef(c.op, "TLS needs --tls-cert and --tls-key")
 		}
 		return nil, nil
 	}
@@ -56,17 +56,17 @@ func (e *invocation) serverTLS(clientCA string) (*tls.Config, error) {
 		}
 		cfg.ClientCAs, cfg.ClientAuth = pool, tls.RequireAndVerifyClientCert
 	}
-	return cfg, e.addCertificate(cfg, cert, key)
+	return cfg, c.addCertificate(cfg, cert, key)
 }
 
-func (e *invocation) addCertificate(cfg *tls.Config, cert, key string) error {
+func (c *commandLine) addCertificate(cfg *tls.Config, cert, key string) error {
 	switch {
 	case cert == "" && key == "":
 		return nil
 	case cert == "":
-		return argv.Usagef(e.op, "--tls-key needs --tls-cert")
+		return argv.Usagef(c.op, "--tls-key needs --tls-cert")
 	case key == "":
-		return argv.Usagef(e.op, "--tls-cert needs --tls-key")
+		return argv.Usagef(c.op, "--tls-cert needs --tls-key")
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

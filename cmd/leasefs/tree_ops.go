@@ -10,7 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
-func (p *program) mkdirCommand() *cli.Command {
+func mkdirCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "mkdir",
 		Usage:       "make directories",
@@ -40,22 +40,22 @@ func (p *program) mkdirCommand() *cli.Command {
 }
 
 // mkdirMode reads -m.
-func (e *invocation) mkdirMode() (fs.FileMode, error) {
-	if !e.flags.IsSet("mode") {
+func (c *commandLine) mkdirMode() (fs.FileMode, error) {
+	if !c.flags.IsSet("mode") {
 		mode := fs.FileMode(0o777)
 		if mask := umask(); mask != nil {
 			mode &^= *mask
 		}
 		return mode, nil
 	}
-	mode, err := parseOctal(e.flags.String("mode"))
+	mode, err := parseOctal(c.flags.String("mode"))
 	if err != nil {
-		return 0, argv.Usagef(e.op, "-m: %v", err)
+		return 0, argv.Usagef(c.op, "-m: %v", err)
 	}
 	return mode, nil
 }
 
-func (p *program) mvCommand() *cli.Command {
+func mvCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "mv",
 		Usage:     "rename or move",
@@ -99,7 +99,7 @@ func mv(e *invocation) error {
 	})
 }
 
-func (p *program) rmCommand() *cli.Command {
+func rmCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "rm",
 		Usage:     "remove files, or trees with -r",
@@ -133,7 +133,7 @@ func (e *invocation) rm(path string) error {
 	return e.fail(err, path)
 }
 
-func (p *program) touchCommand() *cli.Command {
+func touchCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "touch",
 		Usage:       "make empty files, or set times to now",
@@ -146,7 +146,7 @@ func (p *program) touchCommand() *cli.Command {
 	}
 }
 
-func (p *program) truncateCommand() *cli.Command {
+func truncateCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "truncate",
 		Usage:       "shorten files",
@@ -167,15 +167,15 @@ func (p *program) truncateCommand() *cli.Command {
 }
 
 // newSize reads -s.
-func (e *invocation) newSize() (int64, error) {
-	s := e.flags.String("size")
+func (c *commandLine) newSize() (int64, error) {
+	s := c.flags.String("size")
 	if s == "" {
-		return 0, argv.Usagef(e.op, "needs -s N, the new length")
+		return 0, argv.Usagef(c.op, "needs -s N, the new length")
 	}
-	return e.parseSize("-s", s)
+	return c.parseSize("-s", s)
 }
 
-func (p *program) concatCommand() *cli.Command {
+func concatCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "concat",
 		Usage:       "join files without copying them",
@@ -187,7 +187,7 @@ func (p *program) concatCommand() *cli.Command {
 	}
 }
 
-func (p *program) lnCommand() *cli.Command {
+func lnCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "ln",
 		Usage:       "make symbolic links",

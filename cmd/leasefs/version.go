@@ -6,7 +6,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 )
 
-func (p *program) versionCommand() *cli.Command {
+func versionCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "version",
 		Usage:       "print the version",
@@ -22,7 +22,7 @@ func (p *program) versionCommand() *cli.Command {
 	}
 }
 
-func (p *program) completionCommand() *cli.Command {
+func completionCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "completion",
 		Usage:     "print a script that completes commands and flags in a shell",

@@ -6,7 +6,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 )
 
-func (p *program) watchCommand() *cli.Command {
+func watchCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "watch",
 		Usage:     "print what happens to a path",
@@ -59,8 +59,8 @@ func watch(e *invocation) error {
 	}
 }
 
-func (e *invocation) printEvent(ev *client.Event) error {
-	if e.json {
+func (p *printer) printEvent(ev *client.Event) error {
+	if p.json {
 		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(timeJSON), Dir: ev.IsDir}
 		if !ev.IsDir {
 			j.Length = &ev.Length
@@ -71,17 +71,17 @@ func (e *invocation) printEvent(ev *client.Event) error {
 		if ev.Holder != "" {
 			j.Holder = &ev.Holder
 		}
-		return e.printJSON(j)
+		return p.printJSON(j)
 	}
-	e.printf("%d %s %s", ev.TxID, ev.Type, e.name(ev.Path))
+	p.printf("%d %s %s", ev.TxID, ev.Type, p.name(ev.Path))
 	switch {
 	case ev.Type == client.EventRename:
-		e.printf(" %s", e.name(ev.NewPath))
+		p.printf(" %s", p.name(ev.NewPath))
 	case ev.Type == client.EventLength:
-		e.printf(" %d", ev.Length)
+		p.printf(" %d", ev.Length)
 	case ev.Holder != "":
-		e.printf(" %s", quoteName(ev.Holder))
+		p.printf(" %s", quoteName(ev.Holder))
 	}
-	e.printf("\n")
+	p.printf("\n")
 	return nil
 }

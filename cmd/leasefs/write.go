@@ -26,7 +26,7 @@ func streamFlags() []cli.Flag {
 	}
 }
 
-func (p *program) createCommand() *cli.Command {
+func createCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "create",
 		Usage:     "make a file from standard input",
@@ -47,7 +47,7 @@ func (p *program) createCommand() *cli.Command {
 	}
 }
 
-func (p *program) appendCommand() *cli.Command {
+func appendCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "append",
 		Usage:     "write standard input to the end of a file",
@@ -68,7 +68,7 @@ func (p *program) appendCommand() *cli.Command {
 	}
 }
 
-func (p *program) closeCommand() *cli.Command {
+func closeCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "close",
 		Usage:       "complete a file that this --client name holds",
@@ -144,7 +144,7 @@ func create(e *invocation) error {
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
-	return e.stream(w, e.stdin, opts)
+	return (&stream{e, w}).run(e.stdin, opts)
 }
 
 func appendTo(e *invocation) error {
@@ -170,13 +170,13 @@ func appendTo(e *invocation) error {
 		return e.fail(err, e.args[0])
 	}
 	if !e.flags.Bool("resume") {
-		return e.stream(w, e.stdin, opts)
+		return (&stream{e, w}).run(e.stdin, opts)
 	}
 	if !e.flags.Bool("compare") {
-		return e.stream(w, transfer.Resume(e.stdin, w.Durable(), nil), opts)
+		return (&stream{e, w}).run(transfer.Resume(e.stdin, w.Durable(), nil), opts)
 	}
 	return e.open(e.args[0], func(r *client.Reader) error {
-		return e.stream(w, transfer.Resume(e.stdin, w.Durable(), io.NewSectionReader(r, 0, w.Durable())), opts)
+		return (&stream{e, w}).run(transfer.Resume(e.stdin, w.Durable(), io.NewSectionReader(r, 0, w.Durable())), opts)
 	})
 }
 
@@ -213,63 +213,69 @@ func (e *invocation) pumpOptions() (transfer.PumpOptions, error) {
 	return opts, nil
 }
 
-// ack prints a durable length. Somebody waits for it: it is flushed at once.
-func (e *invocation) ack(length int64) error {
-	e.printf("%d\n", length)
-	return e.flush()
+// stream is a file that standard input is written to.
+type stream struct {
+	*invocation
+	w *client.Writer
 }
 
-// stream writes what is left of standard input to w and ends it as the flags say.
-func (e *invocation) stream(w *client.Writer, in io.Reader, opts transfer.PumpOptions) error {
+// ack prints a durable length. Somebody waits for it: it is flushed at once.
+func (s *stream) ack(length int64) error {
+	s.printf("%d\n", length)
+	return s.flush()
+}
+
+// run writes what is left of standard input to the file and ends it as the flags say.
+func (s *stream) run(in io.Reader, opts transfer.PumpOptions) error {
 	// With SIGPIPE asked for, a reader of --ack that went away is an error of
 	// the write, and the file is closed as after any other.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
 
-	acked, ack := w.Durable(), e.flags.Bool("ack")
+	acked, ack := s.w.Durable(), s.flags.Bool("ack")
 	if ack {
 		opts.Durable = func(length int64) error {
 			acked = length
-			return e.ack(length)
+			return s.ack(length)
 		}
 	}
-	err := transfer.Pump(e.ctx, w, in, opts)
-	if err == nil && !e.flags.Bool("keep-open") {
-		err = w.CloseContext(e.ctx)
+	err := transfer.Pump(s.ctx, s.w, in, opts)
+	if err == nil && !s.flags.Bool("keep-open") {
+		err = s.w.CloseContext(s.ctx)
 	} else if err == nil {
-		if err = w.Flush(e.ctx); err == nil {
-			err = w.Detach()
+		if err = s.w.Flush(s.ctx); err == nil {
+			err = s.w.Detach()
 		}
 	}
 	if err != nil {
-		return e.broken(w, err)
+		return s.broken(err)
 	}
-	if ack && w.Durable() != acked { // the close made the rest durable
-		return e.ack(w.Durable())
+	if ack && s.w.Durable() != acked { // the close made the rest durable
+		return s.ack(s.w.Durable())
 	}
 	return nil
 }
 
 // broken gives the file up at its flushed length, and says so after a signal.
-func (e *invocation) broken(w *client.Writer, err error) error {
-	err = e.fail(err, w.Path())
+func (s *stream) broken(err error) error {
+	err = s.fail(err, s.w.Path())
 	if errors.Is(err, fserror.LeaseLost) {
-		_ = w.AbortContext(e.ctx) // there is nothing left to close
+		_ = s.w.AbortContext(s.ctx) // there is nothing left to close
 		return err
 	}
-	cerr := w.AbortContext(e.ctx)
+	cerr := s.w.AbortContext(s.ctx)
 	if errors.Is(cerr, fserror.Closed) { // it was while it was closed that things went wrong
-		if cerr = context.Cause(w.Context()); errors.Is(cerr, fserror.Closed) {
+		if cerr = context.Cause(s.w.Context()); errors.Is(cerr, fserror.Closed) {
 			cerr = nil
 		}
 	}
 	var sig interrupted
-	if !errors.As(context.Cause(e.ctx), &sig) {
+	if !errors.As(context.Cause(s.ctx), &sig) {
 		return err
 	}
 	if cerr != nil {
-		return stoppedError{fmt.Sprintf("%s %s: interrupted, and it could not be closed: %v", e.op, w.Path(), cerr)}
+		return stoppedError{fmt.Sprintf("%s %s: interrupted, and it could not be closed: %v", s.op, s.w.Path(), cerr)}
 	}
-	return stoppedError{fmt.Sprintf("%s %s: interrupted; closed at %d bytes", e.op, w.Path(), w.Durable())}
+	return stoppedError{fmt.Sprintf("%s %s: interrupted; closed at %d bytes", s.op, s.w.Path(), s.w.Durable())}
 }

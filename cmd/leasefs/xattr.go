@@ -16,7 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-func (p *program) xattrCommand() *cli.Command {
+func xattrCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "xattr",
 		Usage:     "list, get, set and remove extended attributes",
@@ -70,13 +70,13 @@ func firstIsPath(e *invocation) (err error) {
 }
 
 // failXattr is fail for an attribute.
-func (e *invocation) failXattr(err error) error {
-	path := e.args[0]
+func (c *commandLine) failXattr(err error) error {
+	path := c.args[0]
 	var f *fserror.Error
 	if client.IsNoXattr(err) && errors.As(err, &f) {
-		return fserror.New(fserror.NotFound, e.op, path, "%s; leasefs xattr ls %s lists those that it has", f.Message, path)
+		return fserror.New(fserror.NotFound, c.op, path, "%s; leasefs xattr ls %s lists those that it has", f.Message, path)
 	}
-	return e.fail(err, path)
+	return c.fail(err, path)
 }
 
 // xattrJSON is an extended attribute under --json: either of the values is null.
