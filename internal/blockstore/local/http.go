@@ -229,7 +229,7 @@ func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) *refusal {
 	src, err := readerFrom(f, off, length)
 	if err != nil {
 		h.Del("Content-Range")
-		return refusalOf(s.readError("get", key, err))
+		return refusalOf(readError("get", key, err))
 	}
 	w.WriteHeader(status)
 	// Too few bytes (the client left, or the disk failed) end the connection:

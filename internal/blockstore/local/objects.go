@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
@@ -67,7 +66,7 @@ func (s *Store) PutNamed(ctx context.Context, name string, body io.ReadSeeker, l
 	if err := makeDurable(s.cfg.FS, filepath.Dir(file)); err != nil {
 		return namedError("put", name, err)
 	}
-	tmp := filepath.Join(s.tmp, fmt.Sprintf("%s-named-%d%s", s.id, s.nextTmp.Add(1), tmpSuffix))
+	tmp := s.tmp.name("named-")
 	defer func() { _ = s.cfg.FS.Remove(tmp) }() // its second name is what counts
 	if err := s.writeNamed(ctx, name, tmp, body, length, crc32c); err != nil {
 		return namedError("put", name, err)

@@ -204,7 +204,7 @@ func TestObjectsLeftovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmp := filepath.Join(s.tmp, s.id+"-named-1"+tmpSuffix)
+	tmp := filepath.Join(s.tmp.dir, s.tmp.id+"-named-1"+tmpSuffix)
 	if err := s.writeNamed(t.Context(), "image", tmp, bytes.NewReader([]byte("half")), 4, blockstore.CRC([]byte("half"))); err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -59,19 +57,19 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	d := s.folders.get(p, s.folderPath(p))
 	defer s.folders.put(d)
 	if err := d.make(); err != nil {
-		return s.diskError("put", key, err)
+		return diskError("put", key, err)
 	}
 	// Not needed for correctness (link decides), but spares a retry its bytes.
 	if _, err := s.cfg.FS.Stat(s.blockPath(key)); err == nil {
 		if err := s.confirm(d, key); err != nil {
-			return s.diskError("put", key, err)
+			return diskError("put", key, err)
 		}
 		return taken(key)
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return s.diskError("put", key, err)
+		return diskError("put", key, err)
 	}
 
-	tmp := s.tmpName()
+	tmp := s.tmp.name("")
 	defer func() { _ = s.cfg.FS.Remove(tmp) }() // after the link too; what stays is swept at Open
 	if err := s.write(ctx, key, tmp, src); err != nil {
 		return err
@@ -84,15 +82,11 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	case errors.Is(err, fs.ErrExist):
 		return taken(key)
 	case err != nil:
-		return s.diskError("put", key, err)
+		return diskError("put", key, err)
 	}
 	s.stats.puts.Add(1)
 	s.stats.putBytes.Add(uint64(src.length))
 	return nil
-}
-
-func (s *Store) tmpName() string {
-	return filepath.Join(s.tmp, s.id+"-"+strconv.FormatUint(s.nextTmp.Add(1), 10)+tmpSuffix)
 }
 
 // confirm returns nil when the block that has the key is durable. Of one from
@@ -103,7 +97,7 @@ func (s *Store) confirm(d *folder, key blockstore.Key) error {
 	if !d.isOld(key) {
 		return d.settle(key)
 	}
-	tmp := s.tmpName()
+	tmp := s.tmp.name("")
 	defer func() { _ = s.cfg.FS.Remove(tmp) }()
 	if err := s.copyFile(s.blockPath(key), tmp); err != nil {
 		return err
@@ -140,7 +134,7 @@ func (s *Store) reserve(key blockstore.Key, length int64) (release func(), err e
 	free, _, err := s.cfg.FS.Usage(s.root)
 	if err != nil {
 		release()
-		return nil, s.diskError("put", key, err)
+		return nil, diskError("put", key, err)
 	}
 	if free-pending < s.cfg.Reserve {
 		release()
@@ -154,16 +148,16 @@ func (s *Store) reserve(key blockstore.Key, length int64) (release func(), err e
 func (s *Store) write(ctx context.Context, key blockstore.Key, tmp string, src source) error {
 	f, err := s.cfg.FS.CreateExclusive(tmp)
 	if err != nil {
-		return s.diskError("put", key, err)
+		return diskError("put", key, err)
 	}
 	err = s.fill(ctx, key, f, src)
 	if err == nil {
 		if serr := f.Sync(); serr != nil {
-			err = s.diskError("put", key, serr)
+			err = diskError("put", key, serr)
 		}
 	}
 	if cerr := f.Close(); cerr != nil && err == nil {
-		err = s.diskError("put", key, cerr)
+		err = diskError("put", key, cerr)
 	}
 	return err
 }
@@ -187,7 +181,7 @@ func (s *Store) fill(ctx context.Context, key blockstore.Key, f vfs.File, src so
 		}
 		crc = blockstore.UpdateCRC(crc, part)
 		if _, err := f.Write(part); err != nil {
-			return s.diskError("put", key, err)
+			return diskError("put", key, err)
 		}
 		flusher.wrote(int64(len(part)))
 		left -= int64(len(part))
@@ -224,7 +218,7 @@ func diskKind(err error) fserror.Kind {
 
 // diskError wraps an error of the file system. In a PUT a missing file is
 // trouble (somebody removed a folder), not NotFound.
-func (s *Store) diskError(op string, key blockstore.Key, err error) error {
+func diskError(op string, key blockstore.Key, err error) error {
 	kind := diskKind(err)
 	if kind == fserror.NotFound && op == "put" {
 		kind = fserror.Unavailable

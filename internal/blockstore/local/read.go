@@ -18,22 +18,22 @@ import (
 func (s *Store) open(key blockstore.Key) (vfs.File, int64, error) {
 	f, err := s.cfg.FS.Open(s.blockPath(key))
 	if err != nil {
-		return nil, 0, s.readError("get", key, err)
+		return nil, 0, readError("get", key, err)
 	}
 	size, err := f.Size()
 	if err != nil {
 		_ = f.Close()
-		return nil, 0, s.readError("get", key, err)
+		return nil, 0, readError("get", key, err)
 	}
 	return f, size, nil
 }
 
 // readError is diskError with NotFound in words for people.
-func (s *Store) readError(op string, key blockstore.Key, err error) error {
+func readError(op string, key blockstore.Key, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fserror.New(fserror.NotFound, op, "", "no block %s", key)
 	}
-	return s.diskError(op, key, err)
+	return diskError(op, key, err)
 }
 
 // Get reads length bytes from offset on; length -1 reads to the end. A range
@@ -67,7 +67,7 @@ type blockReader struct {
 func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, error) {
 	st, err := s.cfg.FS.Stat(s.blockPath(key))
 	if err != nil {
-		return blockstore.Info{}, s.readError("stat", key, err)
+		return blockstore.Info{}, readError("stat", key, err)
 	}
 	return blockstore.Info{Key: key, Length: st.Size(), Stored: st.ModTime()}, nil
 }
@@ -79,7 +79,7 @@ func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	var first error
 	note := func(key blockstore.Key, err error) {
 		if first == nil {
-			first = s.diskError("delete", key, err)
+			first = diskError("delete", key, err)
 		}
 	}
 	touched := map[place]blockstore.Key{} // one key each, to name in an error
@@ -149,7 +149,7 @@ func (s *Store) subfolders(dir string, digits int, from uint64) ([]uint64, error
 		return nil, nil
 	}
 	if err != nil {
-		return nil, s.diskError("list", blockstore.Key{}, err)
+		return nil, diskError("list", blockstore.Key{}, err)
 	}
 	var out []uint64
 	for _, name := range names {
@@ -169,7 +169,7 @@ func (s *Store) listFolder(out []blockstore.Info, p place, after blockstore.Key,
 		if errors.Is(err, fs.ErrNotExist) {
 			return out, nil
 		}
-		return nil, s.diskError("list", blockstore.Key{}, err)
+		return nil, diskError("list", blockstore.Key{}, err)
 	}
 	for _, name := range names {
 		key, ok := parseBlockName(p, name)
@@ -184,7 +184,7 @@ func (s *Store) listFolder(out []blockstore.Info, p place, after blockstore.Key,
 			continue // deleted meanwhile
 		}
 		if err != nil {
-			return nil, s.diskError("list", key, err)
+			return nil, diskError("list", key, err)
 		}
 		if !st.Mode().IsRegular() {
 			continue

@@ -2,15 +2,12 @@ package local
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -62,14 +59,11 @@ type Config struct {
 type Store struct {
 	cfg   Config
 	root  string // the namespace's folder
-	tmp   string // its folder of temporary files
-	id    string // of this store, in names of its temporary files
-	lock  io.Closer
+	tmp   scratch
 	owner io.Closer // of an exclusive store, else nil
 	mac   *signer
 	slots *slots // the HTTP PUTs under way
 
-	nextTmp atomic.Uint64
 	pending atomic.Int64 // bytes that PUTs under way may still write
 	closed  atomic.Bool
 	folders folders
@@ -114,7 +108,7 @@ func Open(cfg Config) (*Store, error) {
 		mac:   newSigner(cfg.Secret),
 		slots: newSlots(cfg.MaxPuts, cfg.Clock.Mono),
 	}
-	s.tmp = filepath.Join(s.root, tmpFolder)
+	s.tmp.fs, s.tmp.dir = cfg.FS, filepath.Join(s.root, tmpFolder)
 	s.folders.fs = cfg.FS
 	if cfg.Exclusive || cfg.Shared {
 		if err := s.own(); err != nil {
@@ -130,106 +124,14 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the folders, takes this store's lock and removes leftovers.
+// prepare makes the folders and removes leftovers.
 func (s *Store) prepare() error {
-	for _, dir := range []string{s.cfg.Dir, s.root, s.tmp} {
+	for _, dir := range []string{s.cfg.Dir, s.root, s.tmp.dir} {
 		if err := makeDurable(s.cfg.FS, dir); err != nil {
 			return err
 		}
 	}
-	for s.lock == nil {
-		if err := s.takeID(); err != nil {
-			return err
-		}
-	}
-	if err := s.sweep(); err != nil {
-		_ = s.lock.Close()
-		return err
-	}
-	return nil
-}
-
-// takeID gives the store an id, and the lock that says that it lives. The lock
-// stays nil if a sweep of another store took the file for a leftover.
-func (s *Store) takeID() error {
-	var raw [8]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return err
-	}
-	s.id = hex.EncodeToString(raw[:])
-	name := filepath.Join(s.tmp, s.id+lockSuffix)
-	f, err := s.cfg.FS.CreateExclusive(name)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	lock, err := s.cfg.FS.Lock(name)
-	if errors.Is(err, vfs.ErrLocked) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := s.cfg.FS.Stat(name); err != nil { // removed before we had the lock
-		_ = lock.Close()
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	}
-	s.lock = lock
-	return nil
-}
-
-// sweep removes the temporary files of stores that are gone. Files of unknown
-// names stay. One store sweeps at a time; another continues without.
-func (s *Store) sweep() error {
-	turn, err := s.cfg.FS.Lock(filepath.Join(s.tmp, sweepLock))
-	if errors.Is(err, vfs.ErrLocked) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = turn.Close() }()
-	names, err := s.cfg.FS.List(s.tmp)
-	if err != nil {
-		return err
-	}
-	left := map[string][]string{} // by the id of the store that made them
-	for _, name := range names {
-		if id, ok := ownerOf(name); ok && id != s.id {
-			left[id] = append(left[id], name)
-		}
-	}
-	for id, names := range left {
-		if err := s.sweepOne(id, names); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sweepOne removes the files of one store if it is gone, its lock's file last.
-func (s *Store) sweepOne(id string, names []string) error {
-	lockName := id + lockSuffix
-	lock, err := s.cfg.FS.Lock(filepath.Join(s.tmp, lockName))
-	if errors.Is(err, vfs.ErrLocked) {
-		return nil // it lives
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Close() }()
-	names = append(slices.DeleteFunc(names, func(n string) bool { return n == lockName }), lockName)
-	for _, name := range names {
-		if err := s.cfg.FS.Remove(filepath.Join(s.tmp, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return s.tmp.open()
 }
 
 // Usage returns the bytes free on the disk of the folder, the reserve already
@@ -237,7 +139,7 @@ func (s *Store) sweepOne(id string, names []string) error {
 func (s *Store) Usage(context.Context) (free, total int64, err error) {
 	free, total, err = s.cfg.FS.Usage(s.root)
 	if err != nil {
-		return 0, 0, s.diskError("usage", blockstore.Key{}, err)
+		return 0, 0, diskError("usage", blockstore.Key{}, err)
 	}
 	return max(free-s.cfg.Reserve, 0), total, nil
 }
@@ -254,18 +156,12 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	// The lock's file goes before the lock, so that nobody takes a lock that is
-	// already nobody's for a leftover.
-	err := s.cfg.FS.Remove(filepath.Join(s.tmp, s.id+lockSuffix))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	err = errors.Join(err, s.lock.Close())
+	err := s.tmp.close()
 	if s.owner != nil {
 		err = errors.Join(err, s.owner.Close())
 	}
 	if err != nil {
-		return s.diskError("close", blockstore.Key{}, err)
+		return diskError("close", blockstore.Key{}, err)
 	}
 	return nil
 }

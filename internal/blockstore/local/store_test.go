@@ -58,7 +58,7 @@ func harness(t *testing.T, cfg Config) (*Store, *clock.Fake, blocktest.Harness) 
 // requireNoTemporaries fails if a PUT left something in tmp.
 func requireNoTemporaries(t *testing.T, s *Store) {
 	t.Helper()
-	names, err := s.cfg.FS.List(s.tmp)
+	names, err := s.cfg.FS.List(s.tmp.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +98,8 @@ func TestOpenRefusesBadConfig(t *testing.T) {
 func TestOpenSweepsOnlyWhatIsDead(t *testing.T) {
 	dir := t.TempDir()
 	alive, _, _ := harness(t, Config{Dir: dir})
-	tmp := alive.tmp
-	mine := filepath.Join(tmp, alive.id+"-1.tmp")
+	tmp := alive.tmp.dir
+	mine := filepath.Join(tmp, alive.tmp.id+"-1.tmp")
 	dead := filepath.Join(tmp, "00000000000000aa-1.tmp")
 	deadLock := filepath.Join(tmp, "00000000000000aa.lock")
 	noLock := filepath.Join(tmp, "00000000000000bb-12.tmp")

@@ -88,15 +88,23 @@ var statusKinds = map[int]fserror.Kind{
 	http.StatusMethodNotAllowed:             fserror.Unsupported,
 }
 
+// diagnosis makes of what a call to the store met an error that says what to do.
+type diagnosis struct {
+	at    Location
+	tries int // of a call
+	creds aws.CredentialsProvider
+	line  *line
+}
+
 // explain turns an error of a call into one that says what to do, and counts it.
 // what is the object or the bucket.
-func (s *Store) explain(ctx context.Context, op, what string, err error) *fserror.Error {
-	e := s.explained(ctx, op, what, err)
-	s.line.counts.failed(e.Kind)
+func (d *diagnosis) explain(ctx context.Context, op, what string, err error) *fserror.Error {
+	e := d.explained(ctx, op, what, err)
+	d.line.counts.failed(e.Kind)
 	return e
 }
 
-func (s *Store) explained(ctx context.Context, op, what string, err error) *fserror.Error {
+func (d *diagnosis) explained(ctx context.Context, op, what string, err error) *fserror.Error {
 	a := answerOf(err)
 	e := func(kind fserror.Kind, format string, args ...any) *fserror.Error {
 		return &fserror.Error{Op: op, Kind: kind, Message: what + ": " + fmt.Sprintf(format, args...), Err: &a}
@@ -110,14 +118,14 @@ func (s *Store) explained(ctx context.Context, op, what string, err error) *fser
 	}
 	if a.code == "" { // it may be the answer of whoever gives credentials
 		var send *smithyhttp.RequestSendError
-		if _, cerr := s.creds.Retrieve(ctx); cerr != nil && !errors.As(err, &send) {
-			return s.noCredentials(op, cerr)
+		if _, cerr := d.creds.Retrieve(ctx); cerr != nil && !errors.As(err, &send) {
+			return d.noCredentials(op, cerr)
 		}
 	}
 	if a.status == 0 {
-		return s.noAnswer(op, what, &a)
+		return d.noAnswer(op, what, &a)
 	}
-	if e := s.refusal(op, what, &a); e != nil {
+	if e := d.refusal(op, what, &a); e != nil {
 		return e
 	}
 	if kind, ok := codeKinds[a.code]; ok {
@@ -125,16 +133,16 @@ func (s *Store) explained(ctx context.Context, op, what string, err error) *fser
 	}
 	// The library makes NotFound of a 404 that is not in the words of S3.
 	if a.status/100 == 2 || a.status/100 != 5 && (a.code == "" || a.code == "NotFound") {
-		return s.notS3(op, &a)
+		return d.notS3(op, &a)
 	}
 	if kind, ok := statusKinds[a.status]; ok {
 		return e(kind, "%s", kindText(kind))
 	}
 	switch {
 	case a.status/100 == 5 || a.status == http.StatusTooManyRequests:
-		return e(fserror.Unavailable, "the block store has trouble, tried %d times", s.cfg.MaxTries)
+		return e(fserror.Unavailable, "the block store has trouble, tried %d times", d.tries)
 	case a.status == http.StatusForbidden:
-		return e(fserror.Permission, "the credentials may not do that to bucket %s: they need to list it, and to get, put and delete its objects", s.cfg.Bucket)
+		return e(fserror.Permission, "the credentials may not do that to bucket %s: they need to list it, and to get, put and delete its objects", d.at.Bucket)
 	}
 	return e(fserror.Unavailable, "the block store refuses it")
 }
@@ -161,20 +169,20 @@ func kindText(kind fserror.Kind) string {
 
 // refusal explains what concerns the bucket, the credentials or the clock, and
 // returns nil if it is none of these.
-func (s *Store) refusal(op, what string, a *answer) *fserror.Error {
+func (d *diagnosis) refusal(op, what string, a *answer) *fserror.Error {
 	e := func(kind fserror.Kind, format string, args ...any) *fserror.Error {
 		return &fserror.Error{Op: op, Kind: kind, Message: what + ": " + fmt.Sprintf(format, args...), Err: a}
 	}
-	skewed := s.skewed()
+	skewed := d.skewed()
 	switch {
-	case a.region != "" && a.region != s.cfg.Region && a.status != http.StatusNotFound:
-		return e(fserror.InvalidArgument, "bucket %s is in region %s, not %s: write region=%s in the store's URL", s.cfg.Bucket, a.region, s.cfg.Region, a.region)
+	case a.region != "" && a.region != d.at.Region && a.status != http.StatusNotFound:
+		return e(fserror.InvalidArgument, "bucket %s is in region %s, not %s: write region=%s in the store's URL", d.at.Bucket, a.region, d.at.Region, a.region)
 	case a.code == "AuthorizationHeaderMalformed", a.code == "AuthorizationQueryParametersError", a.code == "InvalidRegion",
 		a.code == "IllegalLocationConstraintException", a.code == "PermanentRedirect",
 		a.status == http.StatusMovedPermanently && a.code != "", a.status == http.StatusTemporaryRedirect && a.code != "":
-		return e(fserror.InvalidArgument, "the block store expects another region than %s, or another endpoint than %s: correct region and endpoint in its URL", s.cfg.Region, s.cfg.where())
+		return e(fserror.InvalidArgument, "the block store expects another region than %s, or another endpoint than %s: correct region and endpoint in its URL", d.at.Region, d.at.where())
 	case a.code == "NoSuchBucket":
-		return e(fserror.Unavailable, "there is no bucket %s at %s: make it, or correct the store's URL", s.cfg.Bucket, s.cfg.where())
+		return e(fserror.Unavailable, "there is no bucket %s at %s: make it, or correct the store's URL", d.at.Bucket, d.at.where())
 	case a.code == "RequestTimeTooSkewed", a.status == http.StatusForbidden && skewed != "":
 		if skewed == "" {
 			skewed = "this machine's clock and the block store's differ"
@@ -183,7 +191,7 @@ func (s *Store) refusal(op, what string, a *answer) *fserror.Error {
 	case a.code == "InvalidAccessKeyId", a.code == "XAdminUserNotFound": // the second is versitygw's
 		return e(fserror.Permission, "the block store does not know the access key: correct AWS_ACCESS_KEY_ID, or ~/.aws/credentials")
 	case a.code == "SignatureDoesNotMatch":
-		return e(fserror.Permission, "the secret key does not belong to the access key: correct AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials (or the region, now %s)", s.cfg.Region)
+		return e(fserror.Permission, "the secret key does not belong to the access key: correct AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials (or the region, now %s)", d.at.Region)
 	case a.code == "ExpiredToken", a.code == "InvalidToken", a.code == "TokenRefreshRequired":
 		return e(fserror.Permission, "the temporary credentials are over or wrong: get new ones")
 	}
@@ -191,17 +199,17 @@ func (s *Store) refusal(op, what string, a *answer) *fserror.Error {
 }
 
 // noAnswer explains an error without an answer: no server.
-func (s *Store) noAnswer(op, what string, a *answer) *fserror.Error {
+func (d *diagnosis) noAnswer(op, what string, a *answer) *fserror.Error {
 	e := &fserror.Error{Op: op, Kind: fserror.Unavailable, Err: a}
 	var authority x509.UnknownAuthorityError
 	switch {
 	case plainHTTP(a.err):
 		e.Kind = fserror.InvalidArgument
-		e.Message = fmt.Sprintf("%s: the block store at %s speaks no TLS: write http:// for its endpoint, or name the port where it does", what, s.cfg.where())
+		e.Message = fmt.Sprintf("%s: the block store at %s speaks no TLS: write http:// for its endpoint, or name the port where it does", what, d.at.where())
 	case errors.As(a.err, &authority):
-		e.Message = fmt.Sprintf("%s: the certificate of the block store at %s is signed by nobody known here: name its authority's file in AWS_CA_BUNDLE", what, s.cfg.where())
+		e.Message = fmt.Sprintf("%s: the certificate of the block store at %s is signed by nobody known here: name its authority's file in AWS_CA_BUNDLE", what, d.at.where())
 	default:
-		e.Message = fmt.Sprintf("%s: the block store at %s cannot be reached: is it running, and is the endpoint right?", what, s.cfg.where())
+		e.Message = fmt.Sprintf("%s: the block store at %s cannot be reached: is it running, and is the endpoint right?", what, d.at.where())
 	}
 	return e
 }
@@ -213,19 +221,19 @@ func plainHTTP(err error) bool {
 	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &record)
 }
 
-func (s *Store) noCredentials(op string, err error) *fserror.Error {
+func (d *diagnosis) noCredentials(op string, err error) *fserror.Error {
 	return &fserror.Error{Op: op, Kind: fserror.Permission, Err: err,
 		Message: "no credentials for the block store: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials"}
 }
 
-func (s *Store) notS3(op string, a *answer) *fserror.Error {
+func (d *diagnosis) notS3(op string, a *answer) *fserror.Error {
 	return &fserror.Error{Op: op, Kind: fserror.Unavailable, Err: a,
-		Message: fmt.Sprintf("%s does not answer like an S3 server: correct the endpoint", s.cfg.where())}
+		Message: fmt.Sprintf("%s does not answer like an S3 server: correct the endpoint", d.at.where())}
 }
 
 // skewed says how far the clocks differ if it is too much.
-func (s *Store) skewed() string {
-	skew, _ := s.Skew()
+func (d *diagnosis) skewed() string {
+	skew, _ := d.Skew()
 	switch ahead := skew.Ahead; {
 	case ahead < -maxSkew:
 		return fmt.Sprintf("this machine's clock is %s behind the block store's", (-ahead).Round(time.Minute))

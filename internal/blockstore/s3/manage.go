@@ -64,22 +64,22 @@ func (s *Store) List(ctx context.Context, after blockstore.Key, limit int) ([]bl
 
 // list calls each for names that begin with prefix and come after after (empty:
 // all), in order, until it returns false. It holds one page.
-func (s *Store) list(ctx context.Context, prefix, after string, limit int, each func(name string, o types.Object) bool) error {
-	if err := s.open("list"); err != nil || limit <= 0 {
+func (b *bucket) list(ctx context.Context, prefix, after string, limit int, each func(name string, o types.Object) bool) error {
+	if err := b.open("list"); err != nil || limit <= 0 {
 		return err
 	}
-	what := "bucket " + s.cfg.Bucket
+	what := "bucket " + b.cfg.Bucket
 	for range limit/pageSize + 1 + sparePages {
 		in := &s3.ListObjectsV2Input{
-			Bucket: aws.String(s.cfg.Bucket), Prefix: aws.String(prefix),
+			Bucket: aws.String(b.cfg.Bucket), Prefix: aws.String(prefix),
 			MaxKeys: aws.Int32(int32(min(limit, pageSize))), EncodingType: types.EncodingTypeUrl,
 		}
 		if after != "" {
 			in.StartAfter = aws.String(after)
 		}
-		page, err := s.api.ListObjectsV2(ctx, in)
+		page, err := b.api.ListObjectsV2(ctx, in)
 		if err != nil {
-			return s.explain(ctx, "list", what, err)
+			return b.explain(ctx, "list", what, err)
 		}
 		for _, o := range page.Contents {
 			name := aws.ToString(o.Key)
@@ -117,8 +117,8 @@ func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	return s.remove(ctx, objects)
 }
 
-func (s *Store) remove(ctx context.Context, objects []object) error {
-	if err := s.open("delete"); err != nil {
+func (b *bucket) remove(ctx context.Context, objects []object) error {
+	if err := b.open("delete"); err != nil {
 		return err
 	}
 	var first *types.Error
@@ -130,11 +130,11 @@ func (s *Store) remove(ctx context.Context, objects []object) error {
 		for i, o := range page {
 			ids[i].Key = aws.String(o.name)
 		}
-		out, err := s.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{
-			Bucket: aws.String(s.cfg.Bucket), Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
+		out, err := b.api.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+			Bucket: aws.String(b.cfg.Bucket), Delete: &types.Delete{Objects: ids, Quiet: aws.Bool(true)},
 		})
 		if err != nil {
-			return s.explain(ctx, "delete", fmt.Sprintf("%s and %d more", page[0].what, len(page)-1), err)
+			return b.explain(ctx, "delete", fmt.Sprintf("%s and %d more", page[0].what, len(page)-1), err)
 		}
 		for i := range out.Errors {
 			if code := aws.ToString(out.Errors[i].Code); code == "NoSuchKey" {
@@ -153,7 +153,7 @@ func (s *Store) remove(ctx context.Context, objects []object) error {
 		kind = fserror.Permission
 	}
 	return fserror.New(kind, "delete", "", "the block store refuses to delete %s: %s %s (and %d more)",
-		strings.TrimPrefix(aws.ToString(first.Key), s.root), aws.ToString(first.Code), aws.ToString(first.Message), refused-1)
+		strings.TrimPrefix(aws.ToString(first.Key), b.root), aws.ToString(first.Code), aws.ToString(first.Message), refused-1)
 }
 
 // Namespaces lists what is directly below the prefix of a location, up to 1,000

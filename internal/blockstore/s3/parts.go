@@ -30,40 +30,40 @@ const (
 // putParts stores an object in parts, each with its checksum. It appears at the
 // end, whole, if the name is free by then. What was put is given up on failure;
 // what a crash leaves, removeUnfinished finds.
-func (s *Store) putParts(ctx context.Context, o object, body io.ReadSeeker, c content) error {
-	if err := s.open("put"); err != nil {
+func (b *bucket) putParts(ctx context.Context, o object, body io.ReadSeeker, c content) error {
+	if err := b.open("put"); err != nil {
 		return err
 	}
 	begin, err := body.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return err
 	}
-	up, err := s.api.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
-		Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c,
+	up, err := b.api.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+		Bucket: aws.String(b.cfg.Bucket), Key: aws.String(o.name), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c,
 	})
 	if err != nil {
-		return s.explain(ctx, "put", o.what, err)
+		return b.explain(ctx, "put", o.what, err)
 	}
 	id := aws.ToString(up.UploadId)
-	parts, err := s.uploadParts(ctx, o, id, body, begin, c)
+	parts, err := b.uploadParts(ctx, o, id, body, begin, c)
 	if err == nil {
-		err = s.complete(ctx, o, id, parts, c)
+		err = b.complete(ctx, o, id, parts, c)
 	}
 	if err != nil {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 		defer cancel()
-		if aerr := s.abort(after, o.name, id); aerr != nil {
-			s.cfg.Logger.Warn("the parts of an object that was not finished could not be removed; it will be tried again", "object", o.what, "cause", aerr)
+		if aerr := b.abort(after, o.name, id); aerr != nil {
+			b.cfg.Logger.Warn("the parts of an object that was not finished could not be removed; it will be tried again", "object", o.what, "cause", aerr)
 		}
 	}
 	return err
 }
 
-func (s *Store) uploadParts(ctx context.Context, o object, id string, body io.ReadSeeker, begin int64, c content) ([]types.CompletedPart, error) {
+func (b *bucket) uploadParts(ctx context.Context, o object, id string, body io.ReadSeeker, begin int64, c content) ([]types.CompletedPart, error) {
 	var parts []types.CompletedPart
 	whole := uint32(0)
-	for at := int64(0); at < c.size; at += s.cfg.PartSize {
-		p := &part{body: body, begin: begin + at, size: min(s.cfg.PartSize, c.size-at)}
+	for at := int64(0); at < c.size; at += b.cfg.PartSize {
+		p := &part{body: body, begin: begin + at, size: min(b.cfg.PartSize, c.size-at)}
 		crc, err := p.sum(whole)
 		if err != nil {
 			return nil, err
@@ -71,12 +71,12 @@ func (s *Store) uploadParts(ctx context.Context, o object, id string, body io.Re
 		whole = crc.whole
 		number := aws.Int32(int32(len(parts) + 1)) //nolint:gosec // at most maxParts
 		sum := aws.String(blockstore.EncodeChecksum(crc.part))
-		out, err := s.api.UploadPart(ctx, &s3.UploadPartInput{
-			Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id), PartNumber: number,
+		out, err := b.api.UploadPart(ctx, &s3.UploadPartInput{
+			Bucket: aws.String(b.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id), PartNumber: number,
 			Body: p, ContentLength: aws.Int64(p.size), ChecksumCRC32C: sum,
 		}, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
 		if err != nil {
-			return nil, s.explain(ctx, "put", o.what, err)
+			return nil, b.explain(ctx, "put", o.what, err)
 		}
 		parts = append(parts, types.CompletedPart{PartNumber: number, ETag: out.ETag, ChecksumCRC32C: sum})
 	}
@@ -88,31 +88,31 @@ func (s *Store) uploadParts(ctx context.Context, o object, id string, body io.Re
 
 // complete makes the object of its parts. A lost answer leaves it to be found
 // out whether it is there.
-func (s *Store) complete(ctx context.Context, o object, id string, parts []types.CompletedPart, c content) error {
+func (b *bucket) complete(ctx context.Context, o object, id string, parts []types.CompletedPart, c content) error {
 	var t tries
-	out, err := s.api.CompleteMultipartUpload(t.watch(ctx), &s3.CompleteMultipartUploadInput{
-		Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id),
+	out, err := b.api.CompleteMultipartUpload(t.watch(ctx), &s3.CompleteMultipartUploadInput{
+		Bucket: aws.String(b.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id),
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts}, IfNoneMatch: aws.String(blockstore.IfNoneMatchAny),
 	})
 	if err == nil {
 		if aws.ToString(out.VersionId) != "" {
-			s.warnVersions()
+			b.warnVersions()
 		}
 		return nil
 	}
-	e := s.explain(ctx, "put", o.what, err)
+	e := b.explain(ctx, "put", o.what, err)
 	if t.unsure && (e.Kind == fserror.Exists || e.Kind == fserror.Unavailable) || answerOf(err).code == "NoSuchUpload" {
-		return s.settle(ctx, o, c, e)
+		return b.settle(ctx, o, c, e)
 	}
 	return e
 }
 
-func (s *Store) abort(ctx context.Context, name, id string) error {
-	_, err := s.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-		Bucket: aws.String(s.cfg.Bucket), Key: aws.String(name), UploadId: aws.String(id),
+func (b *bucket) abort(ctx context.Context, name, id string) error {
+	_, err := b.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+		Bucket: aws.String(b.cfg.Bucket), Key: aws.String(name), UploadId: aws.String(id),
 	})
 	if err != nil && answerOf(err).code != "NoSuchUpload" {
-		return s.explain(ctx, "delete", "an unfinished object", err)
+		return b.explain(ctx, "delete", "an unfinished object", err)
 	}
 	return nil
 }

@@ -40,13 +40,13 @@ func (s *Store) Put(ctx context.Context, key blockstore.Key, obj []byte, crc32c 
 }
 
 // put stores an object under the same conditions as a signed PUT.
-func (s *Store) put(ctx context.Context, o object, body io.ReadSeeker, c content) error {
-	if err := s.open("put"); err != nil {
+func (b *bucket) put(ctx context.Context, o object, body io.ReadSeeker, c content) error {
+	if err := b.open("put"); err != nil {
 		return err
 	}
 	var t tries
-	out, err := s.api.PutObject(t.watch(ctx), &s3.PutObjectInput{
-		Bucket:         aws.String(s.cfg.Bucket),
+	out, err := b.api.PutObject(t.watch(ctx), &s3.PutObjectInput{
+		Bucket:         aws.String(b.cfg.Bucket),
 		Key:            aws.String(o.name),
 		Body:           body,
 		ContentLength:  aws.Int64(c.size),
@@ -55,13 +55,13 @@ func (s *Store) put(ctx context.Context, o object, body io.ReadSeeker, c content
 	}, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)) // the CRC covers the bytes
 	if err == nil {
 		if aws.ToString(out.VersionId) != "" {
-			s.warnVersions()
+			b.warnVersions()
 		}
 		return nil
 	}
-	e := s.explain(ctx, "put", o.what, err)
+	e := b.explain(ctx, "put", o.what, err)
 	if t.unsure && (e.Kind == fserror.Exists || e.Kind == fserror.Unavailable) {
-		return s.settle(ctx, o, c, e)
+		return b.settle(ctx, o, c, e)
 	}
 	return e
 }
@@ -70,8 +70,8 @@ func (s *Store) put(ctx context.Context, o object, body io.ReadSeeker, c content
 // answer: an earlier try may have stored it, and a server that refuses a long
 // body may break the connection off before its answer is read. It returns nil
 // if the store has just that content under the name, Exists if it has another.
-func (s *Store) settle(ctx context.Context, o object, want content, e *fserror.Error) error {
-	_, got, err := s.stat(ctx, "put", o, true)
+func (b *bucket) settle(ctx context.Context, o object, want content, e *fserror.Error) error {
+	_, got, err := b.stat(ctx, "put", o, true)
 	switch {
 	case err != nil && e.Kind == fserror.Unavailable:
 		return e
@@ -86,9 +86,9 @@ func (s *Store) settle(ctx context.Context, o object, want content, e *fserror.E
 }
 
 // warnVersions tells once that deleting frees nothing.
-func (s *Store) warnVersions() {
-	s.versions.Do(func() {
-		s.cfg.Logger.Warn("the bucket keeps old versions: blocks that are deleted still take room; suspend versioning, or let a lifecycle rule remove what is not current",
-			"bucket", s.cfg.Bucket, "endpoint", s.cfg.where())
+func (b *bucket) warnVersions() {
+	b.versions.Do(func() {
+		b.cfg.Logger.Warn("the bucket keeps old versions: blocks that are deleted still take room; suspend versioning, or let a lifecycle rule remove what is not current",
+			"bucket", b.cfg.Bucket, "endpoint", b.cfg.where())
 	})
 }

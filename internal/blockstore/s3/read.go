@@ -25,22 +25,22 @@ func (s *Store) Get(ctx context.Context, key blockstore.Key, offset, length int6
 	return s.get(ctx, s.block(key), offset, length)
 }
 
-func (s *Store) get(ctx context.Context, o object, offset, length int64) (io.ReadCloser, error) {
-	if err := s.open("get"); err != nil {
+func (b *bucket) get(ctx context.Context, o object, offset, length int64) (io.ReadCloser, error) {
+	if err := b.open("get"); err != nil {
 		return nil, err
 	}
 	if offset < 0 || length < -1 {
 		return nil, fserror.New(fserror.InvalidArgument, "get", "", "%s: no range of %d bytes from %d on", o.what, length, offset)
 	}
 	if length == 0 {
-		if info, _, err := s.stat(ctx, "get", o, false); err != nil {
+		if info, _, err := b.stat(ctx, "get", o, false); err != nil {
 			return nil, err
 		} else if offset >= info.size {
 			return nil, fserror.New(fserror.InvalidArgument, "get", "", "%s has %d bytes: no range from %d on", o.what, info.size, offset)
 		}
 		return io.NopCloser(io.MultiReader()), nil
 	}
-	r := &reader{s: s, ctx: ctx, object: o, next: offset, left: length, tries: s.cfg.MaxTries}
+	r := &reader{bucket: b, ctx: ctx, object: o, next: offset, left: length, tries: b.cfg.MaxTries}
 	if err := r.begin(); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Store) get(ctx context.Context, o object, offset, length int64) (io.Rea
 
 // reader is a body that continues after it was interrupted.
 type reader struct {
-	s      *Store
+	bucket *bucket
 	ctx    context.Context
 	object object
 	body   io.ReadCloser // nil: has to be asked for
@@ -60,7 +60,7 @@ type reader struct {
 
 // begin asks for what is left; left -1 is all, and becomes what the store has.
 func (r *reader) begin() error {
-	in := &s3.GetObjectInput{Bucket: aws.String(r.s.cfg.Bucket), Key: aws.String(r.object.name)}
+	in := &s3.GetObjectInput{Bucket: aws.String(r.bucket.cfg.Bucket), Key: aws.String(r.object.name)}
 	ranged := r.next != 0 || r.left >= 0
 	if ranged {
 		value := "bytes=" + strconv.FormatInt(r.next, 10) + "-"
@@ -69,9 +69,9 @@ func (r *reader) begin() error {
 		}
 		in.Range = aws.String(value)
 	}
-	out, err := r.s.api.GetObject(r.ctx, in)
+	out, err := r.bucket.api.GetObject(r.ctx, in)
 	if err != nil {
-		return r.s.explain(r.ctx, "get", r.object.what, err)
+		return r.bucket.explain(r.ctx, "get", r.object.what, err)
 	}
 	if out.ContentLength == nil || (ranged && out.ContentRange == nil) {
 		_ = out.Body.Close()
@@ -99,7 +99,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		r.next += int64(n)
 		r.left -= int64(n)
 		if n > 0 {
-			r.tries = r.s.cfg.MaxTries
+			r.tries = r.bucket.cfg.MaxTries
 		}
 		if err != nil && r.left > 0 {
 			_ = r.body.Close()
@@ -150,19 +150,19 @@ type found struct {
 
 // stat looks at an object, and on demand finds its checksum: by the store's
 // word, or if it gives none, by reading it all.
-func (s *Store) stat(ctx context.Context, op string, o object, checksum bool) (found, content, error) {
-	if err := s.open(op); err != nil {
+func (b *bucket) stat(ctx context.Context, op string, o object, checksum bool) (found, content, error) {
+	if err := b.open(op); err != nil {
 		return found{}, content{}, err
 	}
-	in := &s3.HeadObjectInput{Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name)}
+	in := &s3.HeadObjectInput{Bucket: aws.String(b.cfg.Bucket), Key: aws.String(o.name)}
 	if checksum {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	}
-	out, err := s.api.HeadObject(ctx, in)
+	out, err := b.api.HeadObject(ctx, in)
 	if err != nil {
-		e := s.explain(ctx, op, o.what, err)
+		e := b.explain(ctx, op, o.what, err)
 		if a := answerOf(err); a.status/100 == 4 || a.status/100 == 3 {
-			e = s.whyNot(ctx, op, o, e)
+			e = b.whyNot(ctx, op, o, e)
 		}
 		return found{}, content{}, e
 	}
@@ -174,18 +174,18 @@ func (s *Store) stat(ctx context.Context, op string, o object, checksum bool) (f
 	if crc, ok := blockstore.DecodeChecksum(aws.ToString(out.ChecksumCRC32C)); ok && out.ChecksumType != types.ChecksumTypeComposite {
 		return info, content{info.size, crc}, nil
 	}
-	crc, err := s.sum(ctx, o)
+	crc, err := b.sum(ctx, o)
 	return info, content{info.size, crc}, err
 }
 
 // whyNot explains the refusal of a HEAD, whose answer has no body: it could be
 // the bucket that is missing. A GET of the object says it.
-func (s *Store) whyNot(ctx context.Context, op string, o object, e *fserror.Error) *fserror.Error {
-	out, err := s.api.GetObject(ctx, &s3.GetObjectInput{
-		Bucket: aws.String(s.cfg.Bucket), Key: aws.String(o.name), Range: aws.String("bytes=0-0"),
+func (b *bucket) whyNot(ctx context.Context, op string, o object, e *fserror.Error) *fserror.Error {
+	out, err := b.api.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: aws.String(b.cfg.Bucket), Key: aws.String(o.name), Range: aws.String("bytes=0-0"),
 	})
 	if err != nil {
-		return s.explain(ctx, op, o.what, err)
+		return b.explain(ctx, op, o.what, err)
 	}
 	_ = out.Body.Close()
 	if e.Kind == fserror.NotFound { // it came in between
@@ -195,8 +195,8 @@ func (s *Store) whyNot(ctx context.Context, op string, o object, e *fserror.Erro
 }
 
 // sum reads an object for its checksum.
-func (s *Store) sum(ctx context.Context, o object) (crc uint32, err error) {
-	r, err := s.get(ctx, o, 0, -1)
+func (b *bucket) sum(ctx context.Context, o object) (crc uint32, err error) {
+	r, err := b.get(ctx, o, 0, -1)
 	if err != nil {
 		return 0, err
 	}

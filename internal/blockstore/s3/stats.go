@@ -73,8 +73,8 @@ func (c *counters) failed(kind fserror.Kind) {
 
 // Skew is how far this machine's clock was ahead of the store's when that last
 // answered; known is false before.
-func (s *Store) Skew() (skew clock.Skew, known bool) {
-	if seen := s.line.skew.Load(); seen != nil {
+func (d *diagnosis) Skew() (skew clock.Skew, known bool) {
+	if seen := d.line.skew.Load(); seen != nil {
 		return *seen, true
 	}
 	return clock.Skew{}, false

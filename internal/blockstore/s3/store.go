@@ -77,14 +77,18 @@ type Config struct {
 // Store is a blockstore.Store, and an Objects, in a bucket. It is safe for
 // concurrent use, also by several processes.
 type Store struct {
-	cfg    Config
-	root   string  // "PREFIX/<namespace id>/": begins all names
+	bucket
 	base   url.URL // of the bucket; names follow after a slash
-	api    *s3.Client
-	line   *line
-	creds  aws.CredentialsProvider
 	signer *v4.Signer
 	own    *http.Transport // nil if Config.Transport was given
+}
+
+// bucket has objects by their names.
+type bucket struct {
+	diagnosis
+	cfg    Config
+	root   string // "PREFIX/<namespace id>/": begins all names
+	api    *s3.Client
 	closed atomic.Bool
 
 	versions sync.Once // a warning was given
@@ -121,7 +125,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	default:
 		return nil, fserror.New(fserror.InvalidArgument, "open blocks", cfg.Location.String(), "no region: add region=NAME to the URL, or set AWS_REGION")
 	}
-	s := &Store{cfg: cfg, signer: v4.NewSigner(), creds: sdk.Credentials}
+	s := &Store{signer: v4.NewSigner()}
+	s.cfg, s.at, s.tries, s.creds = cfg, cfg.Location, cfg.MaxTries, sdk.Credentials
 	if cfg.Credentials == nil {
 		s.creds = newFiles(sdk.Credentials, func(ctx context.Context) (aws.CredentialsProvider, error) {
 			sdk, err := config.LoadDefaultConfig(ctx, options...)
@@ -253,8 +258,8 @@ func (s *Store) Close() error {
 }
 
 // open returns Closed after Close.
-func (s *Store) open(op string) error {
-	if s.closed.Load() {
+func (b *bucket) open(op string) error {
+	if b.closed.Load() {
 		return fserror.New(fserror.Closed, op, "", "the block store is closed")
 	}
 	return nil
