@@ -1,7 +1,6 @@
 package datadir
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -89,7 +88,7 @@ func Open(fsys vfs.FS, path string, id *[16]byte) (*Dir, error) {
 func (d *Dir) File(name string) string { return filepath.Join(d.path, name) }
 
 func (d *Dir) load(want *[16]byte) error {
-	raw, err := ReadFile(d.fs, d.File(VersionFile))
+	raw, err := vfs.ReadFile(d.fs, d.File(VersionFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return d.format(want)
@@ -110,7 +109,7 @@ func (d *Dir) load(want *[16]byte) error {
 	if err := d.dropMarker(); err != nil {
 		return err
 	}
-	d.Secret, err = ReadFile(d.fs, d.File(secretFile))
+	d.Secret, err = vfs.ReadFile(d.fs, d.File(secretFile))
 	if errors.Is(err, fs.ErrNotExist) { // a restored backup: old URLs end, nothing else
 		return d.makeSecret()
 	}
@@ -185,7 +184,7 @@ func (d *Dir) format(id *[16]byte) error {
 			return err
 		}
 	}
-	if err := writeFileAtomic(d.fs, d.File(formattingFile), nil); err != nil {
+	if err := vfs.WriteFile(d.fs, d.File(formattingFile), nil); err != nil {
 		return err
 	}
 	if id != nil {
@@ -217,7 +216,7 @@ func (d *Dir) WriteVersion() error {
 	if err != nil {
 		return err
 	}
-	return writeFileAtomic(d.fs, d.File(VersionFile), raw)
+	return vfs.WriteFile(d.fs, d.File(VersionFile), raw)
 }
 
 // dropMarker removes what an unfinished format left.
@@ -251,7 +250,7 @@ func (d *Dir) checkEmpty() error {
 	if err != nil {
 		return err
 	}
-	ours := []string{lockFile, secretFile, secretFile + TempSuffix, formattingFile + TempSuffix, VersionFile + TempSuffix, JournalDir, ImageDir, BlocksDir}
+	ours := []string{lockFile, secretFile, secretFile + vfs.TempSuffix, formattingFile + vfs.TempSuffix, VersionFile + vfs.TempSuffix, JournalDir, ImageDir, BlocksDir}
 	for _, n := range names {
 		if !slices.Contains(ours, n) {
 			return fmt.Errorf("folder %s is not empty (%s) and holds no namespace; name a new or empty folder", d.path, n)
@@ -271,7 +270,7 @@ func (d *Dir) makeSecret() error {
 	if _, err := rand.Read(d.Secret); err != nil {
 		return err
 	}
-	return writeFileAtomic(d.fs, d.File(secretFile), d.Secret)
+	return vfs.WriteFile(d.fs, d.File(secretFile), d.Secret)
 }
 
 // Shortage says why growth is refused on account of the folder's disk: it has no room
@@ -300,58 +299,3 @@ func (d *Dir) Shortage(reserve int64) (why string, err error) {
 
 // Close unlocks the folder.
 func (d *Dir) Close() error { return d.lock.Close() }
-
-// TempSuffix is what WriteAtomic adds to the name of a file that is not whole.
-const TempSuffix = ".tmp"
-
-// writeFileAtomic is WriteAtomic of bytes.
-func writeFileAtomic(fsys vfs.FS, name string, data []byte) error {
-	_, err := WriteAtomic(fsys, name, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
-	return err
-}
-
-// WriteAtomic writes with fill a file that after a crash is there whole or as it
-// was before.
-func WriteAtomic(fsys vfs.FS, name string, fill func(io.Writer) error) (size int64, err error) {
-	tmp := name + TempSuffix
-	f, err := fsys.Create(tmp)
-	if err != nil {
-		return 0, err
-	}
-	defer func() {
-		if err != nil {
-			_ = fsys.Remove(tmp)
-		}
-	}()
-	if err = fill(f); err == nil {
-		size, err = f.Size()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = fsys.Rename(tmp, name)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return size, fsys.SyncDir(filepath.Dir(name))
-}
-
-// ReadFile reads a whole file.
-func ReadFile(fsys vfs.FS, name string) ([]byte, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	var b bytes.Buffer
-	_, err = b.ReadFrom(f)
-	return b.Bytes(), err
-}

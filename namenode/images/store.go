@@ -25,7 +25,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
-	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
@@ -163,7 +162,7 @@ func (f *Folder) open(_ context.Context, img Image) (io.ReadCloser, error) {
 func (f *Folder) write(_ context.Context, t *namespace.Tree) (img Image, size int64, err error) {
 	last, _ := t.Last()
 	img = Image{last, FileName(last)}
-	size, err = datadir.WriteAtomic(f.FS, f.Where(img), func(w io.Writer) error {
+	size, err = vfs.WriteAtomic(f.FS, f.Where(img), func(w io.Writer) error {
 		return t.WriteImage(&sparing{w, f})
 	})
 	return img, size, err
@@ -195,7 +194,7 @@ func (s *sparing) Write(p []byte) (int, error) {
 func (f *Folder) removeLeftovers() {
 	names, _ := f.FS.List(f.Dir) // no folder, no leftovers
 	for _, name := range names {
-		if strings.HasSuffix(name, suffix+datadir.TempSuffix) {
+		if strings.HasSuffix(name, suffix+vfs.TempSuffix) {
 			if err := f.FS.Remove(filepath.Join(f.Dir, name)); err != nil {
 				f.Log.Warn("what is left of an unfinished image could not be removed", "file", name, "cause", err)
 			}
@@ -211,7 +210,7 @@ func (f *Folder) prune(_ context.Context, keep []Image) error {
 		return err
 	}
 	for _, name := range names {
-		base := strings.TrimSuffix(name, datadir.TempSuffix)
+		base := strings.TrimSuffix(name, vfs.TempSuffix)
 		id, ok := fileTxID(base)
 		if ok && (base != name || !slices.Contains(keep, Image{id, base})) {
 			if err := f.FS.Remove(filepath.Join(f.Dir, name)); err != nil {

@@ -266,7 +266,7 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	fail := func(format string, args ...any) ([16]byte, *namespace.Tree, string, error) {
 		return id, nil, "", fserror.New(fserror.InvalidArgument, "", w.Backup, format, args...)
 	}
-	raw, err := datadir.ReadFile(w.cfg.FS, filepath.Join(w.Backup, datadir.VersionFile))
+	raw, err := vfs.ReadFile(w.cfg.FS, filepath.Join(w.Backup, datadir.VersionFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fail("no backup: there is no %s; give a folder that leasefs admin backup made", datadir.VersionFile)
 	}
@@ -332,7 +332,7 @@ func (w *restore) copyBlocks(ctx context.Context, t *namespace.Tree, done *Resto
 
 func (w *restore) copyBlock(ctx context.Context, id [16]byte, b namespace.Block) (copied bool, err error) {
 	name := filepath.Join(w.Backup, datadir.BlocksDir, local.FileName(id, b.Key))
-	data, err := datadir.ReadFile(w.cfg.FS, name)
+	data, err := vfs.ReadFile(w.cfg.FS, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // a backup of the tree only
 		return false, w.inStore(ctx, b, "neither in the backup nor ")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/group"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // Sizes in bytes. docs/design/journal.md has the tables.
@@ -204,7 +205,7 @@ func decodeRecords(h batchHeader, payload []byte, from uint64, fn func(journal.R
 const (
 	// SegmentSuffix ends the names of segments.
 	SegmentSuffix = ".log"
-	tmpSuffix     = ".tmp"
+	tmpSuffix     = vfs.TempSuffix
 )
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, SegmentSuffix) }

@@ -32,25 +32,7 @@ func (r reached) encode() []byte {
 
 // writeReached replaces the file.
 func writeReached(fsys vfs.FS, dir string, r reached) error {
-	name := filepath.Join(dir, reachedName)
-	f, err := fsys.Create(name + tmpSuffix)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(r.encode()); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = fsys.Rename(name+tmpSuffix, name)
-	}
-	if err != nil {
-		_ = fsys.Remove(name + tmpSuffix)
-		return err
-	}
-	return fsys.SyncDir(dir)
+	return vfs.WriteFile(fsys, filepath.Join(dir, reachedName), r.encode())
 }
 
 // checkReached refuses a journal that ends before where it is known to have been.

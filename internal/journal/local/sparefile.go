@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"path/filepath"
@@ -24,21 +25,13 @@ func (j *Journal) makeSpare() {
 	if free, _, err := j.fs.Usage(j.dir); err != nil || free < 2*j.spareSize {
 		return // again with the next segment
 	}
-	f, err := j.fs.Create(name + tmpSuffix)
-	if err == nil {
+	_, err = vfs.WriteAtomic(j.fs, name, func(w io.Writer) (err error) {
 		for left := j.spareSize; left > 0 && err == nil; left -= int64(len(zeros)) {
-			_, err = f.Write(zeros[:min(left, int64(len(zeros)))])
+			_, err = w.Write(zeros[:min(left, int64(len(zeros)))])
 		}
-		err = errors.Join(err, f.Sync(), f.Close())
-	}
-	if err == nil {
-		err = j.fs.Rename(name+tmpSuffix, name)
-	}
-	if err == nil {
-		err = j.fs.SyncDir(j.dir)
-	}
+		return err
+	})
 	if err != nil {
-		_ = j.fs.Remove(name + tmpSuffix)
 		j.log.Warn("journal: no spare file, without which a start on a full disk fails", "file", name, "error", err)
 	}
 }

@@ -1,0 +1,62 @@
+package vfs
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+)
+
+// TempSuffix is what WriteAtomic adds to the name of a file that is not whole.
+const TempSuffix = ".tmp"
+
+// WriteFile is WriteAtomic of bytes.
+func WriteFile(fsys FS, name string, data []byte) error {
+	_, err := WriteAtomic(fsys, name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+	return err
+}
+
+// WriteAtomic writes with fill a file that after a crash is there whole or as it
+// was before.
+func WriteAtomic(fsys FS, name string, fill func(io.Writer) error) (size int64, err error) {
+	tmp := name + TempSuffix
+	f, err := fsys.Create(tmp)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			_ = fsys.Remove(tmp)
+		}
+	}()
+	if err = fill(f); err == nil {
+		size, err = f.Size()
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Rename(tmp, name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return size, fsys.SyncDir(filepath.Dir(name))
+}
+
+// ReadFile reads a whole file.
+func ReadFile(fsys FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(f)
+	return b.Bytes(), err
+}
