@@ -1,6 +1,7 @@
 package blockstore
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"regexp"
@@ -47,4 +48,37 @@ var namedName = regexp.MustCompile(`^[a-z0-9._-]{1,200}$`)
 // cannot have both a and a/b.
 func ValidNamed(name string) bool {
 	return namedName.MatchString(name) && name != "." && name != ".."
+}
+
+// PutBytes stores a small named object.
+func PutBytes(ctx context.Context, o Objects, name string, data []byte) error {
+	return o.PutNamed(ctx, name, bytes.NewReader(data), int64(len(data)), CRC(data))
+}
+
+// GetBytes reads a named object, but not more than most bytes.
+func GetBytes(ctx context.Context, o Objects, name string, most int64) ([]byte, error) {
+	r, err := o.GetNamed(ctx, name, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }()
+	return io.ReadAll(io.LimitReader(r, most))
+}
+
+// Names lists the names of all objects that begin with prefix, in order.
+func Names(ctx context.Context, o Objects, prefix string) (names []string, err error) {
+	for after := ""; ; {
+		const page = 1000
+		infos, err := o.ListNamed(ctx, prefix, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range infos {
+			after = info.Name
+			names = append(names, after)
+		}
+		if len(infos) < page {
+			return names, nil
+		}
+	}
 }

@@ -51,22 +51,14 @@ func (o *Objects) Where(img Image) string { return img.Name + " in the block sto
 
 // List returns the images in the store, the newest first.
 func (o *Objects) List(ctx context.Context) ([]Image, error) {
+	names, err := blockstore.Names(ctx, o.Objects, Prefix)
+	if err != nil {
+		return nil, err
+	}
 	var all []Image
-	after := ""
-	for {
-		const page = 1000
-		infos, err := o.Objects.ListNamed(ctx, Prefix, after, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, info := range infos {
-			after = info.Name
-			if img, ok := imageOf(info.Name); ok {
-				all = append(all, img)
-			}
-		}
-		if len(infos) < page {
-			break
+	for _, name := range names {
+		if img, ok := imageOf(name); ok {
+			all = append(all, img)
 		}
 	}
 	newestFirst(all)

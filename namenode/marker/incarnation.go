@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"strconv"
@@ -93,23 +92,13 @@ type Incarnations struct {
 
 // Newest is the number of the incarnation whose the store is; 0: there is none.
 func (i *Incarnations) Newest(ctx context.Context) (number uint64, err error) {
-	after := ""
-	for {
-		const page = 1000
-		infos, err := i.Objects.ListNamed(ctx, incarnationPrefix, after, page)
-		if err != nil {
-			return 0, err
-		}
-		for _, info := range infos {
-			after = info.Name
-			if n, ok := incarnationNumber(info.Name); ok {
-				number = max(number, n)
-			}
-		}
-		if len(infos) < page {
-			return number, nil
+	names, err := blockstore.Names(ctx, i.Objects, incarnationPrefix)
+	for _, name := range names {
+		if n, ok := incarnationNumber(name); ok {
+			number = max(number, n)
 		}
 	}
+	return number, err
 }
 
 // Read reads the newest one; its number is 0 if there is none.
@@ -118,12 +107,7 @@ func (i *Incarnations) Read(ctx context.Context) (top Incarnation, err error) {
 	if err != nil || n == 0 {
 		return top, err
 	}
-	r, err := i.Objects.GetNamed(ctx, Name(n), 0, -1)
-	if err != nil {
-		return top, err
-	}
-	defer func() { _ = r.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(r, MaxBytes))
+	raw, err := blockstore.GetBytes(ctx, i.Objects, Name(n), MaxBytes)
 	if err != nil {
 		return top, err
 	}
@@ -177,7 +161,7 @@ func (i *Incarnations) Claim(ctx context.Context, me Incarnation, floor func(con
 		if err != nil {
 			return top, false, err
 		}
-		err = i.Objects.PutNamed(ctx, Name(me.Number), strings.NewReader(string(raw)), int64(len(raw)), blockstore.CRC(raw))
+		err = blockstore.PutBytes(ctx, i.Objects, Name(me.Number), raw)
 		if err == nil {
 			return me, top.Number > 0, nil
 		}

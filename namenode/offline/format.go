@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -128,15 +127,10 @@ func (w *restore) unusedBy(ctx context.Context, text string) (err error) {
 // markedFor is the name in the object that says whose the store is; empty if there
 // is none.
 func (w *restore) markedFor(ctx context.Context) (string, error) {
-	r, err := w.objects.GetNamed(ctx, marker.Object, 0, -1)
+	raw, err := blockstore.GetBytes(ctx, w.objects, marker.Object, marker.MaxBytes)
 	if errors.Is(err, fserror.NotFound) {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = r.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(r, marker.MaxBytes))
 	words := strings.Fields(string(raw))
 	if err != nil || len(words) != 4 { // a namenode alone has no name
 		return "", err

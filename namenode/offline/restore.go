@@ -372,7 +372,7 @@ func (w *restore) inStore(ctx context.Context, b namespace.Block, nor string) er
 // mark puts the object that says whose the store is.
 func (w *restore) mark(ctx context.Context, id [16]byte) error {
 	text := fmt.Sprintf("leasefs namespace %s %x\n", w.cfg.HA.Name, id)
-	err := w.objects.PutNamed(ctx, marker.Object, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
+	err := blockstore.PutBytes(ctx, w.objects, marker.Object, []byte(text))
 	if errors.Is(err, fserror.Exists) {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -26,7 +25,7 @@ func (o *Owner) checkMarker(ctx context.Context) error {
 		return o.notMarked(marker.Object)
 	}
 	text := fmt.Sprintf("leasefs namespace %x\n", o.ID)
-	err = o.Objects.PutNamed(ctx, marker.Object, strings.NewReader(text), int64(len(text)), blockstore.CRC([]byte(text)))
+	err = blockstore.PutBytes(ctx, o.Objects, marker.Object, []byte(text))
 	if errors.Is(err, fserror.Exists) {
 		return nil
 	}

@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -141,22 +140,13 @@ func (o *Owner) reignName(what string) string {
 
 // reignNames lists the objects that reigns of this incarnation have put, without
 // what all their names begin with.
-func (o *Owner) reignNames(ctx context.Context) (names []string, err error) {
-	prefix, after := o.reignName(""), ""
-	for {
-		const page = 1000
-		infos, err := o.Objects.ListNamed(ctx, prefix, after, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, info := range infos {
-			after = info.Name
-			names = append(names, strings.TrimPrefix(info.Name, prefix))
-		}
-		if len(infos) < page {
-			return names, nil
-		}
+func (o *Owner) reignNames(ctx context.Context) ([]string, error) {
+	prefix := o.reignName("")
+	names, err := blockstore.Names(ctx, o.Objects, prefix)
+	for i, name := range names {
+		names[i] = strings.TrimPrefix(name, prefix)
 	}
+	return names, err
 }
 
 // reignTerm is the term in a name of reignNames.
@@ -181,12 +171,7 @@ func (o *Owner) topReign(ctx context.Context, least uint64) (uint64, error) {
 
 // getObject reads a small object of JSON.
 func (o *Owner) getObject(ctx context.Context, name string, into any) error {
-	r, err := o.Objects.GetNamed(ctx, name, 0, -1)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = r.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(r, marker.MaxBytes))
+	raw, err := blockstore.GetBytes(ctx, o.Objects, name, marker.MaxBytes)
 	if err != nil {
 		return err
 	}
@@ -202,7 +187,7 @@ func putObject(ctx context.Context, objects blockstore.Objects, name string, of 
 	if err != nil {
 		return err
 	}
-	return objects.PutNamed(ctx, name, strings.NewReader(string(raw)), int64(len(raw)), blockstore.CRC(raw))
+	return blockstore.PutBytes(ctx, objects, name, raw)
 }
 
 // reignObject is this reign's.
