@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -191,12 +192,7 @@ func (m *Mounted) startEpochs(o Options) {
 
 // pause waits, but not longer than the mount lives.
 func (m *Mounted) pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-m.ctx.Done():
-	}
+	_ = clock.Pause(m.ctx, d) // who waits looks by itself whether it is over
 }
 
 // mountsInside tells whether something is mounted on a folder of the mount, as

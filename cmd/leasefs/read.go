@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -269,13 +270,4 @@ func (t *tailing) follow(r *client.Reader, pos int64) error {
 }
 
 // pause waits, or returns why the command ended.
-func (e *invocation) pause(d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-e.ctx.Done():
-		return context.Cause(e.ctx)
-	}
-}
+func (e *invocation) pause(d time.Duration) error { return clock.Pause(e.ctx, d) }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -95,7 +96,7 @@ func (p *prober) run(ctx context.Context) error {
 	// Two probes at a time: where names are files, the folder of both goes with
 	// the one's key while the other's comes.
 	for n := 1; err == nil && status == http.StatusConflict && n < conflictTries; n++ {
-		if err = rest(ctx, time.Duration(n)*conflictPause); err == nil {
+		if err = clock.Pause(ctx, time.Duration(n)*conflictPause); err == nil {
 			status, text, err = p.put(ctx, p.object, p.object, nil)
 		}
 	}
@@ -178,17 +179,6 @@ func (p *prober) put(ctx context.Context, body, object []byte, alter func(*http.
 		alter(req)
 	}
 	return p.send(req)
-}
-
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func (p *prober) send(req *http.Request) (int, []byte, error) {

@@ -9,6 +9,7 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/zkconn"
@@ -253,7 +254,7 @@ func (w *writer) resolve() error {
 	if w.failed == 1 {
 		return nil
 	}
-	return wait(j.life, min(firstPause<<min(w.failed, 10), longPause))
+	return clock.Pause(j.life, min(firstPause<<min(w.failed, 10), longPause))
 }
 
 // readBack reports whether a batch is there as it was to be written. Before it

@@ -8,6 +8,7 @@ import (
 
 	zookeeper "github.com/go-zookeeper/zk"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/zkconn"
 )
@@ -339,7 +340,7 @@ func (j *Journal) retry(ctx context.Context, fn func(*zkconn.Session) error) err
 		if pause = min(2*pause, longPause); j.taken.Load() > before {
 			pause = firstPause // it got somewhere
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := clock.Pause(ctx, pause); err != nil {
 			return err
 		}
 	}

@@ -336,14 +336,3 @@ func (j *Journal) moveTo(c *cursor) {
 	j.batches.Store(int64(c.number)) //nolint:gosec // batches
 	j.group.MoveTo(c.txid - 1)
 }
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
