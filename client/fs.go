@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/keepalive"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/session"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -44,7 +45,7 @@ type FS struct {
 	cache   *readCache // nil: nothing is kept
 	drafts  drafts
 	closes  *closes // of drafts
-	keeper  *keeper // of granted leases
+	keeper  *keepalive.Keeper
 	scratch scratch // for files made under a temporary name
 }
 
@@ -68,7 +69,6 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		info:    Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(id)), DirMode: 0o777 &^ *cfg.Umask},
 		readers: make(map[*Reader]struct{}),
 	}
-	f.keeper = newKeeper(f)
 	f.cache = newReadCache(&cfg)
 	f.closes = &closes{f: f, slow: slowClose}
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
@@ -79,6 +79,9 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		f.cancel()
 		return nil, err
 	}
+	f.keeper = keepalive.New(f.ctx, keepalive.Config{
+		Namenodes: f.nn, Caller: f.caller, Timeout: cfg.Timeout, Clock: cfg.Clock, Logger: cfg.Logger, Go: f.goRun,
+	})
 	f.session = session.New(f.ctx, f.sessionConfig())
 	if err := f.session.Open(ctx); err != nil {
 		f.shutdown()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/keepalive"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -418,7 +419,7 @@ func TestKeepAliveGivenUpByItsCaller(t *testing.T) {
 		defer cancel()
 		_, err := fs.Leases().KeepAlive(ctx, 7)
 		wantKind(t, err, fserror.Deadline)
-		if got := err.Error(); strings.Count(got, keepAliveOp) != 1 {
+		if got := err.Error(); strings.Count(got, keepalive.Op) != 1 {
 			t.Error(got)
 		}
 	})

@@ -200,7 +200,7 @@ func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
 	if err := s.f.mayOpen("create", ""); err != nil {
 		return nil, err
 	}
-	if s.kept != nil && s.kept.ctx.Err() == nil {
+	if s.kept != nil && s.kept.Context().Err() == nil {
 		if s.kept.Remaining() > 0 {
 			return s.kept, nil
 		}
@@ -243,7 +243,7 @@ func (s *scratch) end() {
 		return
 	}
 	defer s.one.Release(1)
-	if s.kept != nil && s.kept.ctx.Err() == nil {
+	if s.kept != nil && s.kept.Context().Err() == nil {
 		s.kept.Stop()
 		_, _ = s.f.Leases().Revoke(ctx, s.kept.id)
 	}

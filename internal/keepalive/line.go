@@ -1,4 +1,4 @@
-package client
+package keepalive
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// keeperLine is a stream of keep-alives to one namenode.
-type keeperLine struct {
+// line is a stream of keep-alives to one namenode.
+type line struct {
 	ep      *namecall.Node
 	stream  pb.Namenode_KeepAliveClient
 	cancel  context.CancelFunc
@@ -23,17 +23,17 @@ type keeperLine struct {
 
 // exchange names leases on the stream to the active namenode, which it opens if
 // need be, and returns what that says of them.
-func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[LeaseID]*pb.LeaseAlive, err error) {
+func (k *Keeper) exchange(ctx context.Context, leases []*Lease) (alive map[ID]*pb.LeaseAlive, err error) {
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
 	case <-ctx.Done():
-		return nil, fserror.Ended(ctx, keepAliveOp, "")
+		return nil, fserror.Ended(ctx, Op, "")
 	}
-	ep := k.f.nn.Active()
+	ep := k.cfg.Namenodes.Active()
 	whole := ctx
 	ctx, cancel := context.WithCancel(ctx)
-	settled := k.f.nn.Suspect(ctx, cancel, ep)
+	settled := k.cfg.Namenodes.Suspect(ctx, cancel, ep)
 	defer func() { cancel(); settled() }()
 	defer func() {
 		if err == nil {
@@ -42,45 +42,45 @@ func (k *keeper) exchange(ctx context.Context, leases []*KeptLease) (alive map[L
 		k.hangUp()
 		e, _ := namecall.Answer(err)
 		if ctx.Err() != nil && whole.Err() == nil { // given up for another that is active
-			e = fserror.New(fserror.Unavailable, keepAliveOp, "", "%s does not answer, and another namenode is active", ep.Address)
+			e = fserror.New(fserror.Unavailable, Op, "", "%s does not answer, and another namenode is active", ep.Address)
 		}
-		if k.f.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) { // else it is not the namenode's fault
-			k.f.nn.MoveOn(ep, e.Active)
+		if k.ctx.Err() == nil && !errors.Is(ctx.Err(), context.Canceled) { // else it is not the namenode's fault
+			k.cfg.Namenodes.MoveOn(ep, e.Active)
 		}
 		err = e
 	}()
-	line, err := k.dial(ep)
+	on, err := k.dial(ep)
 	if err != nil {
 		return nil, err
 	}
 	// A stream that takes nothing any more would hold Send for good.
-	stuck := context.AfterFunc(ctx, line.cancel)
+	stuck := context.AfterFunc(ctx, on.cancel)
 	defer stuck()
-	alive = make(map[LeaseID]*pb.LeaseAlive, len(leases))
-	for part := range slices.Chunk(leases, keepAliveBatch) {
-		req := &pb.KeepAliveRequest{Caller: k.f.caller, Ids: make([]uint64, len(part)), Tell: true}
+	alive = make(map[ID]*pb.LeaseAlive, len(leases))
+	for part := range slices.Chunk(leases, batch) {
+		req := &pb.KeepAliveRequest{Caller: k.cfg.Caller, Ids: make([]uint64, len(part)), Tell: true}
 		for i, l := range part {
 			req.Ids[i] = uint64(l.id)
 		}
-		if err := line.stream.Send(req); err != nil && !errors.Is(err, io.EOF) {
+		if err := on.stream.Send(req); err != nil && !errors.Is(err, io.EOF) {
 			return alive, err
 		}
 		select { // after io.EOF, Recv knows why
-		case resp := <-line.answers:
+		case resp := <-on.answers:
 			for _, l := range resp.GetLeases() {
-				alive[LeaseID(l.GetId())] = l
+				alive[ID(l.GetId())] = l
 			}
-		case <-line.gone:
-			return alive, line.err
+		case <-on.gone:
+			return alive, on.err
 		case <-ctx.Done():
-			return alive, fserror.Ended(ctx, keepAliveOp, "")
+			return alive, fserror.Ended(ctx, Op, "")
 		}
 	}
 	return alive, nil
 }
 
 // dial returns the stream to the namenode. The caller has the turn.
-func (k *keeper) dial(ep *namecall.Node) (*keeperLine, error) {
+func (k *Keeper) dial(ep *namecall.Node) (*line, error) {
 	if l := k.line; l != nil {
 		select {
 		case <-l.gone:
@@ -91,23 +91,23 @@ func (k *keeper) dial(ep *namecall.Node) (*keeperLine, error) {
 		}
 		k.hangUp()
 	}
-	ctx, cancel := context.WithCancel(k.f.ctx)
+	ctx, cancel := context.WithCancel(k.ctx)
 	stream, err := pb.NewNamenodeClient(ep.Conn()).KeepAlive(ctx)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	l := &keeperLine{ep: ep, stream: stream, cancel: cancel, answers: make(chan *pb.KeepAliveResponse, 1), gone: make(chan struct{})}
-	if !k.f.goRun(func() { k.listen(ctx, l) }) {
+	l := &line{ep: ep, stream: stream, cancel: cancel, answers: make(chan *pb.KeepAliveResponse, 1), gone: make(chan struct{})}
+	if !k.cfg.Go(func() { k.listen(ctx, l) }) {
 		cancel()
-		return nil, fserror.New(fserror.Closed, keepAliveOp, "", "the client is closed")
+		return nil, fserror.New(fserror.Closed, Op, "", "the client is closed")
 	}
 	k.line = l
 	return l, nil
 }
 
 // hangUp ends the stream. The caller has the turn.
-func (k *keeper) hangUp() {
+func (k *Keeper) hangUp() {
 	if k.line != nil {
 		k.line.cancel()
 		k.line = nil
@@ -115,7 +115,7 @@ func (k *keeper) hangUp() {
 }
 
 // rest ends the stream if nothing is kept alive, nor about to be.
-func (k *keeper) rest() {
+func (k *Keeper) rest() {
 	select {
 	case k.turn <- struct{}{}:
 	default:
@@ -132,14 +132,14 @@ func (k *keeper) rest() {
 
 // listen takes what the namenode says on a stream. One that breaks after it was
 // good is opened again at once: what has ended meanwhile was not told on it.
-func (k *keeper) listen(ctx context.Context, line *keeperLine) {
-	defer line.cancel()
+func (k *Keeper) listen(ctx context.Context, on *line) {
+	defer on.cancel()
 	good := false
 	for {
-		m, err := line.stream.Recv()
+		m, err := on.stream.Recv()
 		if err != nil {
-			line.err = err
-			close(line.gone)
+			on.err = err
+			close(on.gone)
 			if good {
 				k.poke()
 			}
@@ -147,14 +147,14 @@ func (k *keeper) listen(ctx context.Context, line *keeperLine) {
 		}
 		if m.GetEnded() {
 			for _, l := range m.GetLeases() {
-				k.told(LeaseID(l.GetId()), l.GetReason())
+				k.told(ID(l.GetId()), l.GetReason())
 			}
 			continue
 		}
 		good = true
 		k.alive(m.GetLeases())
 		select {
-		case line.answers <- m:
+		case on.answers <- m:
 		case <-ctx.Done():
 		}
 	}
@@ -162,24 +162,24 @@ func (k *keeper) listen(ctx context.Context, line *keeperLine) {
 
 // alive notes which leases live: only those can end from here on. Of an end that
 // was told before, an earlier lease of the same id is meant.
-func (k *keeper) alive(leases []*pb.LeaseAlive) {
+func (k *Keeper) alive(leases []*pb.LeaseAlive) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, a := range leases {
 		if a.GetTtlMs() <= 0 {
 			continue
 		}
-		for _, l := range k.ids[LeaseID(a.GetId())] {
+		for _, l := range k.ids[ID(a.GetId())] {
 			l.live = true
 		}
 	}
 }
 
 // told lets a lease go that has ended just now.
-func (k *keeper) told(id LeaseID, reason string) {
+func (k *Keeper) told(id ID, reason string) {
 	k.mu.Lock()
 	all := slices.Clone(k.ids[id])
-	all = slices.DeleteFunc(all, func(l *KeptLease) bool { return !l.live })
+	all = slices.DeleteFunc(all, func(l *Lease) bool { return !l.live })
 	k.mu.Unlock()
 	for _, l := range all {
 		k.drop(l, hasEnded(id, reason))
