@@ -17,19 +17,22 @@ const (
 	batchesNode = "batches"
 )
 
-func (j *Journal) path(node string) string { return j.cfg.Path + "/" + node }
+// place is Config.Path.
+type place string
+
+func (p place) path(node string) string { return string(p) + "/" + node }
 
 // folderSize is how many batches share a folder. A list of their names has to stay
 // far below ZooKeeper's limit for one answer.
 const folderSize = 1000
 
-func (j *Journal) batchPath(number uint64) string {
-	return fmt.Sprintf("%s/%03d", j.folderPath(number), number%folderSize)
+func (p place) batchPath(number uint64) string {
+	return fmt.Sprintf("%s/%03d", p.folderPath(number), number%folderSize)
 }
 
 // folderPath is the folder of a batch: it comes with the first that is in it.
-func (j *Journal) folderPath(number uint64) string {
-	return fmt.Sprintf("%s/%s/%017d", j.cfg.Path, batchesNode, number/folderSize)
+func (p place) folderPath(number uint64) string {
+	return fmt.Sprintf("%s/%s/%017d", p, batchesNode, number/folderSize)
 }
 
 const remedy = "no other start changes this; read the node on each ZooKeeper server (zkCli.sh -server HOST get PATH): " +

@@ -141,7 +141,7 @@ func (w *writer) send(b *batch) {
 	if b.sends++; b.sends == 1 {
 		b.first = b.confirm
 	}
-	s := w.j.current()
+	s := w.j.link.current()
 	if s == nil {
 		b.call = zkconn.LostCall()
 		return
@@ -211,8 +211,7 @@ func (w *writer) pop(confirm func(), reuse bool) {
 	confirm()
 	if b.ends {
 		// First what Replay goes by, so that it sees what is durable.
-		w.j.size.Store(int64(b.header.offset) + int64(len(b.node))) //nolint:gosec // bytes
-		w.j.batches.Store(int64(b.header.number) + 1)               //nolint:gosec // batches
+		w.j.written(b.header.offset+uint64(len(b.node)), b.header.number+1)
 		w.j.group.Finish(reuse && b.header.parts == 1)
 	}
 }
@@ -315,7 +314,7 @@ func (w *writer) checkEpoch(s *zkconn.Session) error {
 func (j *Journal) deposed() error {
 	ctx, cancel := context.WithTimeout(j.life, time.Second)
 	defer cancel()
-	s, err := j.session(ctx)
+	s, err := j.link.session(ctx)
 	if err == nil {
 		var t termInfo
 		if t, _, err = j.readTerm(ctx, s); err == nil {

@@ -173,12 +173,6 @@ func (j *Journal) readFirst(ctx context.Context, s *zkconn.Session) (firstInfo, 
 	return f, stat.Version, err
 }
 
-// purgedTo keeps what no longer counts.
-func (j *Journal) purgedTo(f firstInfo) {
-	j.kept.Store(int64(f.offset))       //nolint:gosec // bytes
-	j.keptBefore.Store(int64(f.number)) //nolint:gosec // batches
-}
-
 // walk reads to the end of the journal, or to batch number limit if that is not
 // 0, over new sessions if need be.
 func (j *Journal) walk(ctx context.Context, c *cursor, from, limit uint64, fn func(journal.Record) error) error {
@@ -328,7 +322,7 @@ func (j *Journal) atEnd(ctx context.Context, s *zkconn.Session, c *cursor, asked
 func (j *Journal) retry(ctx context.Context, fn func(*zkconn.Session) error) error {
 	pause := firstPause
 	for {
-		s, err := j.session(ctx)
+		s, err := j.link.session(ctx)
 		if err != nil {
 			return err
 		}

@@ -228,7 +228,7 @@ func (j *Journal) Beat(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	s, err := j.session(ctx)
+	s, err := j.link.session(ctx)
 	if err != nil {
 		<-j.beating
 		return err

@@ -77,6 +77,9 @@ type Config struct {
 type Journal struct {
 	*group.Commit
 	group *group.Writer
+	place
+	amount
+	link link
 
 	cfg   Config
 	log   *slog.Logger
@@ -87,18 +90,10 @@ type Journal struct {
 	endLife context.CancelCauseFunc
 	workers sync.WaitGroup
 
-	size       atomic.Int64 // bytes ever written, those purged included
-	kept       atomic.Int64 // of these, how many were purged
-	batches    atomic.Int64 // batches ever written, those purged included; at least up to Durable
-	keptBefore atomic.Int64 // of these, how many were purged
-
 	taken   atomic.Uint64 // batches read
 	reading chan struct{} // holds one token: Replay, Tail, TakeOver and Purge take it
 
 	beating chan struct{} // holds one token: a Beat is under way
-	dialing chan struct{} // holds one token: who has it may open a session
-	sessMu  sync.Mutex
-	sess    *zkconn.Session
 
 	mu         sync.Mutex
 	positioned bool   // Replay has read to the end
@@ -130,7 +125,9 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 	}
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger, clock: cfg.Clock,
-		reading: make(chan struct{}, 1), dialing: make(chan struct{}, 1), beating: make(chan struct{}, 1),
+		place:   place(cfg.Path),
+		link:    link{to: cfg.ZooKeeper, log: cfg.Logger.With("path", cfg.Path), dialing: make(chan struct{}, 1)},
+		reading: make(chan struct{}, 1), beating: make(chan struct{}, 1),
 	}
 	j.writer.j = j
 	j.group = group.New(group.Config{
@@ -142,7 +139,7 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 	defer cancel()
 	if err := j.retry(ctx, func(s *zkconn.Session) error { return j.format(ctx, s) }); err != nil {
 		j.endLife(journal.ErrClosed)
-		j.endSession()
+		j.link.end()
 		return nil, fmt.Errorf("open journal %s: %w", cfg.Path, err)
 	}
 	return j, nil
@@ -206,22 +203,6 @@ func (j *Journal) format(ctx context.Context, s *zkconn.Session) error {
 // Fresh reports whether Open made the journal.
 func (j *Journal) Fresh() bool { return j.fresh }
 
-// nodeOverhead is what a batch takes of each ZooKeeper server's heap besides its
-// bytes: two names, their places in two tables, a status. Measured: 364 bytes (3.8.0,
-// Java 17, a namespace of four letters); the rest is for longer paths.
-const nodeOverhead = 400
-
-// KeptNodes is how many batches ZooKeeper holds: what came since the last Purge and
-// what that left.
-func (j *Journal) KeptNodes() int64 { return j.batches.Load() - j.keptBefore.Load() }
-
-// Kept is how many bytes of its memory each ZooKeeper server needs for them, so
-// the caller has an image written, and then sheds load, when they grow over its
-// limit.
-func (j *Journal) Kept() int64 { return j.keptBytes() + j.KeptNodes()*nodeOverhead }
-
-func (j *Journal) keptBytes() int64 { return j.size.Load() - j.kept.Load() }
-
 // Size implements journal.Journal: total is the batches
 // that ZooKeeper holds, without what a node takes besides. After a start sinceRoll is the
 // size of the batches that the first Replay was asked for: what came since the
@@ -249,58 +230,8 @@ func (j *Journal) close() error {
 	j.workers.Wait()
 	j.reading <- struct{}{} // a Replay, Tail or Purge under way ends now
 	defer j.unlockReading()
-	j.endSession()
+	j.link.end()
 	return j.Err()
-}
-
-// session returns a session that lives, a new one if the last is over.
-func (j *Journal) session(ctx context.Context) (*zkconn.Session, error) {
-	if s := j.current(); s != nil {
-		return s, nil
-	}
-	select {
-	case j.dialing <- struct{}{}:
-		defer func() { <-j.dialing }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if s := j.current(); s != nil {
-		return s, nil
-	}
-	s, err := zkconn.Dial(ctx, j.cfg.ZooKeeper)
-	if err != nil {
-		return nil, err
-	}
-	j.sessMu.Lock()
-	old := j.sess
-	j.sess = s
-	j.sessMu.Unlock()
-	if old != nil {
-		old.Abandon()
-		j.log.Info("journal: new ZooKeeper session", "path", j.cfg.Path)
-	}
-	return s, nil
-}
-
-func (j *Journal) current() *zkconn.Session {
-	j.sessMu.Lock()
-	defer j.sessMu.Unlock()
-	if j.sess != nil && j.sess.Err() == nil {
-		return j.sess
-	}
-	return nil
-}
-
-func (j *Journal) endSession() {
-	j.dialing <- struct{}{}
-	defer func() { <-j.dialing }()
-	j.sessMu.Lock()
-	s := j.sess
-	j.sess = nil
-	j.sessMu.Unlock()
-	if s != nil {
-		_ = s.Close()
-	}
 }
 
 // bounded is ctx that ends with the journal too.
@@ -332,7 +263,6 @@ func (j *Journal) unlockReading() { <-j.reading }
 // moveTo makes c the place where the journal continues. The lock is held.
 func (j *Journal) moveTo(c *cursor) {
 	j.cur = *c
-	j.size.Store(int64(c.offset))    //nolint:gosec // bytes
-	j.batches.Store(int64(c.number)) //nolint:gosec // batches
+	j.written(c.offset, c.number)
 	j.group.MoveTo(c.txid - 1)
 }
