@@ -58,12 +58,12 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	patience := max(s.cfg.SessionTimeout/3, 50*time.Millisecond)
 	ctx, cancel := context.WithTimeout(s.life, patience)
 	defer cancel()
-	c, err := s.connect(ctx, network, addr)
+	c, err := s.cfg.connect(ctx, network, addr)
 	if err != nil {
 		s.hosts.failure(addr, err)
 		return nil, err
 	}
-	s.hosts.failure(addr, s.silent())
+	s.hosts.failure(addr, s.cfg.silent())
 	w := &wire{Conn: c, s: s, server: addr, greeting: true, rewatched: make(chan struct{}), hold: s.watches.Load() > 0}
 	_ = c.SetDeadline(time.Now().Add(patience))
 	s.mu.Lock()
@@ -76,18 +76,19 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	return w, nil
 }
 
-func (s *Session) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := s.cfg.Dial(ctx, network, addr)
-	if err != nil || s.cfg.TLS == nil {
-		return c, err
+// connect reaches a server, with TLS if it is set.
+func (c *Config) connect(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := c.Dial(ctx, network, addr)
+	if err != nil || c.TLS == nil {
+		return conn, err
 	}
-	conf := s.cfg.TLS.Clone()
+	conf := c.TLS.Clone()
 	if conf.ServerName == "" {
 		conf.ServerName, _, _ = net.SplitHostPort(addr)
 	}
-	t := tls.Client(c, conf)
+	t := tls.Client(conn, conf)
 	if err := t.HandshakeContext(ctx); err != nil {
-		_ = c.Close()
+		_ = conn.Close()
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 			err = fmt.Errorf("%w: it has no quorum, or does not speak TLS at this port (ZooKeeper's secureClientPort does)", err)
 		}
@@ -97,9 +98,9 @@ func (s *Session) connect(ctx context.Context, network, addr string) (net.Conn, 
 }
 
 // silent is the failure of a server that takes connections and says nothing.
-func (s *Session) silent() error {
+func (c *Config) silent() error {
 	hint := ""
-	if s.cfg.TLS == nil {
+	if c.TLS == nil {
 		hint = ", or it wants TLS"
 	}
 	return errors.New("takes connections, but does not answer as a ZooKeeper server with a quorum does" + hint)

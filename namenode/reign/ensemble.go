@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ const askPause = time.Second
 // namespace reads the namespace's id from ZooKeeper, where its format has put it.
 func (s *several) namespace(ctx context.Context) (*[16]byte, error) {
 	for {
-		sess, err := s.firstSession(ctx)
+		sess, err := firstSession(ctx, s.zookeeper(), s.log)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func (s *several) askNamespace(ctx context.Context, sess *zkconn.Session) (id [1
 		return id, fserror.New(fserror.Permission, "", "", "namespace %s in ZooKeeper belongs to another user, or the password is wrong: "+
 			"name those with which it was made by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH (%s may not be read)", s.cfg.HA.Name, path)
 	case errors.Is(err, zookeeper.ErrNoNode):
-		return id, s.notFormatted(ctx, sess)
+		return id, notFormatted(ctx, sess, s.cfg.HA)
 	case err != nil:
 		return id, fmt.Errorf("%s in ZooKeeper: %w", path, err)
 	}
@@ -89,10 +90,10 @@ func (s *several) askNamespace(ctx context.Context, sess *zkconn.Session) (id [1
 
 // notFormatted refuses to serve a namespace that ZooKeeper does not have: nothing
 // is ever made by a start.
-func (s *several) notFormatted(ctx context.Context, sess *zkconn.Session) error {
+func notFormatted(ctx context.Context, sess *zkconn.Session, ha *ensemble.HA) error {
 	others := ""
 	if names, err := sess.Children(ctx, "/leasefs"); err == nil { // a help against typing errors
-		names = slices.DeleteFunc(names, func(n string) bool { return n == s.cfg.HA.Name })
+		names = slices.DeleteFunc(names, func(n string) bool { return n == ha.Name })
 		if slices.Sort(names); len(names) > 5 {
 			names = append(names[:5], "...")
 		}
@@ -102,13 +103,12 @@ func (s *several) notFormatted(ctx context.Context, sess *zkconn.Session) error 
 	}
 	return fserror.New(fserror.NotFound, "", "", "ZooKeeper at %s has no namespace %s%s: check --zookeeper and --namespace; "+
 		"a new one is made, once, by leasefs admin format; one whose ZooKeeper was lost is brought back by leasefs admin restore",
-		strings.Join(s.cfg.HA.ZooKeeper, ","), s.cfg.HA.Name, others)
+		strings.Join(ha.ZooKeeper, ","), ha.Name, others)
 }
 
 // firstSession waits for ZooKeeper, and says so. It does not wait for what
 // waiting does not mend (zkconn.ErrUnfit).
-func (s *several) firstSession(ctx context.Context) (*zkconn.Session, error) {
-	cfg := s.zookeeper()
+func firstSession(ctx context.Context, cfg zkconn.Config, log *slog.Logger) (*zkconn.Session, error) {
 	cfg.FirstTime = true
 	for {
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -120,7 +120,7 @@ func (s *several) firstSession(ctx context.Context) (*zkconn.Session, error) {
 		case err == nil || ctx.Err() != nil:
 			return sess, err
 		}
-		s.log.Warn("waiting for ZooKeeper", "cause", err)
+		log.Warn("waiting for ZooKeeper", "cause", err)
 		if err := clock.Pause(ctx, askPause); err != nil {
 			return nil, err
 		}
