@@ -1,6 +1,7 @@
 package fuse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,9 +132,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	if m.timeout = cfg.Timeout; m.timeout <= 0 {
 		m.timeout = client.DefaultTimeout
 	}
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
+	m.log = cmp.Or(m.log, slog.New(slog.DiscardHandler))
 	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	cfg.Cache, cfg.Drafts, cfg.OnRevoke, cfg.OnGiveUp = true, true, m.revoked, m.givesUp
 	if m.fs, err = client.New(ctx, cfg); err != nil {
@@ -158,9 +157,7 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 		return err
 	}
 	source := o.Source
-	if source == "" {
-		source = "leasefs"
-	}
+	source = cmp.Or(source, "leasefs")
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
 	kernel := append([]string{"default_permissions"}, o.KernelOptions...)
 	if o.ReadOnly {

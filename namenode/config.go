@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -178,15 +179,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.OpenPort == nil {
 		c.OpenPort = net.Listen
 	}
-	if c.Clock == nil {
-		c.Clock = clock.System{}
-	}
-	if c.FS == nil {
-		c.FS = vfs.OS()
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Clock = cmp.Or[clock.Clock](c.Clock, clock.System{})
+	c.FS = cmp.Or(c.FS, vfs.OS())
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Groups == nil {
 		c.Groups = groups.New(c.Clock).Of
 	}

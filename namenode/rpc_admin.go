@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -150,9 +151,7 @@ func (s *operators) Fsck(r *pb.FsckRequest, stream grpc.ServerStreamingServer[pb
 		return err
 	}
 	path := r.GetPath()
-	if path == "" {
-		path = "/"
-	}
+	path = cmp.Or(path, "/")
 	if err := s.tree.walk(ctx, r.GetCaller(), pb.Follow(path), func(w *walk, path []byte, a namespace.Attr) error {
 		f.sum.Inodes++
 		if a.Open == nil && a.Blocks == 0 {

@@ -1,6 +1,7 @@
 package namenode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,9 +144,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		return s.openS3(ctx)
 	}
 	dir := s.cfg.BlocksDir
-	if dir == "" {
-		dir = s.dir.File(datadir.BlocksDir)
-	}
+	dir = cmp.Or(dir, s.dir.File(datadir.BlocksDir))
 	if s.dir.Fresh && s.cfg.HA == nil {
 		if err := local.Format(s.cfg.FS, dir, s.dir.ID); err != nil {
 			return fmt.Errorf("block folder %s cannot be made: %w", dir, err)

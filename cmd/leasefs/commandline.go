@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -47,9 +48,7 @@ func (c *commandLine) fail(err error, path string) error {
 	named := *f
 	named.Op = c.op
 	named.Message += c.remedy(f)
-	if named.Path == "" {
-		named.Path = path
-	}
+	named.Path = cmp.Or(named.Path, path)
 	return &named
 }
 

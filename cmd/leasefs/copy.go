@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -86,9 +87,7 @@ func (e *invocation) transfer(run func(context.Context, transfer.Options) (trans
 		return argv.Usagef(e.op, "--workers: %d is not within 1 and 256", workers)
 	}
 	err := e.connect(func(cfg *client.Config) {
-		if cfg.Timeout == 0 {
-			cfg.Timeout = copyTimeout
-		}
+		cfg.Timeout = cmp.Or(cfg.Timeout, copyTimeout)
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -82,9 +83,7 @@ func (e *invocation) statuses() ([]client.NamenodeStatus, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = statusTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, statusTimeout)
 	list, err := client.QueryStatus(e.ctx, cfg)
 	return list, e.fail(err, "")
 }

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -79,9 +80,7 @@ const (
 // Join opens a session and makes the namenode's node. It tries until ctx ends,
 // over new sessions if need be.
 func Join(ctx context.Context, cfg Config) (*Candidacy, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	for {
 		c, err := join(ctx, cfg)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrLost) {

@@ -170,12 +170,8 @@ func With(err error, op, path string) error {
 		return &Error{Op: op, Path: path, Kind: Internal, Err: err}
 	}
 	c := *e
-	if c.Op == "" {
-		c.Op = op
-	}
-	if c.Path == "" {
-		c.Path = path
-	}
+	c.Op = cmp.Or(c.Op, op)
+	c.Path = cmp.Or(c.Path, path)
 	return &c
 }
 

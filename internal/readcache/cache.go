@@ -1,6 +1,7 @@
 package readcache
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,12 +92,8 @@ func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
 	if cfg.Clock == nil {
 		panic("readcache: no clock")
 	}
-	if cfg.MaxEntries == 0 {
-		cfg.MaxEntries = DefaultMaxEntries
-	}
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
+	cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
 	c := &Cache[K, V]{cfg: cfg, life: 1, entries: make(map[K]*entry[K, V]), deps: make(map[Key]*dependents[K, V]), given: make(map[Key]int)}
 	c.ring.next, c.ring.prev = &c.ring, &c.ring
 	c.revoked.init()

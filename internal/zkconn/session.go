@@ -1,6 +1,7 @@
 package zkconn
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -97,9 +98,7 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 	if cfg.Dial == nil {
 		cfg.Dial = new(net.Dialer).DialContext
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		s, err := open(ctx, cfg)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrExpired) {

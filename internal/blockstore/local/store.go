@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -83,15 +84,9 @@ func Open(cfg Config) (*Store, error) {
 	if len(cfg.Secret) < MinSecret {
 		return nil, fserror.New(fserror.InvalidArgument, "open blocks", cfg.Dir, "the secret has %d bytes, must have %d or more", len(cfg.Secret), MinSecret)
 	}
-	if cfg.FS == nil {
-		cfg.FS = vfs.OS()
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = clock.System{}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.FS = cmp.Or(cfg.FS, vfs.OS())
+	cfg.Clock = cmp.Or[clock.Clock](cfg.Clock, clock.System{})
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.BaseURL == nil {
 		cfg.BaseURL = func() string { return "" }
 	}

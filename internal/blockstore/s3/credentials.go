@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,18 +39,11 @@ type files struct {
 
 func newFiles(first aws.CredentialsProvider, load func(context.Context) (aws.CredentialsProvider, error), c clock.Clock, log *slog.Logger) *files {
 	f := &files{load: load, clock: c, log: log, current: first, names: []string{
-		orDefault(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), config.DefaultSharedCredentialsFilename()),
-		orDefault(os.Getenv("AWS_CONFIG_FILE"), config.DefaultSharedConfigFilename()),
+		cmp.Or(os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), config.DefaultSharedCredentialsFilename()),
+		cmp.Or(os.Getenv("AWS_CONFIG_FILE"), config.DefaultSharedConfigFilename()),
 	}}
 	f.seen, f.looked = f.look(), c.Mono()
 	return f
-}
-
-func orDefault(value, otherwise string) string {
-	if value == "" {
-		return otherwise
-	}
-	return value
 }
 
 // look is what tells a file from another version of it: it is rewritten, or

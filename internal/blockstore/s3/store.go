@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -152,12 +153,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 func setDefaults(cfg *Config) {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.System{}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Clock = cmp.Or[clock.Clock](cfg.Clock, clock.System{})
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.MaxTries <= 0 {
 		cfg.MaxTries = DefaultMaxTries
 	}

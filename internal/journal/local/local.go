@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,26 +106,20 @@ func Open(cfg Config) (*Journal, error) {
 		fs: cfg.FS, dir: cfg.Dir, segBytes: cfg.SegmentBytes, step: cfg.Ahead,
 		fresh: max(cfg.First, 1), log: cfg.Logger,
 	}
-	if j.fs == nil {
-		j.fs = vfs.OS()
-	}
+	j.fs = cmp.Or(j.fs, vfs.OS())
 	if j.segBytes <= 0 {
 		j.segBytes = DefaultSegmentBytes
 	}
 	if cfg.MaxBacklog <= 0 {
 		cfg.MaxBacklog = DefaultMaxBacklog
 	}
-	if j.step == 0 {
-		j.step = DefaultAhead
-	}
+	j.step = cmp.Or(j.step, DefaultAhead)
 	j.step = min(max(j.step, 0), int64(len(zeros)))
 	if j.spareSize = cfg.Spare; j.spareSize == 0 {
 		j.spareSize = 4 * j.step
 	}
 	j.spareSize = max(j.spareSize, 0)
-	if j.log == nil {
-		j.log = slog.Default()
-	}
+	j.log = cmp.Or(j.log, slog.Default())
 	j.group = group.New(group.Config{
 		Header: batchHeaderSize, Target: batchTarget, MaxBacklog: cfg.MaxBacklog, Log: j.log.With("dir", j.dir),
 	})

@@ -1,6 +1,7 @@
 package zk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,21 +153,15 @@ func defaults(cfg *Config) {
 	if cfg.MaxBacklog <= 0 {
 		cfg.MaxBacklog = DefaultMaxBacklog
 	}
-	if cfg.MaxNode == 0 {
-		cfg.MaxNode = DefaultMaxNode
-	}
+	cfg.MaxNode = cmp.Or(cfg.MaxNode, DefaultMaxNode)
 	if cfg.InFlight <= 0 {
 		cfg.InFlight = DefaultInFlight
 	}
 	if cfg.CloseTimeout <= 0 {
 		cfg.CloseTimeout = DefaultCloseTimeout
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = clock.System{}
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Clock = cmp.Or[clock.Clock](cfg.Clock, clock.System{})
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.First = max(cfg.First, 1)
 }
 
