@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -41,7 +42,7 @@ func TestSetAttrAllChangesWhatItFound(t *testing.T) {
 				}
 				return send()
 			})
-			err := wired.SetAttrAll(ctx, "/home", func(*client.FileInfo) client.AttrChange { return change })
+			err := lowlevel.Of(wired).SetAttrAll(ctx, "/home", func(*client.FileInfo) client.AttrChange { return change })
 			if err != nil && !errors.Is(err, fserror.Loop) { // Loop: the tree is not there any more
 				t.Errorf("%s, a link at %s: %v", name, at.path, err)
 			}
@@ -79,7 +80,7 @@ func TestSetAttrAllPassesOverWhatIsGone(t *testing.T) {
 		}
 		return send()
 	})
-	if err := wired.SetAttrAll(ctx, "/to", func(*client.FileInfo) client.AttrChange { return client.AttrChange{User: "alice"} }); err != nil {
+	if err := lowlevel.Of(wired).SetAttrAll(ctx, "/to", func(*client.FileInfo) client.AttrChange { return client.AttrChange{User: "alice"} }); err != nil {
 		t.Error(err)
 	}
 	for _, path := range []string{"/d", "/d/e", "/d/e/b"} {
@@ -87,7 +88,7 @@ func TestSetAttrAllPassesOverWhatIsGone(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, i, err)
 		}
 	}
-	if err := wired.SetAttrAll(ctx, "/nowhere", nil); !errors.Is(err, fserror.NotFound) {
+	if err := lowlevel.Of(wired).SetAttrAll(ctx, "/nowhere", nil); !errors.Is(err, fserror.NotFound) {
 		t.Errorf("a path where nothing is: %v", err)
 	}
 }
@@ -105,7 +106,7 @@ func TestRenameInto(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(fs.Rename(ctx, "/in", "/moved", false), fs.Symlink(ctx, "/other", "/in"), fs.RenameInto(ctx, "/f", dir.Inode, false)); err != nil {
+	if err := errors.Join(fs.Rename(ctx, "/in", "/moved", false), fs.Symlink(ctx, "/other", "/in"), lowlevel.Of(fs).RenameInto(ctx, "/f", dir.Inode, false)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fs.Stat(ctx, "/moved/f"); err != nil {
@@ -114,23 +115,23 @@ func TestRenameInto(t *testing.T) {
 	if err := errors.Join(fs.WriteFile(ctx, "/f", nil), fs.WriteFile(ctx, "/g", nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := fs.RenameInto(ctx, "/f", dir.Inode, false); !errors.Is(err, fserror.Exists) {
+	if err := lowlevel.Of(fs).RenameInto(ctx, "/f", dir.Inode, false); !errors.Is(err, fserror.Exists) {
 		t.Errorf("onto one that exists: %v", err)
 	}
-	if err := fs.RenameInto(ctx, "/f", dir.Inode, true); err != nil {
+	if err := lowlevel.Of(fs).RenameInto(ctx, "/f", dir.Inode, true); err != nil {
 		t.Error(err)
 	}
 	file, err := fs.Stat(ctx, "/moved/f")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fs.RenameInto(ctx, "/g", file.Inode, false); !errors.Is(err, fserror.NotDirectory) {
+	if err := lowlevel.Of(fs).RenameInto(ctx, "/g", file.Inode, false); !errors.Is(err, fserror.NotDirectory) {
 		t.Errorf("into a file: %v", err)
 	}
 	if err := fs.RemoveAll(ctx, "/moved"); err != nil {
 		t.Fatal(err)
 	}
-	if err := fs.RenameInto(ctx, "/g", dir.Inode, false); !errors.Is(err, fserror.NotFound) {
+	if err := lowlevel.Of(fs).RenameInto(ctx, "/g", dir.Inode, false); !errors.Is(err, fserror.NotFound) {
 		t.Errorf("into a directory that is gone: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
@@ -18,7 +19,7 @@ import (
 
 // closing is a client that makes drafts, whose closes the test can hold up.
 type closing struct {
-	*client.FS
+	lowlevel.FS
 	t    *testing.T
 	nn   *env.Namenode
 	wire *env.Wire
@@ -34,8 +35,8 @@ func newClosing(t *testing.T, dirs ...string) *closing {
 		c.Cache, c.Drafts = true, true
 		c.Timeout = 20 * time.Minute // no attempt ends by itself
 	})
-	c := &closing{FS: f, t: t, nn: nn, wire: wire}
-	env.Eventually(t, "a term of the cache", func() bool { return f.CacheRemaining() > 0 })
+	c := &closing{FS: lowlevel.Of(f), t: t, nn: nn, wire: wire}
+	env.Eventually(t, "a term of the cache", func() bool { return lowlevel.Of(f).CacheRemaining() > 0 })
 	for _, dir := range dirs {
 		must(t, f.MkdirAll(t.Context(), dir, 0o755))
 		c.absent(dir + "/first")
@@ -176,7 +177,7 @@ func TestClosesTogether(t *testing.T) {
 	if i, _, err := c.LstatKept(ctx, "/d/e"); err != nil || i.Entries != 22 {
 		t.Error(i, err)
 	}
-	if n := c.Calls(); n != 0 {
+	if n := c.FS.FS.Calls(); n != 0 {
 		t.Errorf("%d call ids are in use", n)
 	}
 }
@@ -268,8 +269,8 @@ func TestClosesDoNotWaitForOthers(t *testing.T) {
 	c := newClosing(t, "/before", "/d", "/seen")
 	g, wire := c.nn.Wired(t, func(c *client.Config) { c.Cache = true })
 	list, slow := append(c.begin("/d", 5), c.begin("/seen", 4)...), 5
-	env.Eventually(t, "a term of the cache", func() bool { return g.CacheRemaining() > 0 })
-	if _, held, err := g.LstatKept(t.Context(), "/seen"); err != nil || !held {
+	env.Eventually(t, "a term of the cache", func() bool { return lowlevel.Of(g).CacheRemaining() > 0 })
+	if _, held, err := lowlevel.Of(g).LstatKept(t.Context(), "/seen"); err != nil || !held {
 		t.Fatal(held, err)
 	}
 	wire.Hold(env.ToNamenode) // it is asked, and says nothing
@@ -326,7 +327,7 @@ func TestCloseLeavesOthers(t *testing.T) {
 	if err := <-ended[2]; !errors.Is(err, fserror.Canceled) {
 		t.Error(err)
 	}
-	if c.Calls() == 0 {
+	if c.FS.FS.Calls() == 0 {
 		t.Error("the call id is not in use, though the call is under way")
 	}
 	if _, ok := c.Draft(t.Context(), list[2].Path()); ok {
@@ -339,7 +340,7 @@ func TestCloseLeavesOthers(t *testing.T) {
 		}
 		c.made(g, list[i])
 	}
-	env.Eventually(t, "no call is under way", func() bool { return c.Calls() == 0 })
+	env.Eventually(t, "no call is under way", func() bool { return c.FS.FS.Calls() == 0 })
 }
 
 // Who leaves before anything was sent makes nothing.
@@ -360,7 +361,7 @@ func TestCloseLeavesTheQueue(t *testing.T) {
 	if _, err := g.Stat(t.Context(), list[0].Path()); !errors.Is(err, fserror.NotFound) {
 		t.Error(err)
 	}
-	if n := c.Calls(); n != 0 {
+	if n := c.FS.FS.Calls(); n != 0 {
 		t.Errorf("%d call ids are in use", n)
 	}
 }
@@ -371,14 +372,14 @@ func TestClosesOfAClosedClient(t *testing.T) {
 	list := append(c.begin("/before", 2), c.begin("/d", 20)...)
 	c.wire.Hold(env.ToClient)
 	ended := c.end(t.Context(), list)
-	env.Eventually(t, "the closes are under way", func() bool { return c.Calls() == 22 && c.ClosesWaiting() == 0 })
+	env.Eventually(t, "the closes are under way", func() bool { return c.FS.FS.Calls() == 22 && c.ClosesWaiting() == 0 })
 	must(t, c.Close())
 	for _, err := range ended {
 		if err := <-err; !errors.Is(err, fserror.Closed) {
 			t.Error(err)
 		}
 	}
-	if n := c.Calls(); n != 0 {
+	if n := c.FS.FS.Calls(); n != 0 {
 		t.Errorf("%d call ids are in use", n)
 	}
 }

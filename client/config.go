@@ -63,7 +63,7 @@ type Config struct {
 	// process, for the namenode's cache term (10 s) at most if it is gone.
 	Cache bool
 	// Drafts, with Cache, asks with each Create for the right to make more files in
-	// that directory without a call, for FS.Draft. One client has it at a time.
+	// that directory without a call, as a mount does. One client has it at a time.
 	Drafts bool
 	// OnRevoke, with Cache, is told what may change before the namenode is: who
 	// keeps something made of what was read (the kernel, of a mount) drops it

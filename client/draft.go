@@ -59,11 +59,7 @@ type Draft struct {
 	ended bool
 }
 
-// Draft begins a new file without a call, if this client holds the right to
-// (Config.Drafts), and knows that there is nothing at the path; else, and with any
-// other option than WithMode and WithOwner, false: Create it. Of the context only
-// WithPlaces counts.
-func (f *FS) Draft(ctx context.Context, path string, opts ...OpenOption) (*Draft, bool) {
+func (f lowLevel) Draft(ctx context.Context, path string, opts ...OpenOption) (*Draft, bool) {
 	path, err := fspath.Clean(path)
 	if err != nil || f.cache == nil || !f.cfg.Drafts {
 		return nil, false
@@ -74,8 +70,8 @@ func (f *FS) Draft(ctx context.Context, path string, opts ...OpenOption) (*Draft
 	if !ok || at.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || !inPlace(ctx, path, at.attr.GetInode()) || f.mayOpen("create", path) != nil {
 		return nil, false
 	}
-	d := &Draft{fs: f, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
-	return d, f.drafts.begin(f, d)
+	d := &Draft{fs: f.FS, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
+	return d, f.drafts.begin(f.FS, d)
 }
 
 // begin notes a draft. Under the lock the right is looked for: once a revocation

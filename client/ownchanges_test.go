@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -41,21 +42,21 @@ func TestOwnChanges(t *testing.T) {
 	must(t, f.Mkdir(ctx, "/d", 0o755))
 	absent := func(f *client.FS, path string) {
 		t.Helper()
-		if _, _, err := f.LstatKept(ctx, path); !errors.Is(err, fserror.NotFound) {
+		if _, _, err := lowlevel.Of(f).LstatKept(ctx, path); !errors.Is(err, fserror.NotFound) {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
 	kept := func(path string) *client.FileInfo {
 		t.Helper()
 		before := f.Stats().Cache.Misses
-		i, _, err := f.LstatKept(ctx, path)
+		i, _, err := lowlevel.Of(f).LstatKept(ctx, path)
 		must(t, err)
 		if n := f.Stats().Cache.Misses - before; n != 0 {
 			t.Fatalf("%s took %d reads", path, n)
 		}
 		return i
 	}
-	_, _, err := f.LstatKept(ctx, "/d")
+	_, _, err := lowlevel.Of(f).LstatKept(ctx, "/d")
 	must(t, err)
 	absent(f, "/d/0") // and so it is known that there is nothing
 	revoked := f.Stats().Cache.Revocations
@@ -74,7 +75,7 @@ func TestOwnChanges(t *testing.T) {
 		must(t, err)
 		must(t, w.Flush(ctx))
 		must(t, w.Close())
-		if got, _, err := f.LstatKept(ctx, path); err != nil || got.Length != 4 || got.Open != nil {
+		if got, _, err := lowlevel.Of(f).LstatKept(ctx, path); err != nil || got.Length != 4 || got.Open != nil {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
@@ -84,17 +85,17 @@ func TestOwnChanges(t *testing.T) {
 	// Others' changes are heard of all the same.
 	absent(f, "/d/theirs")
 	must(t, g.WriteFile(ctx, "/d/theirs", nil))
-	if _, _, err := f.LstatKept(ctx, "/d/theirs"); err != nil {
+	if _, _, err := lowlevel.Of(f).LstatKept(ctx, "/d/theirs"); err != nil {
 		t.Fatal(err)
 	}
 	must(t, g.Chmod(ctx, "/d/7", fs.FileMode(0o600)))
-	if i, _, err := f.LstatKept(ctx, "/d/7"); err != nil || i.Mode() != 0o600 {
+	if i, _, err := lowlevel.Of(f).LstatKept(ctx, "/d/7"); err != nil || i.Mode() != 0o600 {
 		t.Fatal(i, err)
 	}
 	// So are those of its own that are asked for in another way.
 	absent(f, "/d/own")
 	must(t, f.Mkdir(ctx, "/d/own", 0o755))
-	if _, _, err := f.LstatKept(ctx, "/d/own"); err != nil {
+	if _, _, err := lowlevel.Of(f).LstatKept(ctx, "/d/own"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -126,7 +127,7 @@ func TestOwnChangesAtOnce(t *testing.T) {
 				ended[i].Add(1)
 				o := rand.IntN(len(began)) //nolint:gosec // not a secret
 				turns := ended[o].Load()
-				_, _, err := clients[rand.IntN(2)].LstatKept(ctx, path(o)) //nolint:gosec // not a secret
+				_, _, err := lowlevel.Of(clients[rand.IntN(2)]).LstatKept(ctx, path(o)) //nolint:gosec // not a secret
 				if began[o].Load() != turns {
 					continue
 				}
@@ -146,13 +147,14 @@ func TestOwnChangesAtOnce(t *testing.T) {
 // turn makes a file, or removes the one that is there.
 func turn(ctx context.Context, c *client.FS, path string, there bool) error {
 	if there {
-		return c.RemoveFile(ctx, path)
+		_, err := lowlevel.Of(c).RemoveTaken(ctx, path, lowlevel.Taken{})
+		return err
 	}
 	w, err := c.Create(ctx, path)
 	if err != nil {
 		return err
 	}
-	_, _, err = c.LstatKept(ctx, path)
+	_, _, err = lowlevel.Of(c).LstatKept(ctx, path)
 	return errors.Join(err, w.Close())
 }
 
@@ -177,7 +179,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 	})
 	must(t, f.Mkdir(t.Context(), "/d", 0o755))
 	kept := func(path string) bool {
-		_, kept, err := f.LstatKept(t.Context(), path)
+		_, kept, err := lowlevel.Of(f).LstatKept(t.Context(), path)
 		must(t, err)
 		return kept
 	}
@@ -187,7 +189,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 		env.Eventually(t, "the directory is kept", func() bool { return kept("/d") })
 		n++
 		path := fmt.Sprint("/d/x", n)
-		if _, _, err := f.LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
+		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
 		dropped = f.Stats().Cache.DropAlls
@@ -198,7 +200,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 		if !errors.Is(err, fserror.Canceled) {
 			t.Fatal(err)
 		}
-		if _, _, err := f.LstatKept(t.Context(), path); err != nil {
+		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -207,7 +209,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 	w, err := f.Create(t.Context(), "/d/y")
 	must(t, err)
 	must(t, w.Close())
-	if i, _, err := f.LstatKept(t.Context(), "/d"); err != nil || uint64(i.Entries) != n+1 {
+	if i, _, err := lowlevel.Of(f).LstatKept(t.Context(), "/d"); err != nil || uint64(i.Entries) != n+1 {
 		t.Fatal(i, err)
 	}
 }
@@ -221,11 +223,11 @@ func TestAbsentByOtherPaths(t *testing.T) {
 	must(t, g.MkdirAll(ctx, "/p/d", 0o755))
 	must(t, g.Symlink(ctx, "/p", "/l"))
 	for _, p := range []string{"/p/d", "/l/d"} {
-		_, _, err := f.LstatKept(ctx, p)
+		_, _, err := lowlevel.Of(f).LstatKept(ctx, p)
 		must(t, err)
 	}
 	for _, p := range []string{"/p/d/x", "/l/d/x"} {
-		if _, _, err := f.LstatKept(ctx, p); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := lowlevel.Of(f).LstatKept(ctx, p); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +235,7 @@ func TestAbsentByOtherPaths(t *testing.T) {
 	must(t, err)
 	must(t, w.Close())
 	for _, p := range []string{"/l/d/y", "/p/d/y"} {
-		_, _, err := f.LstatKept(ctx, p)
+		_, _, err := lowlevel.Of(f).LstatKept(ctx, p)
 		must(t, err)
 	}
 }
@@ -246,11 +248,11 @@ func TestAbsentWhileMade(t *testing.T) {
 	for i := range 200 {
 		dir := "/d" + strconv.Itoa(i)
 		must(t, f.Mkdir(ctx, dir, 0o755))
-		_, _, err := f.LstatKept(ctx, dir)
+		_, _, err := lowlevel.Of(f).LstatKept(ctx, dir)
 		must(t, err)
 		var wg sync.WaitGroup
 		for j := range 4 {
-			wg.Go(func() { _, _, _ = f.LstatKept(ctx, dir+"/x"+strconv.Itoa(j)) })
+			wg.Go(func() { _, _, _ = lowlevel.Of(f).LstatKept(ctx, dir+"/x"+strconv.Itoa(j)) })
 		}
 		wg.Go(func() {
 			w, err := f.Create(ctx, dir+"/y")
@@ -262,7 +264,7 @@ func TestAbsentWhileMade(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		_, _, err = f.LstatKept(ctx, dir+"/y")
+		_, _, err = lowlevel.Of(f).LstatKept(ctx, dir+"/y")
 		must(t, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -39,10 +40,11 @@ func TestMakingForAnother(t *testing.T) {
 			return errs[0]
 		},
 		"mkdir": func(f *client.FS, path string, o client.Owner) error {
-			return f.MkdirFor(t.Context(), path, 0o755, o)
+			_, err := lowlevel.Of(f).MkdirFor(t.Context(), path, 0o755, o)
+			return err
 		},
 		"symlink": func(f *client.FS, path string, o client.Owner) error {
-			return f.SymlinkFor(t.Context(), "to", path, o)
+			return lowlevel.Of(f).SymlinkFor(t.Context(), "to", path, o)
 		},
 	}
 	for how, do := range makers {

@@ -1,10 +1,6 @@
 package client
 
-import (
-	"time"
-
-	"github.com/leasefs/leasefs/internal/readcache"
-)
+import "github.com/leasefs/leasefs/internal/readcache"
 
 // Revocation is what must not be kept any more (Config.OnRevoke).
 type Revocation struct {
@@ -47,13 +43,4 @@ func (f *FS) revoked(r Revocation) {
 	if f.cfg.OnRevoke != nil {
 		f.cfg.OnRevoke(r)
 	}
-}
-
-// CacheRemaining is for how long what was kept is certainly good, by this
-// machine's clocks; 0: not at all, or there is no cache.
-func (f *FS) CacheRemaining() time.Duration {
-	if f.cache == nil {
-		return 0
-	}
-	return f.cache.Remaining()
 }

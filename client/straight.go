@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 
-	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -35,20 +34,3 @@ func straightened(ctx context.Context, r *pb.Ref) *pb.Ref {
 
 // callerIn is who asks in a call under ctx.
 func (f *FS) callerIn(ctx context.Context) *pb.Caller { return callerAt(f.caller, placesOf(ctx)) }
-
-// Locate is Stat, but FileInfo.Path is where the file or directory is: it has no
-// symbolic link in it.
-func (f *FS) Locate(ctx context.Context, path string) (*FileInfo, error) {
-	path, err := clean("stat", path)
-	if err != nil {
-		return nil, err
-	}
-	resp := new(pb.StatResponse)
-	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), Where: true}
-	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
-		return nil, err
-	}
-	i := fileInfo(resp.GetPath(), resp.GetAttr())
-	i.TxID = resp.GetTxid()
-	return i, nil
-}

@@ -31,17 +31,6 @@ func (f *FS) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
 	return err
 }
 
-// MkdirFor is Mkdir for another, see WithOwner.
-func (f *FS) MkdirFor(ctx context.Context, path string, mode fs.FileMode, owner Owner) error {
-	_, err := f.mkdir(ctx, path, mode, false, owner)
-	return err
-}
-
-// MkdirInode is Mkdir that returns the inode of the new directory.
-func (f *FS) MkdirInode(ctx context.Context, path string, mode fs.FileMode) (inode uint64, err error) {
-	return f.mkdir(ctx, path, mode, false, Owner{})
-}
-
 // MkdirAll makes a directory and the parents that are missing, all with that
 // mode. One that exists is no error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
@@ -64,7 +53,7 @@ func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents b
 // empty directory there is replaced; else Exists. Open files continue under their
 // new name. InvalidArgument: a directory into itself.
 func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error {
-	return f.rename(ctx, from, to, overwrite, false)
+	return f.renameTo(ctx, from, to, &pb.RenameRequest{Overwrite: overwrite})
 }
 
 // Publish is Rename of a file that also takes it from the granted lease that it
@@ -72,56 +61,67 @@ func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error 
 // should its maker die, appears whole and stays. NotFound if its lease has
 // ended.
 func (f *FS) Publish(ctx context.Context, from, to string, overwrite bool) error {
-	return f.rename(ctx, from, to, overwrite, true)
+	return f.renameTo(ctx, from, to, &pb.RenameRequest{Overwrite: overwrite, Detach: true})
 }
 
-func (f *FS) rename(ctx context.Context, from, to string, overwrite, detach bool) error {
-	from, err := clean("rename", from)
+func (f *FS) renameTo(ctx context.Context, from, to string, req *pb.RenameRequest) error {
+	to, err := clean("rename", to)
 	if err != nil {
 		return err
 	}
-	to, err = clean("rename", to)
-	if err != nil {
-		return err
+	req.To = at(ctx, to)
+	_, err = f.rename(ctx, from, req)
+	return err
+}
+
+// rename sends a request that says all but what is renamed.
+func (f *FS) rename(ctx context.Context, from string, req *pb.RenameRequest) (hidden bool, err error) {
+	if from, err = clean("rename", from); err != nil {
+		return false, err
 	}
-	id := f.ids.Begin()
-	return f.mutate(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, id,
-		&pb.RenameRequest{Call: id, Caller: f.callerIn(ctx), From: at(ctx, from), To: at(ctx, to), Overwrite: overwrite, Detach: detach})
+	req.Call, req.Caller, req.From = f.ids.Begin(), f.callerIn(ctx), at(ctx, from)
+	resp, err := f.change(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, req.Call, req)
+	return resp.GetHidden(), err
 }
 
 // Remove removes a file, a symbolic link or an empty directory. NotFound,
 // NotEmpty. A file's writer, if any, loses its lease.
 func (f *FS) Remove(ctx context.Context, path string) error {
-	return f.remove(ctx, path, false)
+	return f.remove(ctx, path, &pb.DeleteRequest{})
 }
 
 // RemoveAll removes a path with everything below it, at once. One that does
 // not exist is no error.
 func (f *FS) RemoveAll(ctx context.Context, path string) error {
-	err := f.remove(ctx, path, true)
+	err := f.remove(ctx, path, &pb.DeleteRequest{Recursive: true})
 	if errors.Is(err, fserror.NotFound) && !IsMoved(err) {
 		return nil
 	}
 	return err
 }
 
-func (f *FS) remove(ctx context.Context, path string, recursive bool) error {
+func (f *FS) remove(ctx context.Context, path string, req *pb.DeleteRequest) error {
 	path, err := clean("remove", path)
 	if err != nil {
 		return err
 	}
-	id := f.ids.Begin()
-	return f.mutate(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, id,
-		&pb.DeleteRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Recursive: recursive})
+	_, err = f.removeAt(ctx, path, at(ctx, path), req)
+	return err
+}
+
+// removeAt sends a request that says all but what is removed; path is for errors.
+func (f *FS) removeAt(ctx context.Context, path string, at *pb.Ref, req *pb.DeleteRequest) (hidden bool, err error) {
+	req.Call, req.Caller, req.At = f.ids.Begin(), f.callerIn(ctx), at
+	resp, err := f.change(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, req.Call, req)
+	return resp.GetHidden(), err
 }
 
 // Symlink makes path a symbolic link to target, which need not exist.
 func (f *FS) Symlink(ctx context.Context, target, path string) error {
-	return f.SymlinkFor(ctx, target, path, Owner{})
+	return f.symlink(ctx, target, path, Owner{})
 }
 
-// SymlinkFor is Symlink for another, see WithOwner.
-func (f *FS) SymlinkFor(ctx context.Context, target, path string, owner Owner) error {
+func (f *FS) symlink(ctx context.Context, target, path string, owner Owner) error {
 	path, err := clean("symlink", path)
 	if err != nil {
 		return err
@@ -173,6 +173,38 @@ func (f *FS) setAttr(ctx context.Context, op, path string, req *pb.SetAttrReques
 		return err
 	}
 	req.Call, req.Caller, req.At = f.ids.Begin(), f.callerIn(ctx), follow(ctx, path)
+	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
+}
+
+// AttrChange is what SetAttr changes; what is not set stays.
+type AttrChange struct {
+	SetMode  bool
+	Mode     fs.FileMode // permission bits and sticky bit
+	User     string
+	Group    string
+	SetMTime bool
+	MTime    time.Time // the zero time: now, by the namenode's clock
+}
+
+// SetAttr changes several attributes at once: of a symbolic link at the end of
+// the path, those of the link itself.
+func (f *FS) SetAttr(ctx context.Context, path string, c AttrChange) error {
+	path, err := clean("setattr", path)
+	if err != nil {
+		return err
+	}
+	return f.changeAttr(ctx, path, at(ctx, path), c)
+}
+
+func (f *FS) changeAttr(ctx context.Context, path string, at *pb.Ref, c AttrChange) error {
+	const op = "setattr"
+	req := &pb.SetAttrRequest{
+		Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: at,
+		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
+	}
+	if c.SetMTime && !c.MTime.IsZero() {
+		req.MtimeUnixMs = c.MTime.UnixMilli()
+	}
 	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
 }
 

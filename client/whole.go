@@ -41,7 +41,7 @@ func (f *FS) WriteFrom(ctx context.Context, path string, r io.Reader, opts ...Op
 // setXattrs sets those of a file that is being made.
 func setXattrs(ctx context.Context, w *Writer, all []Xattr) error {
 	for _, x := range all {
-		err := w.fs.XattrsInode(w.key.Inode).Set(ctx, x.Name, x.Value, XattrAny)
+		err := (&Xattrs{fs: w.fs, inode: w.key.Inode}).Set(ctx, x.Name, x.Value, XattrAny)
 		var e *fserror.Error
 		if errors.As(err, &e) {
 			c := *e
@@ -86,7 +86,7 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 	err = s.make(ctx, temp, opts, func(w *Writer) error {
 		err := setXattrs(ctx, w, o.xattrs)
 		if err == nil && shut {
-			err = s.f.SetAttrInode(ctx, w.key.Inode, w.path, AttrChange{SetMode: true, Mode: o.mode})
+			err = s.f.changeAttr(ctx, w.path, pb.Inode(w.key.Inode), AttrChange{SetMode: true, Mode: o.mode})
 		}
 		if err != nil {
 			return err

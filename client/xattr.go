@@ -54,9 +54,6 @@ type Xattrs struct {
 // symbolic link is followed.
 func (f *FS) Xattrs(path string) *Xattrs { return &Xattrs{fs: f, path: path} }
 
-// XattrsInode is Xattrs for an inode, wherever it is.
-func (f *FS) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f, inode: inode} }
-
 // Get returns the value of one. NotFound: see IsNoXattr.
 func (x *Xattrs) Get(ctx context.Context, name string) ([]byte, error) {
 	all, err := x.All(ctx)

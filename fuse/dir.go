@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // Create makes a file and opens it.
@@ -142,7 +143,7 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giving(raw, func(o client.Owner) error { return n.m.fs.MkdirFor(ctx, p, modeOf(mode), o) })
+	err := n.m.giving(raw, func(o client.Owner) (err error) { _, err = n.m.fs.MkdirFor(ctx, p, modeOf(mode), o); return err })
 	if err != nil {
 		return nil, errno(err)
 	}
@@ -279,7 +280,7 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 		if old.ino == 0 {
 			return fserror.New(fserror.NotFound, "remove", p, "no such file")
 		}
-		return n.m.take(ctx, p, old, func(t client.Taken) (bool, error) { return n.m.fs.RemoveTaken(ctx, p, t) })
+		return n.m.take(ctx, p, old, func(t lowlevel.Taken) (bool, error) { return n.m.fs.RemoveTaken(ctx, p, t) })
 	})
 }
 
@@ -339,7 +340,7 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 			return n.m.fs.Rename(ctx, p1, p2, false)
 		}
 		to.keepDir(ctx, newName, p2)
-		over := func(t client.Taken) (bool, error) { return n.m.fs.RenameOver(ctx, p1, p2, t) }
+		over := func(t lowlevel.Taken) (bool, error) { return n.m.fs.RenameOver(ctx, p1, p2, t) }
 		err := n.m.take(ctx, p2, old, over)
 		if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p2) {
 			err = n.m.take(ctx, p2, old, over)
@@ -351,8 +352,8 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 // take lets do take the name p from what has it. A file that is open here gets a
 // hidden name in the same step, so that those who have it open can use it. It is
 // deleted with the last of them, or with this mount.
-func (m *Mounted) take(ctx context.Context, p string, old taken, do func(client.Taken) (bool, error)) error {
-	t := client.Taken{Inode: old.ino}
+func (m *Mounted) take(ctx context.Context, p string, old taken, do func(lowlevel.Taken) (bool, error)) error {
+	t := lowlevel.Taken{Inode: old.ino}
 	if old.file == nil {
 		_, err := do(t)
 		return err
@@ -362,7 +363,7 @@ func (m *Mounted) take(ctx context.Context, p string, old taken, do func(client.
 		return err
 	}
 	_, name := fspath.Split(p)
-	t.Hidden, t.Lease = m.hidden.name(name), id
+	t.Hidden, t.Lease = m.hidden.name(name), uint64(id)
 	hidden, err := do(t)
 	if !hidden {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -170,7 +171,7 @@ func TestRequestsOfASmallFile(t *testing.T) {
 		text := make([]byte, 1024)
 		must(t, os.Chmod(m.path("a"), 0o750))
 		env.Eventually(t, "the directories are kept", func() bool {
-			_, kept, err := m.FS().LstatKept(t.Context(), "/"+dir)
+			_, kept, err := lowlevel.Of(m.FS()).LstatKept(t.Context(), "/"+dir)
 			must(t, err)
 			return kept
 		})
@@ -376,7 +377,7 @@ func TestRevokedUnderWay(t *testing.T) {
 			m, k := r.through(o)
 			kept := func(path string) {
 				env.Eventually(t, "it is kept", func() bool {
-					_, kept, err := m.FS().LstatKept(ctx, path)
+					_, kept, err := lowlevel.Of(m.FS()).LstatKept(ctx, path)
 					must(t, err)
 					return kept
 				})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -49,7 +50,7 @@ func TestListingCostsNoCallPerFile(t *testing.T) {
 		must(t, err)
 	}
 	m := r.mount(fuse.Options{})
-	env.Eventually(t, "a term of the cache", func() bool { return m.FS().CacheRemaining() > 0 })
+	env.Eventually(t, "a term of the cache", func() bool { return lowlevel.Of(m.FS()).CacheRemaining() > 0 })
 	before := r.calls()
 	out, err := exec.CommandContext(t.Context(), "ls", "-lR", m.path("top")).Output() //nolint:gosec // this test's own folder
 	must(t, err)

@@ -24,6 +24,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // Options say how a namespace is mounted. The zero value mounts all of it for
@@ -63,7 +64,7 @@ type testOptions struct {
 
 // Mounted is a mounted namespace. It is safe for concurrent use.
 type Mounted struct {
-	fs     *client.FS
+	fs     lowlevel.FS
 	log    *slog.Logger
 	root   string // of the namespace
 	dir    string // where it is mounted; absolute
@@ -135,9 +136,11 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	m.log = cmp.Or(m.log, slog.New(slog.DiscardHandler))
 	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	cfg.Cache, cfg.Drafts, cfg.OnRevoke, cfg.OnGiveUp = true, true, m.revoked, m.givesUp
-	if m.fs, err = client.New(ctx, cfg); err != nil {
+	c, err := client.New(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
+	m.fs = lowlevel.Of(c)
 	m.lease = scratchLease{m: m}
 	if err := m.mount(ctx, o); err != nil {
 		m.shut()
@@ -263,7 +266,7 @@ func (m *Mounted) shut() {
 func (m *Mounted) term() time.Duration { return max(m.fs.CacheRemaining(), maxAttrTime) }
 
 // FS is the client of the mount.
-func (m *Mounted) FS() *client.FS { return m.fs }
+func (m *Mounted) FS() *client.FS { return m.fs.FS }
 
 // finish ends what is left when the kernel has let go of the mount, by whoever
 // unmounted it.

@@ -283,7 +283,7 @@ func (n *node) Readlink(context.Context) ([]byte, syscall.Errno) {
 func (n *node) Statfs(ctx context.Context, out *fuse.StatfsOut) syscall.Errno {
 	ctx, end := n.m.op(ctx)
 	defer end()
-	s, err := n.m.status.get(ctx, n.m.fs)
+	s, err := n.m.status.get(ctx, n.m.fs.FS)
 	if err != nil {
 		return errno(err)
 	}

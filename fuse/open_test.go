@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/fuse"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -76,7 +77,7 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	must(t, os.Rename(m.path("new"), m.path("f")))
 	old.Store(i.Inode)
 	env.Eventually(t, "another has the old file in its cache", func() bool {
-		_, kept, err := other.StatInode(t.Context(), i.Inode)
+		_, kept, err := lowlevel.Of(other).StatInode(t.Context(), i.Inode)
 		must(t, err)
 		return kept
 	})
@@ -86,7 +87,7 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	env.Eventually(t, "the second opens it", func() bool { return m.Uses(i.Inode) == 2 || len(second) > 0 })
 	close(answer)
 	env.Eventually(t, "it is gone", func() bool {
-		_, _, err := other.StatInode(context.WithoutCancel(t.Context()), i.Inode)
+		_, _, err := lowlevel.Of(other).StatInode(context.WithoutCancel(t.Context()), i.Inode)
 		return errors.Is(err, fserror.NotFound)
 	})
 	(<-second).has(t, "new")

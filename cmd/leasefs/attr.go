@@ -13,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 func chmodCommand(p *program) *cli.Command {
@@ -71,11 +72,11 @@ func (e *invocation) setAttr(change func(*client.FileInfo) client.AttrChange) er
 	e.args = e.args[1:]
 	return e.each(func(path string) error {
 		if e.flags.Bool("recursive") {
-			return e.fail(e.fs.SetAttrAll(e.ctx, path, change), path)
+			return e.fail(lowlevel.Of(e.fs).SetAttrAll(e.ctx, path, change), path)
 		}
 		info, err := e.fs.Stat(e.ctx, path)
 		if err == nil {
-			err = e.fs.SetAttrInode(e.ctx, info.Inode, path, change(info))
+			err = lowlevel.Of(e.fs).SetAttrInode(e.ctx, info.Inode, path, change(info))
 		}
 		return e.fail(err, path)
 	})

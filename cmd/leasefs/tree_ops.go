@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 func mkdirCommand(p *program) *cli.Command {
@@ -93,7 +94,7 @@ func mv(e *invocation) error {
 	overwrite := e.flags.Bool("overwrite")
 	return e.each(func(from string) error {
 		if into != 0 {
-			return e.fail(e.fs.RenameInto(e.ctx, from, into, overwrite), from)
+			return e.fail(lowlevel.Of(e.fs).RenameInto(e.ctx, from, into, overwrite), from)
 		}
 		return e.fail(e.fs.Rename(e.ctx, from, to, overwrite), from)
 	})
@@ -119,11 +120,12 @@ func (e *invocation) rm(path string) error {
 	if path == "/" {
 		return fserror.New(fserror.InvalidArgument, e.op, path, "the root is never removed; name what is in it")
 	}
-	remove := e.fs.RemoveFile
+	var err error
 	if e.flags.Bool("recursive") {
-		remove = e.fs.RemoveTree
+		err = lowlevel.Of(e.fs).RemoveTree(e.ctx, path)
+	} else {
+		_, err = lowlevel.Of(e.fs).RemoveTaken(e.ctx, path, lowlevel.Taken{})
 	}
-	err := remove(e.ctx, path)
 	if fserror.KindOf(err) == fserror.IsDirectory {
 		err = fserror.New(fserror.IsDirectory, e.op, path, "is a directory; -r removes it with all that is in it")
 	}

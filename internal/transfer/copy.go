@@ -7,6 +7,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // Copy copies a file within the namespace, with its permission bits: into to, if
@@ -15,6 +16,7 @@ import (
 // errors as of client.FS.WriteFrom.
 func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool) error {
 	const op = "cp"
+	low := lowlevel.Of(fsys)
 	info, err := fsys.Stat(ctx, from)
 	if err != nil {
 		return fserror.With(err, op, from)
@@ -22,7 +24,7 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 	if info.IsDir() {
 		return fserror.New(fserror.IsDirectory, op, from, "is a directory; leasefs get -r and put -r copy trees")
 	}
-	dir, err := fsys.Locate(ctx, to)
+	dir, err := low.Locate(ctx, to)
 	switch {
 	case err == nil && dir.IsDir():
 		_, name := fspath.Split(from)
@@ -32,7 +34,7 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 	case err != nil && fserror.KindOf(err) != fserror.NotFound:
 		return fserror.With(err, op, to)
 	}
-	r, _, err := fsys.OpenInode(ctx, info.Inode, from)
+	r, _, err := low.OpenInode(ctx, info.Inode, from)
 	if err != nil {
 		return fserror.With(err, op, from)
 	}

@@ -12,7 +12,7 @@
 //
 // No symbolic link below a source or a target is followed, be it there from the
 // beginning or put there by somebody else meanwhile: the directory that the user
-// names is opened once (os.Root; client.FS.Locate and client.WithoutLinks), and
+// names is opened once (os.Root; lowlevel.Calls.Locate and client.WithoutLinks), and
 // files in it are reached from there. One that is in the way of a directory is an
 // error. Links that the user names are followed.
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // Get copies a file or, if asked, a tree out of the namespace. If local is a
@@ -34,14 +35,14 @@ func Get(ctx context.Context, fsys *client.FS, remote, local string, opts Option
 
 // newGetter makes one that makes directories durable with sync.
 func newGetter(fsys *client.FS, opts Options, sync func(*os.File) error) *getter {
-	g := &getter{fs: fsys, opts: opts, sync: sync, touched: make(map[string]bool)}
+	g := &getter{fs: lowlevel.Of(fsys), opts: opts, sync: sync, touched: make(map[string]bool)}
 	g.progress = opts.Progress
 	return g
 }
 
 type getter struct {
 	counters
-	fs   *client.FS
+	fs   lowlevel.FS
 	opts Options
 	sync func(dir *os.File) error
 	root *os.Root   // of all local paths

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 // Xattrs, what the local file system has of user.* is kept too; a file is there
 // with all of it or not at all.
 func Put(ctx context.Context, fsys *client.FS, local, remote string, opts Options) (Result, error) {
-	p := &putter{fs: fsys, opts: opts}
+	p := &putter{fs: lowlevel.Of(fsys), opts: opts}
 	p.progress = opts.Progress
 	err := p.run(ctx, local, remote)
 	return p.result(), err
@@ -42,7 +43,7 @@ func Put(ctx context.Context, fsys *client.FS, local, remote string, opts Option
 
 type putter struct {
 	counters
-	fs   *client.FS
+	fs   lowlevel.FS
 	opts Options
 	root *os.Root    // of a tree
 	dirs []remoteDir // made by this copy, parents first
@@ -272,7 +273,7 @@ func (w *putWalk) put(job ...entry) error {
 // mkdir makes a directory that its owner can fill; it gets its own mode at the end.
 func (p *putter) mkdir(ctx context.Context, e entry) error {
 	mode := e.info.Mode() & (fs.ModePerm | fs.ModeSticky)
-	inode, err := p.fs.MkdirInode(ctx, e.remote, mode|0o700)
+	inode, err := p.fs.MkdirFor(ctx, e.remote, mode|0o700, client.Owner{})
 	if err == nil {
 		p.directories.Add(1)
 		p.dirs = append(p.dirs, remoteDir{inode, e.remote, mode, e.info.ModTime()})

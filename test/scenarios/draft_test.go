@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/test/env"
 )
@@ -23,7 +24,7 @@ func drafting(c *client.Config) { c.Cache, c.Drafts = true, true }
 // where it has made the file "first".
 func mine(t *testing.T, f *client.FS, dir string) {
 	t.Helper()
-	env.Eventually(t, "a term of the cache", func() bool { return f.CacheRemaining() > 0 })
+	env.Eventually(t, "a term of the cache", func() bool { return lowlevel.Of(f).CacheRemaining() > 0 })
 	unkept(t, f, dir+"/first")
 	w, err := f.Create(t.Context(), dir+"/first")
 	must(t, err)
@@ -35,10 +36,10 @@ func mine(t *testing.T, f *client.FS, dir string) {
 func unkept(t *testing.T, f *client.FS, name string) {
 	t.Helper()
 	for p := path.Dir(name); p != "/"; p = path.Dir(p) {
-		_, _, err := f.LstatKept(t.Context(), p)
+		_, _, err := lowlevel.Of(f).LstatKept(t.Context(), p)
 		must(t, err)
 	}
-	if _, _, err := f.LstatKept(t.Context(), name); !errors.Is(err, fserror.NotFound) {
+	if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), name); !errors.Is(err, fserror.NotFound) {
 		t.Fatalf("%s: %v", name, err)
 	}
 }
@@ -53,7 +54,7 @@ func must(t testing.TB, err error) {
 func begin(t *testing.T, f *client.FS, name, data string) *client.Draft {
 	t.Helper()
 	unkept(t, f, name)
-	d, ok := f.Draft(t.Context(), name, client.WithMode(0o640))
+	d, ok := lowlevel.Of(f).Draft(t.Context(), name, client.WithMode(0o640))
 	if !ok {
 		t.Fatalf("no draft of %s", name)
 	}
@@ -83,10 +84,10 @@ func TestDraft(t *testing.T) {
 	const files = 2000 // so that numbers are set aside more than once
 	for i := range files {
 		path := "/d/" + strconv.Itoa(i)
-		if _, _, err := f.LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
+		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
-		d, ok := f.Draft(t.Context(), path, client.WithMode(0o640))
+		d, ok := lowlevel.Of(f).Draft(t.Context(), path, client.WithMode(0o640))
 		if !ok {
 			w, err := f.Create(t.Context(), path, client.WithMode(0o640)) // for numbers
 			must(t, err)
@@ -145,7 +146,7 @@ func TestDraftIsHeld(t *testing.T) {
 	held("rmdir", g.RemoveAll(ctx, "/d"))
 	// Other names are free, and the right is gone from the first of these calls on.
 	must(t, g.WriteFile(ctx, "/d/c", []byte("c")))
-	if _, ok := f.Draft(t.Context(), "/d/e"); ok {
+	if _, ok := lowlevel.Of(f).Draft(t.Context(), "/d/e"); ok {
 		t.Fatal("a draft without the right")
 	}
 	must(t, d.Close(ctx, 0))
@@ -240,7 +241,7 @@ func TestDraftsAtOnce(t *testing.T) {
 	var drafted, refused atomic.Int64
 	var wg sync.WaitGroup
 	for c, f := range clients {
-		env.Eventually(t, "a term of the cache", func() bool { return f.CacheRemaining() > 0 })
+		env.Eventually(t, "a term of the cache", func() bool { return lowlevel.Of(f).CacheRemaining() > 0 })
 		for turn := range 2 {
 			wg.Go(func() {
 				for k := range made {
@@ -279,13 +280,13 @@ func TestDraftsAtOnce(t *testing.T) {
 
 // makeFile makes a file as the mount does: without a call if it may.
 func makeFile(ctx context.Context, f *client.FS, name, data string) (draft bool, err error) {
-	if _, _, err := f.LstatKept(ctx, path.Dir(name)); err != nil {
+	if _, _, err := lowlevel.Of(f).LstatKept(ctx, path.Dir(name)); err != nil {
 		return false, err
 	}
-	if _, _, err := f.LstatKept(ctx, name); err == nil {
+	if _, _, err := lowlevel.Of(f).LstatKept(ctx, name); err == nil {
 		return false, fserror.Exists
 	}
-	d, draft := f.Draft(ctx, name)
+	d, draft := lowlevel.Of(f).Draft(ctx, name)
 	if !draft {
 		w, err := f.Create(ctx, name)
 		if err != nil {
@@ -366,10 +367,10 @@ func TestDraftOfOneForgotten(t *testing.T) {
 	}
 	env.Eventually(t, "drafts again", func() bool {
 		makeAgain(t, f, "/d")
-		if _, _, err := f.LstatKept(ctx, "/d/c"); !errors.Is(err, fserror.NotFound) {
+		if _, _, err := lowlevel.Of(f).LstatKept(ctx, "/d/c"); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
-		next, ok := f.Draft(t.Context(), "/d/c")
+		next, ok := lowlevel.Of(f).Draft(t.Context(), "/d/c")
 		if !ok {
 			return false
 		}
@@ -383,7 +384,7 @@ func TestDraftOfOneForgotten(t *testing.T) {
 // makeAgain makes another file in a directory, by a call.
 func makeAgain(t *testing.T, f *client.FS, dir string) {
 	t.Helper()
-	_, _, err := f.LstatKept(t.Context(), dir)
+	_, _, err := lowlevel.Of(f).LstatKept(t.Context(), dir)
 	must(t, err)
 	w, err := f.Create(t.Context(), dir+"/again", client.WithOverwrite())
 	must(t, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	"github.com/leasefs/leasefs/test/env"
 )
 
@@ -17,7 +18,7 @@ func TestWithPlaces(t *testing.T) {
 	ctx := t.Context()
 	inode := make(map[string]uint64)
 	for _, d := range []string{"/a", "/b"} {
-		i, err := f.MkdirInode(ctx, d, 0o755)
+		i, err := lowlevel.Of(f).MkdirFor(ctx, d, 0o755, client.Owner{})
 		must(t, err)
 		must(t, g.WriteFile(ctx, d+"/f", []byte("x")))
 		inode[d] = i
@@ -27,15 +28,15 @@ func TestWithPlaces(t *testing.T) {
 	wrong := client.WithPlaces(ctx, in("/b"), client.Place{Path: "/a", Inode: inode["/b"]})
 	mine(t, f, "/a")
 	unkept(t, f, "/a/new")
-	_, kept, err := f.LstatKept(ctx, "/a/f")
+	_, kept, err := lowlevel.Of(f).LstatKept(ctx, "/a/f")
 	must(t, err)
-	if _, again, err := f.LstatKept(right, "/a/f"); err != nil || !kept || !again {
+	if _, again, err := lowlevel.Of(f).LstatKept(right, "/a/f"); err != nil || !kept || !again {
 		t.Fatal("what is kept is not used", kept, again, err)
 	}
-	if _, ok := f.Draft(wrong, "/a/new"); ok {
+	if _, ok := lowlevel.Of(f).Draft(wrong, "/a/new"); ok {
 		t.Error("a draft begins in another directory")
 	}
-	d, ok := f.Draft(right, "/a/new")
+	d, ok := lowlevel.Of(f).Draft(right, "/a/new")
 	if !ok {
 		t.Fatal("no draft")
 	}

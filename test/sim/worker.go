@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -411,7 +412,7 @@ func (c *worker) change(call context.Context) {
 		name := names[c.rand.IntN(len(names))]
 		var err error
 		if tree, _, ok := strings.Cut(name, "/"); ok {
-			err = c.fs.RemoveTree(call, path.Join(c.dir(), tree))
+			err = lowlevel.Of(c.fs).RemoveTree(call, path.Join(c.dir(), tree))
 		} else {
 			err = c.fs.Remove(call, path.Join(c.dir(), name))
 		}
@@ -423,11 +424,11 @@ func (c *worker) change(call context.Context) {
 // cannot be.
 func (c *worker) draft(call context.Context, name, text string) bool {
 	for _, p := range []string{c.dir(), path.Join(c.dir(), name)} { // as a mount looks first
-		if _, _, err := c.fs.LstatKept(call, p); err != nil && !errors.Is(err, fserror.NotFound) {
+		if _, _, err := lowlevel.Of(c.fs).LstatKept(call, p); err != nil && !errors.Is(err, fserror.NotFound) {
 			return false
 		}
 	}
-	d, ok := c.fs.Draft(call, path.Join(c.dir(), name))
+	d, ok := lowlevel.Of(c.fs).Draft(call, path.Join(c.dir(), name))
 	if !ok {
 		return false
 	}

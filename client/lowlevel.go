@@ -1,0 +1,228 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
+	"github.com/leasefs/leasefs/internal/namecall"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// lowLevel are the lowlevel.Calls of an FS; what they do is said there.
+type lowLevel struct{ *FS }
+
+func init() { door.Calls = func(fs any) any { return lowLevel{fs.(*FS)} } }
+
+func (f lowLevel) LstatKept(ctx context.Context, path string) (i *FileInfo, kept bool, err error) {
+	const op = "stat"
+	if path, err = clean(op, path); err != nil {
+		return nil, false, err
+	}
+	attr, _, kept, err := f.keptStat(ctx, op, path, readKey{kind: readLstat, path: path})
+	if err != nil {
+		return nil, kept, err
+	}
+	return fileInfo(path, attr), kept, nil
+}
+
+func (f lowLevel) StatInode(ctx context.Context, inode uint64) (i *FileInfo, kept bool, err error) {
+	attr, _, kept, err := f.keptStat(ctx, "stat", "", readKey{kind: readLstat, inode: inode})
+	if err != nil {
+		return nil, kept, err
+	}
+	return fileInfo("", attr), kept, nil
+}
+
+func (f lowLevel) CacheRemaining() time.Duration {
+	if f.cache == nil {
+		return 0
+	}
+	return f.cache.Remaining()
+}
+
+func (f lowLevel) Locate(ctx context.Context, path string) (*FileInfo, error) {
+	path, err := clean("stat", path)
+	if err != nil {
+		return nil, err
+	}
+	resp := new(pb.StatResponse)
+	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), Where: true}
+	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
+		return nil, err
+	}
+	i := fileInfo(resp.GetPath(), resp.GetAttr())
+	i.TxID = resp.GetTxid()
+	return i, nil
+}
+
+func (f lowLevel) OpenInode(ctx context.Context, inode uint64, path string) (r *Reader, kept bool, err error) {
+	r = newReader(f.FS, path, inode)
+	if kept, err = r.RefreshKept(ctx); err != nil {
+		r.cancel()
+		return nil, false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		r.cancel()
+		return nil, false, fserror.New(fserror.Closed, "open", path, "the client is closed")
+	}
+	f.readers[r] = struct{}{}
+	return r, kept, nil
+}
+
+func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.FS, inode: inode} }
+
+func (f lowLevel) CreateClosed(ctx context.Context, path string, opts ...OpenOption) (inode uint64, err error) {
+	if path, err = clean("create", path); err != nil {
+		return 0, err
+	}
+	o := gather(opts)
+	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
+	req.Close = true
+	req.Call = f.ids.Begin()
+	defer f.ids.End(req.Call)
+	resp := new(pb.OpenResponse)
+	c := namecall.Call{Op: "create", Path: path, Mutates: true}
+	err = f.createCall(ctx, &c, req, resp)
+	return resp.GetAttr().GetInode(), err
+}
+
+func (f lowLevel) MkdirFor(ctx context.Context, path string, mode fs.FileMode, owner Owner) (inode uint64, err error) {
+	return f.mkdir(ctx, path, mode, false, owner)
+}
+
+func (f lowLevel) SymlinkFor(ctx context.Context, target, path string, owner Owner) error {
+	return f.symlink(ctx, target, path, owner)
+}
+
+func (f lowLevel) AppendInode(ctx context.Context, inode uint64, path string, opts ...OpenOption) (*Writer, error) {
+	o := gather(opts)
+	o.inode = inode
+	return f.append(ctx, path, &o)
+}
+
+func (f lowLevel) TruncateInode(ctx context.Context, inode uint64, path string, length int64) error {
+	return f.truncate(ctx, path, pb.Inode(inode), length)
+}
+
+func (f lowLevel) SetAttrInode(ctx context.Context, inode uint64, path string, c AttrChange) error {
+	return f.changeAttr(ctx, path, pb.Inode(inode), c)
+}
+
+func (f lowLevel) SetAttrAll(ctx context.Context, path string, change func(*FileInfo) AttrChange) error {
+	top, err := f.Locate(ctx, path)
+	if err != nil {
+		return err
+	}
+	// It may be what lets the rest be listed.
+	if err := f.SetAttrInode(ctx, top.Inode, path, change(top)); err != nil || !top.IsDir() {
+		return err
+	}
+	first := true
+	for i, err := range f.Find(WithoutLinks(ctx), top.Path, FindOptions{}) {
+		switch {
+		case err != nil:
+			return err
+		case first && i.Inode != top.Inode:
+			return fserror.New(fserror.NotFound, "setattr", path, "another directory took its place; try again")
+		case !first && i.Type() != fs.ModeSymlink:
+			err = f.SetAttrInode(ctx, i.Inode, i.Path, change(i))
+		}
+		if err != nil && !errors.Is(err, fserror.NotFound) {
+			return err
+		}
+		first = false
+	}
+	return nil
+}
+
+func (f lowLevel) RenameOver(ctx context.Context, from, to string, old door.Taken) (hidden bool, err error) {
+	to, err = clean("rename", to)
+	if err != nil {
+		return false, err
+	}
+	return f.rename(ctx, from, &pb.RenameRequest{To: takenAt(ctx, to, old), Overwrite: true, Hide: hide(old)})
+}
+
+func (f lowLevel) RenameInto(ctx context.Context, from string, dir uint64, overwrite bool) error {
+	from, err := clean("rename", from)
+	if err != nil {
+		return err
+	}
+	_, name := fspath.Split(from)
+	_, err = f.rename(ctx, from, &pb.RenameRequest{To: &pb.Ref{Base: dir, Path: name}, Overwrite: overwrite})
+	return err
+}
+
+func (f lowLevel) RemoveTaken(ctx context.Context, path string, old door.Taken) (hidden bool, err error) {
+	if path, err = clean("remove", path); err != nil {
+		return false, err
+	}
+	return f.removeAt(ctx, path, takenAt(ctx, path, old), &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE, Hide: hide(old)})
+}
+
+// takenAt is the name that is taken.
+func takenAt(ctx context.Context, path string, old door.Taken) *pb.Ref {
+	r := at(ctx, path)
+	r.Expect = old.Inode
+	return r
+}
+
+func hide(old door.Taken) *pb.Hide {
+	if old.Hidden == "" {
+		return nil
+	}
+	return &pb.Hide{Inode: old.Inode, Name: old.Hidden, Lease: old.Lease}
+}
+
+func (f lowLevel) RemoveInode(ctx context.Context, inode uint64) error {
+	_, err := f.removeAt(ctx, "", pb.Inode(inode), &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE})
+	return err
+}
+
+func (f lowLevel) RemoveDir(ctx context.Context, path string) error {
+	return f.remove(ctx, path, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_DIRECTORY})
+}
+
+func (f lowLevel) RemoveTree(ctx context.Context, path string) error {
+	return f.remove(ctx, path, &pb.DeleteRequest{Recursive: true})
+}
+
+// RefreshKept is Refresh that also tells whether what it saw is kept.
+func (r *Reader) RefreshKept(ctx context.Context) (kept bool, err error) {
+	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{kind: readFile, inode: r.inode})
+	if err != nil {
+		return false, err
+	}
+	return kept, r.take(resp, at, 0)
+}
+
+// ReadAtContext is ReadAt under a context. With ahead, whole blocks are fetched
+// and those after them too, wherever the last read was.
+func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64, ahead bool) (int, error) {
+	if off < 0 {
+		return 0, fserror.New(fserror.InvalidArgument, "read", r.path, "negative offset %d", off)
+	}
+	return r.readAt(ctx, p, off, ahead)
+}
+
+// SetModTime is the modification time that Close will give the file, to the
+// millisecond; the zero time: that of Close. It must not be called while the
+// Writer is being closed.
+func (w *Writer) SetModTime(t time.Time) {
+	w.mtime = 0
+	if !t.IsZero() {
+		w.mtime = t.UnixMilli()
+	}
+}
+
+// KeepModTime leaves the modification time as it is at Close, unless that has
+// bytes to make durable. It must not be called while the Writer is being closed.
+func (w *Writer) KeepModTime() { w.mtime = math.MinInt64 }

@@ -1,0 +1,94 @@
+// Package lowlevel has the calls of a client.FS that the mount, the copies and the
+// commands need and that no other program should: files by inode, answers together
+// with whether they are kept, names that are taken from what is known to have them,
+// files begun without a call. Package client implements them and shows them to
+// nobody else (see package door).
+package lowlevel
+
+import (
+	"context"
+	"io/fs"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
+)
+
+// FS is a client.FS with the calls of this package.
+type FS struct {
+	*client.FS
+	Calls
+}
+
+// Of returns the calls of fs, together with its own.
+func Of(f *client.FS) FS {
+	return FS{FS: f, Calls: door.Calls(f).(Calls)} //nolint:errcheck // package client has no other
+}
+
+// Taken says from what RenameOver and RemoveTaken take a name, and what becomes of it.
+type Taken = door.Taken
+
+// Calls are implemented by package client. A path beside an inode is for errors. A
+// call by inode means the file wherever it is: NotFound if it is not in the tree
+// any more.
+type Calls interface {
+	// LstatKept is Lstat that also tells whether the answer, that there is nothing
+	// of that name included, is kept: then it is good for CacheRemaining, or until
+	// Config.OnRevoke says otherwise.
+	LstatKept(ctx context.Context, path string) (i *client.FileInfo, kept bool, err error)
+	// StatInode is LstatKept for an inode. The FileInfo has no path.
+	StatInode(ctx context.Context, inode uint64) (i *client.FileInfo, kept bool, err error)
+	// CacheRemaining is for how long what was kept is certainly good, by this
+	// machine's clocks; 0: not at all, or there is no cache.
+	CacheRemaining() time.Duration
+	// Locate is Stat, but FileInfo.Path is where the file or directory is: it has no
+	// symbolic link in it.
+	Locate(ctx context.Context, path string) (*client.FileInfo, error)
+	// OpenInode is Open for an inode. kept tells whether its view of the file is: as
+	// long as it is, Refresh would not change it.
+	OpenInode(ctx context.Context, inode uint64, path string) (r *client.Reader, kept bool, err error)
+	// XattrsInode is Xattrs for an inode.
+	XattrsInode(inode uint64) *client.Xattrs
+
+	// Draft begins a new file without a call, if this client holds the right to
+	// (Config.Drafts), and knows that there is nothing at the path; else, and with any
+	// other option than WithMode and WithOwner, false: Create it. Of the context only
+	// WithPlaces counts.
+	Draft(ctx context.Context, path string, opts ...client.OpenOption) (*client.Draft, bool)
+	// CreateClosed makes an empty file, as Create and Close do, and returns its
+	// inode. Options as of Create.
+	CreateClosed(ctx context.Context, path string, opts ...client.OpenOption) (inode uint64, err error)
+	// MkdirFor is Mkdir for another, see WithOwner. It returns the inode of the new
+	// directory.
+	MkdirFor(ctx context.Context, path string, mode fs.FileMode, owner client.Owner) (inode uint64, err error)
+	// SymlinkFor is Symlink for another, see WithOwner.
+	SymlinkFor(ctx context.Context, target, path string, owner client.Owner) error
+	// AppendInode is Append for an inode; path is the Writer's, too.
+	AppendInode(ctx context.Context, inode uint64, path string, opts ...client.OpenOption) (*client.Writer, error)
+	// TruncateInode is Truncate for an inode.
+	TruncateInode(ctx context.Context, inode uint64, path string, length int64) error
+	// SetAttrInode is SetAttr for an inode.
+	SetAttrInode(ctx context.Context, inode uint64, path string, c client.AttrChange) error
+	// SetAttrAll changes the attributes of what is at a path, following a symbolic
+	// link, and of all that is below it, as of one moment, but of symbolic links.
+	// change says how, of each. What a name led to then is changed, wherever it is,
+	// and not what takes its place; what is gone is no error.
+	SetAttrAll(ctx context.Context, path string, change func(*client.FileInfo) client.AttrChange) error
+
+	// RenameOver is Rename with overwrite of what old says, which is hidden in the same
+	// step if that is wanted; then hidden is true.
+	RenameOver(ctx context.Context, from, to string, old Taken) (hidden bool, err error)
+	// RenameInto is Rename into the directory of that inode, wherever it is, under
+	// the name that the file or directory has. NotDirectory, NotFound.
+	RenameInto(ctx context.Context, from string, dir uint64, overwrite bool) error
+	// RemoveTaken is Remove of what old says, which is hidden instead if that is
+	// wanted; then hidden is true. IsDirectory if it is one. What is another user's is
+	// deleted all the same, unless a superuser asks.
+	RemoveTaken(ctx context.Context, path string, old Taken) (hidden bool, err error)
+	// RemoveInode is Remove of a file by inode.
+	RemoveInode(ctx context.Context, inode uint64) error
+	// RemoveDir is Remove of an empty directory: NotDirectory if it is none.
+	RemoveDir(ctx context.Context, path string) error
+	// RemoveTree is RemoveAll of what has to exist: else NotFound.
+	RemoveTree(ctx context.Context, path string) error
+}
