@@ -82,6 +82,7 @@ var codeKinds = map[string]fserror.Kind{
 
 var statusKinds = map[int]fserror.Kind{
 	http.StatusPreconditionFailed:           fserror.Exists,
+	http.StatusConflict:                     fserror.Unavailable,
 	http.StatusRequestedRangeNotSatisfiable: fserror.InvalidArgument,
 	http.StatusRequestEntityTooLarge:        fserror.TooLarge,
 	http.StatusInsufficientStorage:          fserror.NoSpace,
@@ -243,15 +244,16 @@ func (d *diagnosis) skewed() string {
 	return ""
 }
 
-// alsoRetry adds to what the library tries again: two PUTs to one name at a
-// time, too many requests, and an answer that broke off. What speaks no TLS now
+// alsoRetry adds to what the library tries again: a conflict with another PUT of
+// this moment (some servers have other codes for it than S3's, or meet it where two
+// make a prefix), too many requests, and an answer that broke off. What speaks no TLS now
 // will not later.
 func alsoRetry(err error) aws.Ternary {
 	a := answerOf(err)
 	if plainHTTP(err) {
 		return aws.FalseTernary
 	}
-	if a.code == "ConditionalRequestConflict" || a.status == http.StatusTooManyRequests ||
+	if a.status == http.StatusConflict || a.status == http.StatusTooManyRequests ||
 		a.code == "IncompleteBody" || errors.Is(err, io.ErrUnexpectedEOF) {
 		return aws.TrueTernary
 	}

@@ -81,6 +81,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"a redirect of the web", 302, "<a href=x>moved</a>", []string{"Location", "http://other.test/"}, fserror.Unavailable, "not answer like an S3 server", 0},
 		{"slow down", 503, "SlowDown", nil, fserror.Unavailable, "tried 3 times", 3},
 		{"too many", 429, "TooManyRequests", nil, fserror.Unavailable, "tried 3 times", 3},
+		{"two make a prefix", 409, "ExistingObjectIsDirectory", nil, fserror.Unavailable, "does not take it now", 3},
 		{"bad gateway", 502, "<html>no XML of S3</html>", nil, fserror.Unavailable, "tried 3 times", 3},
 		{"internal", 500, "InternalError", nil, fserror.Unavailable, "tried 3 times", 3},
 		{"not implemented", 501, "NotImplemented", nil, fserror.Unsupported, "use another", 1},
