@@ -173,6 +173,9 @@ func (m *Manager) listSome(infos []Info, after uint64, limit int, f Filter, now 
 }
 
 func (m *Manager) info(l *lease, f Filter, now time.Duration) (Info, bool) {
+	if l.kind != KindGranted && len(l.files) == 0 {
+		return Info{}, false // its last file is closed; only Ended is missing
+	}
 	h := l.holder()
 	if f.Client != "" && h.Client != f.Client || f.Match != nil && !f.Match(*h) {
 		return Info{}, false

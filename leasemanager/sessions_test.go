@@ -53,3 +53,23 @@ func TestShard(t *testing.T) {
 		})
 	})
 }
+
+// A lease whose last file is closed is not listed while the end of it is still with
+// who closed the file.
+func TestListedLeasesHaveFiles(t *testing.T) {
+	m, c := fresh(t)
+	m.Open(client("a", 1), 1, 1)
+	c.Advance(hard + 1)
+	ends := m.Expire(1)
+	if infos, _ := m.List(Filter{}); len(ends) != 1 || len(infos) != 1 || infos[0].Files != 1 {
+		t.Fatalf("%d end, %+v", len(ends), infos)
+	}
+	m.Close(1, 1, "expired", nil)
+	if infos, _ := m.List(Filter{}); len(infos) != 0 {
+		t.Errorf("listed without a file: %+v", infos)
+	}
+	m.Ended(ends[0].LeaseID)
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+}
