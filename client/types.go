@@ -194,13 +194,31 @@ type NamenodeStatus struct {
 	Address string // as in the list
 	Err     error  // it did not answer; all below is zero
 
-	Listen        string // the address it says it has
-	Role          string // "active", "standby", "starting", "isolated"
-	Active        string // of a standby: the address of the active one, if it knows
-	Term          uint64
-	TxID          uint64
-	DurableTxID   uint64
-	ImageTxID     uint64
+	Listen      string // the address it says it has
+	Role        string // "active", "standby", "starting", "isolated"
+	Active      string // of a standby: the address of the active one, if it knows
+	Uptime      time.Duration
+	NamespaceID string
+	Version     string
+	HeapBytes   int64
+	JournalStatus
+	NamespaceStatus
+	Troubles
+	RoomStatus
+	ZooKeeperStatus
+}
+
+// JournalStatus is how far a namenode's journal and image are.
+type JournalStatus struct {
+	Term         uint64
+	TxID         uint64
+	DurableTxID  uint64
+	ImageTxID    uint64
+	JournalBytes int64 // since the last image
+}
+
+// NamespaceStatus is how many there are of what the namespace holds.
+type NamespaceStatus struct {
 	Inodes        uint64
 	Files         uint64
 	Directories   uint64
@@ -209,22 +227,30 @@ type NamenodeStatus struct {
 	Leases        uint64
 	Sessions      uint64
 	OpenFiles     uint64
-	Uptime        time.Duration
+}
+
+// Troubles are what somebody should look at.
+type Troubles struct {
 	OldestOverdue time.Duration // how long the lease longest past its hard limit has waited
 	SafeMode      bool
 	SafeModeWhy   string
 	StoreConflict string // why nothing is deleted from the block store; empty: there is no conflict
 	Short         string // why it refuses what needs room, or would if it were active, or has none for an image; empty: there is room
 	DiskError     string // why it is not known whether one of several has room; empty: it is
-	NamespaceID   string
-	Version       string
-	TailBytes     int64
-	StoredBytes   int64 // of blocks in files
-	GarbageBytes  int64 // of blocks that wait to be deleted
-	JournalBytes  int64 // since the last image
-	DiskFree      int64
-	DiskTotal     int64
-	HeapBytes     int64
+}
+
+// RoomStatus is what is stored, and how much of the disk is free.
+type RoomStatus struct {
+	TailBytes    int64
+	StoredBytes  int64 // of blocks in files
+	GarbageBytes int64 // of blocks that wait to be deleted
+	DiskFree     int64
+	DiskTotal    int64
+}
+
+// ZooKeeperStatus is what one namenode of several uses of ZooKeeper, and how it
+// stands with the clocks of others.
+type ZooKeeperStatus struct {
 	// What the journal takes of each ZooKeeper server's memory, and in how many
 	// nodes; 0 of a namenode alone.
 	ZooKeeperBytes, ZooKeeperNodes int64

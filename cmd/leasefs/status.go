@@ -33,22 +33,15 @@ func statusCommand(p *program) *cli.Command {
 // its address and role if it is unreachable or still starting; a standby has no
 // leases.
 type statusJSON struct {
-	Address         string  `json:"address"`
-	Role            string  `json:"role"` // "unreachable" when it did not answer
-	Term            *uint64 `json:"term"`
-	TxID            *uint64 `json:"txid"`
-	DurableTxID     *uint64 `json:"durable_txid"`
-	Inodes          *uint64 `json:"inodes"`
-	Blocks          *uint64 `json:"blocks"`
-	Leases          *uint64 `json:"leases"`
-	OpenFiles       *uint64 `json:"open_files"`
+	Address     string  `json:"address"`
+	Role        string  `json:"role"` // "unreachable" when it did not answer
+	Term        *uint64 `json:"term"`
+	TxID        *uint64 `json:"txid"`
+	DurableTxID *uint64 `json:"durable_txid"`
+	countsJSON
 	UptimeMS        *int64  `json:"uptime_ms"`
 	Error           *string `json:"error"`
 	ImageTxID       *uint64 `json:"image_txid"` // null: there is no image yet
-	Files           *uint64 `json:"files"`
-	Directories     *uint64 `json:"directories"`
-	Sessions        *uint64 `json:"sessions"`
-	GarbageBlocks   *uint64 `json:"garbage_blocks"`
 	OldestOverdueMS *int64  `json:"oldest_overdue_ms"`
 	SafeMode        *bool   `json:"safe_mode"`
 	SafeModeWhy     *string `json:"safe_mode_why"`
@@ -66,6 +59,23 @@ type statusJSON struct {
 	ZooKeeperNodes  *int64  `json:"zookeeper_nodes"`
 	DiskFree        *int64  `json:"disk_free"` // null with disk_total where the store has no size
 	DiskTotal       *int64  `json:"disk_total"`
+	clocksJSON
+}
+
+// countsJSON is how many there are of what the namespace holds.
+type countsJSON struct {
+	Inodes        *uint64 `json:"inodes"`
+	Blocks        *uint64 `json:"blocks"`
+	Leases        *uint64 `json:"leases"`
+	OpenFiles     *uint64 `json:"open_files"`
+	Files         *uint64 `json:"files"`
+	Directories   *uint64 `json:"directories"`
+	Sessions      *uint64 `json:"sessions"`
+	GarbageBlocks *uint64 `json:"garbage_blocks"`
+}
+
+// clocksJSON is how its clock stands with those of others.
+type clocksJSON struct {
 	// How far its machine's time of day is ahead of that of ZooKeeper's leader, and
 	// of an S3 block store's, and how far that can be wrong. null: not known.
 	ClockSkewMS       *int64 `json:"clock_skew_ms"`

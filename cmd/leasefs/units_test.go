@@ -213,7 +213,7 @@ func TestStatusTellsOfClocks(t *testing.T) {
 		if got := skewText(c.skew, "ZooKeeper"); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.skew, got, c.want)
 		}
-		j := statusToJSON(&client.NamenodeStatus{Role: "standby", ZooKeeperClock: c.skew})
+		j := statusToJSON(&client.NamenodeStatus{Role: "standby", ZooKeeperStatus: client.ZooKeeperStatus{ZooKeeperClock: c.skew}})
 		if c.skew == nil {
 			if j.ClockSkewMS != nil || j.ClockBoundMS != nil {
 				t.Errorf("not compared, and JSON tells %+v", j)
