@@ -16,8 +16,14 @@ func TestTable(t *testing.T) {
 	tests := make(map[string]bool)
 	calls := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\n\tif known\.Failure\(t\) \{`)
 	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+		if err != nil {
 			return err
+		}
+		if d.IsDir() && d.Name() == ".cache" { // other tests work in it
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return nil
 		}
 		text, err := os.ReadFile(path) //nolint:gosec // a file of this repository
 		for _, call := range calls.FindAllStringSubmatch(string(text), -1) {
