@@ -50,16 +50,16 @@ func (m *mayHave) has(name string) bool {
 
 // absent tells whether there is surely nothing at a path, by what is known of
 // its directory.
-func (f *FS) absent(path string) bool {
-	if f.cache == nil {
+func (a *answers) absent(path string) bool {
+	if a.cache == nil {
 		return false
 	}
 	dir, name := fspath.Split(path)
-	d, ok := f.kept(readKey{kind: readLstat, path: dir})
+	d, ok := a.kept(readKey{kind: readLstat, path: dir})
 	if !ok || d.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
 		return false
 	}
-	v, ok := f.kept(readKey{kind: readNames, inode: d.attr.GetInode()})
+	v, ok := a.kept(readKey{kind: readNames, inode: d.attr.GetInode()})
 	return ok && !v.names.has(name)
 }
 
@@ -69,16 +69,16 @@ func errAbsent(op, path string) error {
 
 // seenAbsent notes, when the namenode has said that there is nothing at a path,
 // that its directory is empty, if it is. The ticket is from before that was asked.
-func (f *FS) seenAbsent(ticket readcache.Ticket, path string) {
+func (a *answers) seenAbsent(ticket readcache.Ticket, path string) {
 	dir, _ := fspath.Split(path)
-	v, ok := f.kept(readKey{kind: readLstat, path: dir})
+	v, ok := a.kept(readKey{kind: readLstat, path: dir})
 	if !ok || v.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || v.attr.GetEntries() != 0 {
 		return
 	}
 	id := v.attr.GetInode()
 	// By inode: a directory may be known by several paths. Its attributes say who
 	// may search it.
-	f.cache.Put(ticket, readKey{kind: readNames, inode: id}, kept{names: newMayHave()},
+	a.cache.Put(ticket, readKey{kind: readNames, inode: id}, kept{names: newMayHave()},
 		[]readcache.Key{{Kind: keyEntries, Inode: id}, {Kind: keyAttr, Inode: id}})
 }
 
@@ -86,8 +86,8 @@ func (f *FS) seenAbsent(ticket readcache.Ticket, path string) {
 // were given up for it, so that no set without the name can come in its place;
 // that no term runs just now is no reason, since the next one may count for the
 // set again.
-func (f *FS) willMake(dir uint64, name string) {
-	if v, ok := f.cache.Peek(readKey{kind: readNames, inode: dir}); ok {
+func (a *answers) willMake(dir uint64, name string) {
+	if v, ok := a.cache.Peek(readKey{kind: readNames, inode: dir}); ok {
 		v.names.add(name)
 	}
 }

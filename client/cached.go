@@ -8,6 +8,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
+	"github.com/leasefs/leasefs/internal/session"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -79,27 +80,36 @@ func newReadCache(cfg *Config) *readCache {
 	})
 }
 
+// answers are what this client has read and may answer from, and what it gives up
+// of that for its own changes.
+type answers struct {
+	cache    *readCache // nil: nothing is kept
+	stream   func() *session.Stream
+	onRevoke func(Revocation)
+	onGiveUp func(Revocation) bool
+}
+
 // beginRead is called before a read that may be kept is sent.
-func (f *FS) beginRead() readcache.Ticket {
-	if f.cache == nil {
+func (a *answers) beginRead() readcache.Ticket {
+	if a.cache == nil {
 		return readcache.Ticket{}
 	}
-	return f.cache.Begin()
+	return a.cache.Begin()
 }
 
 // keep keeps an answer, if the namenode allows it, and tells whether it did.
-func (f *FS) keep(t readcache.Ticket, k readKey, v kept, keys []*pb.CacheKey) bool {
-	if f.cache == nil || len(keys) == 0 {
+func (a *answers) keep(t readcache.Ticket, k readKey, v kept, keys []*pb.CacheKey) bool {
+	if a.cache == nil || len(keys) == 0 {
 		return false
 	}
-	return f.cache.Put(t, k, v, cacheKeys(keys))
+	return a.cache.Put(t, k, v, cacheKeys(keys))
 }
 
-func (f *FS) kept(k readKey) (kept, bool) {
-	if f.cache == nil {
+func (a *answers) kept(k readKey) (kept, bool) {
+	if a.cache == nil {
 		return kept{}, false
 	}
-	v, ok := f.cache.Get(k)
+	v, ok := a.cache.Get(k)
 	if ok && v.file != nil && time.Now().After(v.until) {
 		return kept{}, false
 	}
@@ -108,15 +118,15 @@ func (f *FS) kept(k readKey) (kept, bool) {
 
 // keptAt is kept for an answer that counts only while the context's places are right:
 // both have to be so at one moment.
-func (f *FS) keptAt(ctx context.Context, k readKey) (kept, bool) {
-	v, ok := f.kept(k)
+func (a *answers) keptAt(ctx context.Context, k readKey) (kept, bool) {
+	v, ok := a.kept(k)
 	if !ok || k.inode != 0 || len(placesOf(ctx)) == 0 {
 		return v, ok
 	}
-	if !f.keptPlaces(ctx) {
+	if !a.keptPlaces(ctx) {
 		return kept{}, false
 	}
-	again, ok := f.kept(k)
+	again, ok := a.kept(k)
 	return v, ok && again.attr == v.attr && again.missing == v.missing
 }
 
@@ -130,7 +140,7 @@ func cacheKeys(keys []*pb.CacheKey) []readcache.Key {
 
 // keptStat is stat through the cache. held tells whether the answer, that there
 // is nothing included, is kept; txid is FileInfo.TxID.
-func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb.Attr, txid uint64, held bool, err error) {
+func (f *engine) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb.Attr, txid uint64, held bool, err error) {
 	straight := k.inode == 0 && !followsLinks(ctx) // what is kept may have been found through links
 	if v, ok := f.keptAt(ctx, k); ok && !straight {
 		if v.missing != nil {
@@ -165,7 +175,7 @@ func (f *FS) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb
 
 // keptFile is getFile through the cache; held tells whether the answer is kept. Only
 // whole answers are: a reader of a long block list asks for the rest.
-func (f *FS) keptFile(ctx context.Context, op, path string, k readKey) (resp *pb.GetFileResponse, at time.Time, held bool, err error) {
+func (f *engine) keptFile(ctx context.Context, op, path string, k readKey) (resp *pb.GetFileResponse, at time.Time, held bool, err error) {
 	if v, ok := f.kept(k); ok && (k.inode != 0 || followsLinks(ctx)) {
 		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), true, nil
 	}

@@ -11,7 +11,7 @@ import (
 
 // cacheStream is the read cache's share in the session's streams.
 type cacheStream struct {
-	f   *FS
+	f   *engine
 	now *promise // of the last stream
 }
 

@@ -30,7 +30,7 @@ const (
 // namenode together, in one message. That is a first try: who does not get its
 // file by it continues alone, with the same call id, so that nothing is made twice.
 type closes struct {
-	f    *FS
+	f    *engine
 	slow time.Duration // slowClose
 
 	mu      sync.Mutex
@@ -181,7 +181,7 @@ func (x *closing) over() {
 }
 
 // closeMany makes the files of many drafts by one call, which is tried once.
-func (f *FS) closeMany(list []*closing) {
+func (f *engine) closeMany(list []*closing) {
 	var keys []readcache.Key
 	for _, x := range list {
 		keys = append(keys, x.d.keys()...)

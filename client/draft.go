@@ -45,7 +45,7 @@ type numbers struct {
 // Close, or a Writer with Open, of which one must be called, once. Not safe for
 // concurrent use, but for Open and Close, of which the first one counts.
 type Draft struct {
-	fs    *FS
+	fs    *engine
 	path  string
 	name  string
 	group string // the directory's
@@ -70,13 +70,13 @@ func (f lowLevel) Draft(ctx context.Context, path string, opts ...OpenOption) (*
 	if !ok || at.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || !inPlace(ctx, path, at.attr.GetInode()) || f.mayOpen("create", path) != nil {
 		return nil, false
 	}
-	d := &Draft{fs: f.FS, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
-	return d, f.drafts.begin(f.FS, d)
+	d := &Draft{fs: f.engine, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
+	return d, f.drafts.begin(f.engine, d)
 }
 
 // begin notes a draft. Under the lock the right is looked for: once a revocation
 // has taken that away, the acknowledgement names all that were begun before.
-func (t *drafts) begin(f *FS, d *Draft) bool {
+func (t *drafts) begin(f *engine, d *Draft) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, mine := f.kept(readKey{kind: readCreations, inode: d.dir}); !mine || t.left == 0 || t.begun[d.dir][d.name] != nil {
@@ -105,7 +105,7 @@ func (t *drafts) begin(f *FS, d *Draft) bool {
 
 // drafting reports whether there is a draft at a path: in the directory that is
 // known to be there, else one that was begun under that path.
-func (f *FS) drafting(path string) bool {
+func (f *engine) drafting(path string) bool {
 	dir, name := fspath.Split(path)
 	at, known := f.kept(readKey{kind: readLstat, path: dir})
 	f.drafts.mu.Lock()
@@ -187,14 +187,14 @@ func (t *drafts) in(r Revocation) (out []*pb.Draft) {
 }
 
 // askCreations asks, with a Create, for the right to the directory's creations.
-func (f *FS) askCreations(g *givenUp, req *pb.CreateRequest) {
+func (f *engine) askCreations(g *givenUp, req *pb.CreateRequest) {
 	if f.cfg.Drafts && g != nil {
 		req.Creations, req.Numbers = true, f.drafts.ask()
 	}
 }
 
 // keepCreations keeps what the answer to that said.
-func (f *FS) keepCreations(g *givenUp, resp *pb.OpenResponse) {
+func (f *engine) keepCreations(g *givenUp, resp *pb.OpenResponse) {
 	if !resp.GetCreations() {
 		return
 	}
@@ -230,7 +230,7 @@ func (d *Draft) Info() *FileInfo {
 	}
 	return fileInfo(d.path, &pb.Attr{
 		Inode: d.inode, Type: pb.FileType_FILE_TYPE_FILE, Mode: mode,
-		User: cmp.Or(d.opts.owner.User, d.fs.Info().User), Group: cmp.Or(d.opts.owner.Group, d.group),
+		User: cmp.Or(d.opts.owner.User, d.fs.about().User), Group: cmp.Or(d.opts.owner.Group, d.group),
 		MtimeUnixMs: d.begun.UnixMilli(), Length: d.Length(),
 	})
 }
@@ -244,7 +244,7 @@ func (d *Draft) Write(pieces [][]byte) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended || len(d.data)+n > maxDraft || int64(len(d.data)+n) > d.fs.Info().MaxWholeFile {
+	if d.ended || len(d.data)+n > maxDraft || int64(len(d.data)+n) > d.fs.about().MaxWholeFile {
 		return false
 	}
 	for _, p := range pieces {

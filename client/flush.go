@@ -185,7 +185,7 @@ func (w *Writer) fitsClose() bool {
 	case rest == 0:
 		return true
 	}
-	return rest <= w.fs.Info().MaxWholeFile && w.length-w.start <= w.fs.session.Welcome().GetMaxTail()
+	return rest <= w.fs.about().MaxWholeFile && w.length-w.start <= w.fs.session.Welcome().GetMaxTail()
 }
 
 // drain waits until no block is under way.

@@ -26,6 +26,14 @@ import (
 // overload for as long), Permission, InvalidPath, NameTooLong, Canceled and
 // Deadline (of the context), and Closed.
 type FS struct {
+	*engine
+	scratch scratch // for files made under a temporary name
+}
+
+// engine is what all calls of a session share: the way to the namenodes, what is
+// open and what has been read. An FS shows it by path, the door to low-level calls
+// by inode too; Writers, Readers and Watchers hold it.
+type engine struct {
 	cfg    Config
 	nn     *namecall.Namenodes
 	caller *pb.Caller // shared by all requests, never changed
@@ -42,11 +50,10 @@ type FS struct {
 	readers map[*Reader]struct{}
 
 	session *session.Session
-	cache   *readCache // nil: nothing is kept
-	drafts  drafts
-	closes  *closes // of drafts
-	keeper  *keepalive.Keeper
-	scratch scratch // for files made under a temporary name
+	*answers
+	drafts drafts
+	closes *closes // of drafts
+	keeper *keepalive.Keeper
 }
 
 // New connects to a namespace and opens a session. It retries until the
@@ -61,7 +68,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	f := &FS{
+	e := &engine{
 		cfg:     cfg,
 		caller:  &pb.Caller{User: cfg.User, Client: cfg.Client, Session: id, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
 		ids:     namecall.NewIDs(id),
@@ -69,8 +76,9 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		info:    Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(id)), DirMode: 0o777 &^ *cfg.Umask},
 		readers: make(map[*Reader]struct{}),
 	}
-	f.cache = newReadCache(&cfg)
-	f.closes = &closes{f: f, slow: slowClose}
+	e.answers = &answers{cache: newReadCache(&cfg), stream: func() *session.Stream { return e.session.Stream() }, onRevoke: cfg.OnRevoke, onGiveUp: cfg.OnGiveUp}
+	e.closes = &closes{f: e, slow: slowClose}
+	f := &FS{engine: e}
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	nn := cfg.namenodes(f.caller)
@@ -90,7 +98,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	return f, nil
 }
 
-func (f *FS) sessionConfig() session.Config {
+func (f *engine) sessionConfig() session.Config {
 	cfg := session.Config{
 		Namenodes: f.nn, Addresses: f.cfg.Namenodes, Caller: f.caller, Timeout: f.cfg.Timeout,
 		Clock: f.cfg.Clock, Logger: f.cfg.Logger,
@@ -149,7 +157,7 @@ func (f *FS) Close() error {
 }
 
 // shutdown ends what New began, once nobody needs it.
-func (f *FS) shutdown() {
+func (f *engine) shutdown() {
 	f.mu.Lock()
 	f.cancel()
 	f.mu.Unlock() // no goroutine starts from here on
@@ -160,7 +168,7 @@ func (f *FS) shutdown() {
 }
 
 // goRun starts a goroutine that Close waits for; false if it is too late.
-func (f *FS) goRun(fn func()) bool {
+func (f *engine) goRun(fn func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ctx.Err() != nil {

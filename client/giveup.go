@@ -26,17 +26,17 @@ type givenUp struct {
 }
 
 // giveUp gives up keys that a call is about to change; end has to follow.
-func (f *FS) giveUp(keys ...readcache.Key) *givenUp {
-	st := f.session.Stream()
-	if f.cache == nil || st == nil || f.cfg.OnRevoke != nil && f.cfg.OnGiveUp == nil {
+func (a *answers) giveUp(keys ...readcache.Key) *givenUp {
+	st := a.stream()
+	if a.cache == nil || st == nil || a.onRevoke != nil && a.onGiveUp == nil {
 		return nil
 	}
-	g := &givenUp{st, f.cache.GiveUp(keys), keys}
+	g := &givenUp{st, a.cache.GiveUp(keys), keys}
 	switch {
 	case g.of == nil:
 		return nil
-	case f.session.Stream() != st, // the promise would be one of a stream that is over
-		f.cfg.OnGiveUp != nil && !f.cfg.OnGiveUp(revocationOf(keys, false)):
+	case a.stream() != st, // the promise would be one of a stream that is over
+		a.onGiveUp != nil && !a.onGiveUp(revocationOf(keys, false)):
 		g.of.End()
 		return nil
 	}
@@ -44,16 +44,16 @@ func (f *FS) giveUp(keys ...readcache.Key) *givenUp {
 }
 
 // giveUpName gives up a name that is about to be made, if the directory is known.
-func (f *FS) giveUpName(path string) *givenUp {
+func (a *answers) giveUpName(path string) *givenUp {
 	dir, name := fspath.Split(path)
-	v, ok := f.kept(readKey{kind: readLstat, path: dir})
+	v, ok := a.kept(readKey{kind: readLstat, path: dir})
 	if !ok || v.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
 		return nil
 	}
 	id := v.attr.GetInode()
-	g := f.giveUp(nameKeys(id, name)...)
+	g := a.giveUp(nameKeys(id, name)...)
 	if g != nil {
-		f.willMake(id, name)
+		a.willMake(id, name)
 	}
 	return g
 }
@@ -65,12 +65,12 @@ func nameKeys(dir uint64, name string) []readcache.Key {
 
 // giveUpFile gives up the attributes of a file that is about to grow or to be
 // closed, if they are kept.
-func (f *FS) giveUpFile(inode uint64) *givenUp {
+func (a *answers) giveUpFile(inode uint64) *givenUp {
 	k := readcache.Key{Kind: keyAttr, Inode: inode}
-	if f.cache == nil || !f.cache.Depends(k) {
+	if a.cache == nil || !a.cache.Depends(k) {
 		return nil
 	}
-	return f.giveUp(k)
+	return a.giveUp(k)
 }
 
 // wire is what the request says.

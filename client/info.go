@@ -28,7 +28,9 @@ type Info struct {
 }
 
 // Info tells what the FS is.
-func (f *FS) Info() Info {
+func (f *FS) Info() Info { return f.about() }
+
+func (f *engine) about() Info {
 	i, w := f.info, f.session.Welcome()
 	i.NamespaceID = w.GetNamespaceId()
 	if i.BlockSize = w.GetBlockSize(); i.BlockSize <= 0 {

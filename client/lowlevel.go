@@ -62,7 +62,7 @@ func (f lowLevel) Locate(ctx context.Context, path string) (*FileInfo, error) {
 }
 
 func (f lowLevel) OpenInode(ctx context.Context, inode uint64, path string) (r *Reader, kept bool, err error) {
-	r = newReader(f.FS, path, inode)
+	r = newReader(f.engine, path, inode)
 	if kept, err = r.RefreshKept(ctx); err != nil {
 		r.cancel()
 		return nil, false, err
@@ -77,7 +77,7 @@ func (f lowLevel) OpenInode(ctx context.Context, inode uint64, path string) (r *
 	return r, kept, nil
 }
 
-func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.FS, inode: inode} }
+func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
 
 func (f lowLevel) CreateClosed(ctx context.Context, path string, opts ...OpenOption) (inode uint64, err error) {
 	if path, err = clean("create", path); err != nil {

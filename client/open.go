@@ -42,7 +42,7 @@ func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writ
 }
 
 // createCall sends a create and keeps what its reply says.
-func (f *FS) createCall(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
+func (f *engine) createCall(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	if f.cache == nil {
 		return f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	}
@@ -76,7 +76,7 @@ func (o *openOptions) at(ctx context.Context, path string) *pb.Ref {
 	return at(ctx, path)
 }
 
-func (f *FS) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *pb.CreateRequest {
+func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *pb.CreateRequest {
 	req := &pb.CreateRequest{
 		Caller: caller, At: at, Mode: modeToWire(o.mode), HasMode: o.hasMode,
 		Overwrite: o.overwrite, Steal: o.steal, Parents: o.parents, Lease: uint64(o.lease),
@@ -103,7 +103,7 @@ func (f *FS) Append(ctx context.Context, path string, opts ...OpenOption) (*Writ
 	return f.append(ctx, path, &o)
 }
 
-func (f *FS) append(ctx context.Context, path string, o *openOptions) (*Writer, error) {
+func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writer, error) {
 	until := time.Now().Add(o.wait)
 	for {
 		if err := f.mayOpen("append", path); err != nil {
@@ -126,7 +126,7 @@ func (f *FS) append(ctx context.Context, path string, o *openOptions) (*Writer, 
 	}
 }
 
-func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
+func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
 		Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
@@ -148,7 +148,7 @@ func (f *FS) appendOnce(ctx context.Context, path string, o *openOptions, wait t
 }
 
 // mayOpen refuses new files once Close has begun.
-func (f *FS) mayOpen(op, path string) error {
+func (f *engine) mayOpen(op, path string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -163,7 +163,7 @@ func (f *FS) mayOpen(op, path string) error {
 // WriteFrom.
 func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...OpenOption) error {
 	if int64(len(data)) > f.Info().MaxWholeFile {
-		return f.writeLarge(ctx, path, data, opts)
+		return f.scratch.writeBytes(ctx, path, data, opts)
 	}
 	path, err := clean("create", path)
 	if err != nil {
@@ -177,13 +177,14 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 	c := namecall.Call{Op: "create", Path: path, Mutates: true, TailToo: len(data) > 0}
 	err = f.nn.Do(ctx, &c, pb.Namenode_Create_FullMethodName, req, new(pb.OpenResponse))
 	if len(data) > 0 && tailRefused(err) {
-		return f.writeLarge(ctx, path, data, opts) // as a block
+		return f.scratch.writeBytes(ctx, path, data, opts) // as a block
 	}
 	return err
 }
 
-func (f *FS) writeLarge(ctx context.Context, path string, data []byte, opts []OpenOption) error {
-	return f.scratch.write(ctx, path, opts, func(w *Writer) error {
+// writeBytes is write for what is in memory.
+func (s *scratch) writeBytes(ctx context.Context, path string, data []byte, opts []OpenOption) error {
+	return s.write(ctx, path, opts, func(w *Writer) error {
 		_, err := w.WriteContext(ctx, data)
 		return err
 	})
@@ -213,7 +214,7 @@ func (f *FS) Recover(ctx context.Context, path string, force bool) (RecoverResul
 }
 
 // recoverEpoch is Recover of what is open under one epoch only (0: any).
-func (f *FS) recoverEpoch(ctx context.Context, path string, force bool, epoch uint64) (RecoverResult, error) {
+func (f *engine) recoverEpoch(ctx context.Context, path string, force bool, epoch uint64) (RecoverResult, error) {
 	path, err := clean("recover", path)
 	if err != nil {
 		return RecoverResult{}, err

@@ -59,9 +59,9 @@ func IsMoved(err error) bool {
 
 // keptPlaces tells whether what is kept shows all places of a context to be right
 // just now.
-func (f *FS) keptPlaces(ctx context.Context) bool {
+func (a *answers) keptPlaces(ctx context.Context) bool {
 	for _, p := range placesOf(ctx) {
-		if v, ok := f.kept(readKey{kind: readLstat, path: p.Path}); !ok || v.attr.GetInode() != p.Inode {
+		if v, ok := a.kept(readKey{kind: readLstat, path: p.Path}); !ok || v.attr.GetInode() != p.Inode {
 			return false
 		}
 	}

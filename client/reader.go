@@ -25,7 +25,7 @@ import (
 // Sequential reads fetch Config.ReadAhead blocks ahead and hold up to
 // (ReadAhead+1) blocks; reads here and there fetch chunks of 64 KiB.
 type Reader struct {
-	fs    *FS
+	fs    *engine
 	path  string
 	inode uint64
 
@@ -48,7 +48,9 @@ type Reader struct {
 
 // Open opens a file for reading. A file that is being written can be read as
 // far as it was flushed. NotFound, IsDirectory.
-func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
+func (f *FS) Open(ctx context.Context, path string) (*Reader, error) { return f.open(ctx, path) }
+
+func (f *engine) open(ctx context.Context, path string) (*Reader, error) {
 	path, err := clean("open", path)
 	if err != nil {
 		return nil, err
@@ -72,7 +74,7 @@ func (f *FS) Open(ctx context.Context, path string) (*Reader, error) {
 	return r, nil
 }
 
-func newReader(f *FS, path string, inode uint64) *Reader {
+func newReader(f *engine, path string, inode uint64) *Reader {
 	r := &Reader{fs: f, path: path, inode: inode}
 	r.ctx, r.cancel = context.WithCancel(f.ctx)
 	r.blocks = blockio.NewFetcher(r.ctx, f.blobs, blockio.File{
@@ -82,7 +84,7 @@ func newReader(f *FS, path string, inode uint64) *Reader {
 }
 
 // tries are those of one transfer of a block for op.
-func tries(f *FS, op, path string) blockio.Tries {
+func tries(f *engine, op, path string) blockio.Tries {
 	w := f.nn.Waits(op, path)
 	return blockio.Tries{Limit: f.cfg.Timeout, Pause: func(ctx context.Context, n int, deadline time.Time, err error) bool {
 		delay := namecall.Backoff(n)
@@ -105,8 +107,8 @@ func (f *FS) ReadFile(ctx context.Context, path string) (data []byte, err error)
 	return data, err
 }
 
-func (f *FS) readFile(ctx context.Context, path string) ([]byte, error) {
-	r, err := f.Open(ctx, path)
+func (f *engine) readFile(ctx context.Context, path string) ([]byte, error) {
+	r, err := f.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (f *FS) readFile(ctx context.Context, path string) ([]byte, error) {
 }
 
 // getFile asks for a file. at is when, for the life of the URLs.
-func (f *FS) getFile(ctx context.Context, op, path string, req *pb.GetFileRequest) (*pb.GetFileResponse, time.Time, error) {
+func (f *engine) getFile(ctx context.Context, op, path string, req *pb.GetFileRequest) (*pb.GetFileResponse, time.Time, error) {
 	req.Caller = f.callerIn(ctx)
 	c := namecall.Call{Op: op, Path: path}
 	if req.WaitMs > 0 {

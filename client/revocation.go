@@ -39,8 +39,8 @@ func revocationOf(keys []readcache.Key, all bool) Revocation {
 }
 
 // revoked tells whoever wants to know.
-func (f *FS) revoked(r Revocation) {
-	if f.cfg.OnRevoke != nil {
-		f.cfg.OnRevoke(r)
+func (a *answers) revoked(r Revocation) {
+	if a.onRevoke != nil {
+		a.onRevoke(r)
 	}
 }

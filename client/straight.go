@@ -33,4 +33,4 @@ func straightened(ctx context.Context, r *pb.Ref) *pb.Ref {
 }
 
 // callerIn is who asks in a call under ctx.
-func (f *FS) callerIn(ctx context.Context) *pb.Caller { return callerAt(f.caller, placesOf(ctx)) }
+func (f *engine) callerIn(ctx context.Context) *pb.Caller { return callerAt(f.caller, placesOf(ctx)) }

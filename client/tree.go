@@ -13,13 +13,13 @@ import (
 )
 
 // change sends one changing call, which happens at most once.
-func (f *FS) change(ctx context.Context, op, path, method string, id *pb.CallId, req any) (*pb.MutateResponse, error) {
+func (f *engine) change(ctx context.Context, op, path, method string, id *pb.CallId, req any) (*pb.MutateResponse, error) {
 	defer f.ids.End(id)
 	resp := new(pb.MutateResponse)
 	return resp, f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, resp)
 }
 
-func (f *FS) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
+func (f *engine) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
 	_, err := f.change(ctx, op, path, method, id, req)
 	return err
 }
@@ -38,7 +38,7 @@ func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error 
 	return err
 }
 
-func (f *FS) mkdir(ctx context.Context, path string, mode fs.FileMode, parents bool, owner Owner) (inode uint64, err error) {
+func (f *engine) mkdir(ctx context.Context, path string, mode fs.FileMode, parents bool, owner Owner) (inode uint64, err error) {
 	path, err = clean("mkdir", path)
 	if err != nil {
 		return 0, err
@@ -64,7 +64,7 @@ func (f *FS) Publish(ctx context.Context, from, to string, overwrite bool) error
 	return f.renameTo(ctx, from, to, &pb.RenameRequest{Overwrite: overwrite, Detach: true})
 }
 
-func (f *FS) renameTo(ctx context.Context, from, to string, req *pb.RenameRequest) error {
+func (f *engine) renameTo(ctx context.Context, from, to string, req *pb.RenameRequest) error {
 	to, err := clean("rename", to)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (f *FS) renameTo(ctx context.Context, from, to string, req *pb.RenameReques
 }
 
 // rename sends a request that says all but what is renamed.
-func (f *FS) rename(ctx context.Context, from string, req *pb.RenameRequest) (hidden bool, err error) {
+func (f *engine) rename(ctx context.Context, from string, req *pb.RenameRequest) (hidden bool, err error) {
 	if from, err = clean("rename", from); err != nil {
 		return false, err
 	}
@@ -100,7 +100,7 @@ func (f *FS) RemoveAll(ctx context.Context, path string) error {
 	return err
 }
 
-func (f *FS) remove(ctx context.Context, path string, req *pb.DeleteRequest) error {
+func (f *engine) remove(ctx context.Context, path string, req *pb.DeleteRequest) error {
 	path, err := clean("remove", path)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (f *FS) remove(ctx context.Context, path string, req *pb.DeleteRequest) err
 }
 
 // removeAt sends a request that says all but what is removed; path is for errors.
-func (f *FS) removeAt(ctx context.Context, path string, at *pb.Ref, req *pb.DeleteRequest) (hidden bool, err error) {
+func (f *engine) removeAt(ctx context.Context, path string, at *pb.Ref, req *pb.DeleteRequest) (hidden bool, err error) {
 	req.Call, req.Caller, req.At = f.ids.Begin(), f.callerIn(ctx), at
 	resp, err := f.change(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, req.Call, req)
 	return resp.GetHidden(), err
@@ -121,7 +121,7 @@ func (f *FS) Symlink(ctx context.Context, target, path string) error {
 	return f.symlink(ctx, target, path, Owner{})
 }
 
-func (f *FS) symlink(ctx context.Context, target, path string, owner Owner) error {
+func (f *engine) symlink(ctx context.Context, target, path string, owner Owner) error {
 	path, err := clean("symlink", path)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (f *FS) Chtimes(ctx context.Context, path string, mtime time.Time) error {
 	return f.setAttr(ctx, "chtimes", path, req)
 }
 
-func (f *FS) setAttr(ctx context.Context, op, path string, req *pb.SetAttrRequest) error {
+func (f *engine) setAttr(ctx context.Context, op, path string, req *pb.SetAttrRequest) error {
 	path, err := clean(op, path)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (f *FS) SetAttr(ctx context.Context, path string, c AttrChange) error {
 	return f.changeAttr(ctx, path, at(ctx, path), c)
 }
 
-func (f *FS) changeAttr(ctx context.Context, path string, at *pb.Ref, c AttrChange) error {
+func (f *engine) changeAttr(ctx context.Context, path string, at *pb.Ref, c AttrChange) error {
 	const op = "setattr"
 	req := &pb.SetAttrRequest{
 		Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: at,
@@ -218,7 +218,7 @@ func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
 	return f.truncate(ctx, path, follow(ctx, path), length)
 }
 
-func (f *FS) truncate(ctx context.Context, path string, at *pb.Ref, length int64) error {
+func (f *engine) truncate(ctx context.Context, path string, at *pb.Ref, length int64) error {
 	id := f.ids.Begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
 		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: at, Length: length})
@@ -254,7 +254,7 @@ func (f *FS) Lstat(ctx context.Context, path string) (*FileInfo, error) {
 	return f.stat(ctx, "stat", path, false)
 }
 
-func (f *FS) stat(ctx context.Context, op, path string, follow bool) (*FileInfo, error) {
+func (f *engine) stat(ctx context.Context, op, path string, follow bool) (*FileInfo, error) {
 	path, err := clean(op, path)
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func TestStreamsTellWhatTheyWaitFor(t *testing.T) {
 	stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := &Watcher{f: fs, path: "/w", ctx: ctx, cancel: cancel}
+	w := &Watcher{f: fs.engine, path: "/w", ctx: ctx, cancel: cancel}
 	for len(n.list()) == 0 { // as Next does
 		if _, err := w.receive(); err == nil {
 			t.Fatal("nobody is there, and there was an answer")

@@ -68,7 +68,7 @@ type WatchOptions struct {
 // left out and none twice, over reconnections and failovers too. It is not safe
 // for concurrent use.
 type Watcher struct {
-	f       *FS
+	f       *engine
 	path    string
 	o       WatchOptions
 	ctx     context.Context //nolint:containedctx // that of Watch, which governs the Watcher
@@ -94,7 +94,7 @@ func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watcher, 
 			return nil, err
 		}
 	}
-	w := &Watcher{f: f, path: path, o: o}
+	w := &Watcher{f: f.engine, path: path, o: o}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	deadline := time.Now().Add(f.cfg.Timeout)
 	for {

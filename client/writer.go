@@ -29,7 +29,7 @@ import (
 // the cause, and each later Write, Flush and Close returns it: an error of
 // kind LeaseLost. Other files of the same FS are not touched by that.
 type Writer struct {
-	fs       *FS
+	fs       *engine
 	path     string
 	id       *pb.WriterId // shared by all requests, never changed
 	key      session.Key
@@ -71,14 +71,14 @@ type Writer struct {
 	unclosed error
 }
 
-func (f *FS) newWriter(op, path string, r *pb.OpenResponse, sent clock.Reading, mtime int64) (*Writer, error) {
+func (f *engine) newWriter(op, path string, r *pb.OpenResponse, sent clock.Reading, mtime int64) (*Writer, error) {
 	id := r.GetWriter()
 	if id == nil {
 		return nil, fserror.New(fserror.Internal, op, path, "the namenode opened the file and named no writer")
 	}
 	w := &Writer{
 		fs: f, path: path, id: id, key: session.Key{Inode: id.GetInode(), Epoch: id.GetEpoch()}, tookOver: r.GetTookOver(), mtime: mtime,
-		full: f.Info().BlockSize, start: r.GetBlocksLength(), hole: int(r.GetLength() - r.GetBlocksLength()),
+		full: f.about().BlockSize, start: r.GetBlocksLength(), hole: int(r.GetLength() - r.GetBlocksLength()),
 		durable: r.GetLength(), length: r.GetLength(),
 	}
 	if w.hole < 0 {

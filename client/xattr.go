@@ -45,14 +45,14 @@ type Xattr struct {
 // Xattrs are the extended attributes of one file or directory. It is safe for
 // concurrent use.
 type Xattrs struct {
-	fs    *FS
+	fs    *engine
 	path  string
 	inode uint64 // 0: of what is at path
 }
 
 // Xattrs returns the calls about extended attributes of a file or directory; a
 // symbolic link is followed.
-func (f *FS) Xattrs(path string) *Xattrs { return &Xattrs{fs: f, path: path} }
+func (f *FS) Xattrs(path string) *Xattrs { return &Xattrs{fs: f.engine, path: path} }
 
 // Get returns the value of one. NotFound: see IsNoXattr.
 func (x *Xattrs) Get(ctx context.Context, name string) ([]byte, error) {
