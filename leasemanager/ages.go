@@ -3,7 +3,33 @@ package leasemanager
 import (
 	"iter"
 	"time"
+
+	"github.com/google/btree"
 )
+
+// ages are how long leases were not renewed: what of it is journalled, and when it
+// is to be looked at again.
+type ages struct {
+	*timing
+	*index
+	looks    *btree.BTreeG[look] // when to look at the age of which lease
+	lookedAt uint64              // the number of the last entry of looks
+	told     map[AgeKey]*told    // the ages that are journalled
+	// owed are the ages that a successor may find in the journal.
+	owed map[AgeKey]time.Duration
+}
+
+func (ag *ages) clear() {
+	ag.looks = btree.NewG(32, byDue)
+	ag.told = make(map[AgeKey]*told)
+	ag.owed = make(map[AgeKey]time.Duration)
+}
+
+// forget is for a lease that is gone; the tree forgets its age by itself.
+func (ag *ages) forget(key AgeKey) {
+	delete(ag.told, key)
+	delete(ag.owed, key)
+}
 
 // told is a journalled age.
 type told struct {
@@ -13,10 +39,10 @@ type told struct {
 	// beyond is what the age is more than the time since the stamp: an activation
 	// left the lease a grace.
 	beyond time.Duration
-	look   uint64 // the number of its entry in Manager.looks
+	look   uint64 // the number of its entry in ages.looks
 }
 
-// look is an entry of Manager.looks: when to look at the age of the lease. Of
+// look is an entry of ages.looks: when to look at the age of the lease. Of
 // one key, the entry counts that has the number in the journalled age, or else
 // in the lease.
 type look struct {
@@ -43,128 +69,81 @@ func keyOf(l *lease) AgeKey {
 	return AgeKey{Session: l.session}
 }
 
-// named returns the lease of the key; nil if there is none. A lapsing lease of
-// several files (it was being ended, and was put back) has no key.
-func (m *Manager) named(key AgeKey) *lease {
-	switch {
-	case key.Granted != 0:
-		return m.grants.get(grantKey(key.Granted))
-	case key.Inode != 0:
-		if f := m.inodes[key.Inode]; f != nil && f.l.kind == KindLapsing && len(f.l.files) == 1 {
-			return f.l
-		}
-		return nil
-	}
-	return m.dir.get(key.Session)
-}
-
 // pace is how long the lease (nil: one that is gone) may be idle before its age
 // is journalled, and how much it grows until it is journalled again.
-func (m *Manager) pace(l *lease) (idle, grow time.Duration) {
-	hard := m.cfg.Hard
+func (ag *ages) pace(l *lease) (idle, grow time.Duration) {
+	hard := ag.cfg.Hard
 	if l != nil {
 		var soft time.Duration
-		soft, hard = m.limits(l)
-		idle = m.period(soft) * 3 / 2
+		soft, hard = ag.limits(l)
+		idle = ag.period(soft) * 3 / 2
 		if l.kind == KindGranted {
 			idle = hard / 2
 		}
 	}
-	grow = max(min(m.cfg.AgeEvery, hard/4), 1)
+	grow = max(min(ag.cfg.AgeEvery, hard/4), 1)
 	return max(idle+1, grow), grow // strictly later than 1.5 periods
 }
 
 // watch gives a lease that has come an entry in looks, if it has none.
-func (m *Manager) watch(l *lease) {
+func (ag *ages) watch(l *lease) {
 	key := keyOf(l)
 	if l.look != 0 || key == (AgeKey{}) {
 		return
 	}
-	t := m.told[key]
-	l.look = m.newLook(m.nextLook(l, t, m.now()), key)
+	t := ag.told[key]
+	l.look = ag.newLook(ag.nextLook(l, t, ag.now()), key)
 	if t != nil {
 		t.look = l.look
 	}
 }
 
 // newLook makes an entry in looks, and returns its number.
-func (m *Manager) newLook(due time.Duration, key AgeKey) uint64 {
-	m.lookedAt++
-	m.looks.ReplaceOrInsert(look{due, m.lookedAt, key})
-	return m.lookedAt
+func (ag *ages) newLook(due time.Duration, key AgeKey) uint64 {
+	ag.lookedAt++
+	ag.looks.ReplaceOrInsert(look{due, ag.lookedAt, key})
+	return ag.lookedAt
 }
-
-// grace is how long a lease lives on at least after an activation, whatever its
-// age: once in a row of activations the whole, and least in each.
-type grace struct{ whole, least time.Duration }
-
-// graceOf is that of a lease: its renewal period, or a third of its TTL, and a
-// tenth of that, for who holds it to connect again; no more than for sessions.
-func (m *Manager) graceOf(k Kind, soft, ttl time.Duration) grace {
-	whole := m.period(soft)
-	if k == KindGranted {
-		whole = ttl / 3
-	}
-	return grace{whole, max(min(whole, m.period(m.cfg.Soft))/10, 1)}
-}
-
-// left is how long a lease lives on after an activation that finds its age: up to
-// the limit; the grace, if it is older; and of one that is past the limit, what is
-// left of that grace, since its age keeps growing while the grace is used up.
-func (g grace) left(age, limit time.Duration) time.Duration {
-	if age <= limit {
-		return max(limit-age, g.whole)
-	}
-	return max(g.whole-(age-limit), g.least)
-}
-
-func (m *Manager) grace(l *lease) grace {
-	soft, limit := m.limits(l)
-	return m.graceOf(l.kind, soft, limit)
-}
-
-// silent reports whether nothing was heard of the lease since the activation.
-func (m *Manager) silent(l *lease) bool { return m.stamp(l) <= m.activated }
 
 // ageDue is when the age of the lease is to be journalled next. Of one that was
 // renewed in this reign: when it has missed a renewal, and whenever its age has
 // grown. Of a silent one: after the least grace, and then each time when this
 // reign has grown by half; so that reigns that are cut short count too.
-func (m *Manager) ageDue(l *lease, t *told) time.Duration {
-	idle, grow := m.pace(l)
+func (ag *ages) ageDue(l *lease, t *told) time.Duration {
+	idle, grow := ag.pace(l)
 	switch {
-	case m.silent(l):
-		last := m.activated
+	case ag.silent(l):
+		last := ag.activated
 		if t != nil {
 			last = max(last, t.at)
 		}
-		return last + min(max((last-m.activated)/2, m.grace(l).least), grow)
+		return last + min(max((last-ag.activated)/2, ag.grace(l).least), grow)
 	case t == nil:
-		return m.stamp(l) + idle
+		return ag.stamp(l) + idle
 	}
 	return t.at + grow
 }
 
 // lookEvery is how often a lease with a journalled age is looked at, as it may be
 // renewed. Where that would be forgotten by a reign that ends soon, often.
-func (m *Manager) lookEvery(l *lease, now time.Duration) time.Duration {
-	idle, grow := m.pace(l)
-	if l == nil || now-m.activated > idle {
+func (ag *ages) lookEvery(l *lease, now time.Duration) time.Duration {
+	idle, grow := ag.pace(l)
+	if l == nil || now-ag.activated > idle {
 		return grow
 	}
-	return min(grow, max(m.grace(l).least/3, 1))
+	return min(grow, max(ag.grace(l).least/3, 1))
 }
 
 // nextLook is when the age of the lease may have to be journalled next; one that
 // is journalled is looked at oftener.
-func (m *Manager) nextLook(l *lease, t *told, now time.Duration) time.Duration {
+func (ag *ages) nextLook(l *lease, t *told, now time.Duration) time.Duration {
 	switch {
 	case t == nil:
-		return m.ageDue(l, nil)
-	case m.stamp(l) > t.stamp:
+		return ag.ageDue(l, nil)
+	case ag.stamp(l) > t.stamp:
 		return now
 	}
-	return min(m.ageDue(l, t), now+m.lookEvery(l, now))
+	return min(ag.ageDue(l, t), now+ag.lookEvery(l, now))
 }
 
 // CheckAges returns up to n ages that are to be journalled now: of leases that
@@ -178,22 +157,22 @@ func (m *Manager) nextLook(l *lease, t *told, now time.Duration) time.Duration {
 // was not journalled comes again soon. In safe mode it returns nil.
 //
 // A lease that is renewed in time costs one look in 1.5 renewal periods.
-func (m *Manager) CheckAges(n int) []Age {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	begin := m.now()
+func (ag *ages) CheckAges(n int) []Age {
+	ag.mu.Lock()
+	defer ag.mu.Unlock()
+	begin := ag.now()
 	var out []Age
-	for looked := 1; len(out) < n && !m.safeMode; looked++ {
-		k, ok := m.looks.Min()
+	for looked := 1; len(out) < n && !ag.safeMode; looked++ {
+		k, ok := ag.looks.Min()
 		if !ok || k.due > begin {
 			break
 		}
 		if looked%portion == 0 {
-			m.breathe()
+			ag.breathe()
 			continue
 		}
-		m.looks.DeleteMin()
-		if a, journal := m.checkAge(k, begin); journal {
+		ag.looks.DeleteMin()
+		if a, journal := ag.checkAge(k, begin); journal {
 			out = append(out, a)
 		}
 	}
@@ -202,8 +181,8 @@ func (m *Manager) CheckAges(n int) []Age {
 
 // looked returns the lease and the journalled age, if any, that an entry of looks
 // is about; counts is false if another entry is the one, or none is needed.
-func (m *Manager) looked(k look) (l *lease, t *told, counts bool) {
-	l, t = m.named(k.key), m.told[k.key]
+func (ag *ages) looked(k look) (l *lease, t *told, counts bool) {
+	l, t = ag.named(k.key), ag.told[k.key]
 	switch {
 	case t != nil:
 		return l, t, t.look == k.n
@@ -214,9 +193,9 @@ func (m *Manager) looked(k look) (l *lease, t *told, counts bool) {
 }
 
 // age is how long the lease was not renewed, over activations in a row.
-func (m *Manager) age(l *lease, t *told, now time.Duration) time.Duration {
-	age := now - m.stamp(l)
-	if t != nil && m.stamp(l) <= t.stamp {
+func (ag *ages) age(l *lease, t *told, now time.Duration) time.Duration {
+	age := now - ag.stamp(l)
+	if t != nil && ag.stamp(l) <= t.stamp {
 		age += t.beyond
 	}
 	return age
@@ -228,14 +207,14 @@ func (m *Manager) age(l *lease, t *told, now time.Duration) time.Duration {
 // and 0 for those with a journalled age that were renewed since. In safe mode there
 // are none. They come in portions, between which the lock is free; of a lease that
 // changes meanwhile the age may be missing.
-func (m *Manager) LastAges() iter.Seq[[]Age] {
+func (ag *ages) LastAges() iter.Seq[[]Age] {
 	return func(yield func([]Age) bool) {
-		m.mu.RLock()
-		last := m.lookedAt // entries that come later are not waited for
-		m.mu.RUnlock()
+		ag.mu.RLock()
+		last := ag.lookedAt // entries that come later are not waited for
+		ag.mu.RUnlock()
 		for from, more := (look{}), true; more; {
 			var out []Age
-			out, from, more = m.lastAges(from, last)
+			out, from, more = ag.lastAges(from, last)
 			if len(out) > 0 && !yield(out) {
 				return
 			}
@@ -245,20 +224,20 @@ func (m *Manager) LastAges() iter.Seq[[]Age] {
 
 // lastAges is one portion of LastAges: what is in looks from an entry on, up to
 // the number last. The next portion begins with next, if there is more.
-func (m *Manager) lastAges(from look, last uint64) (out []Age, next look, more bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.safeMode {
+func (ag *ages) lastAges(from look, last uint64) (out []Age, next look, more bool) {
+	ag.mu.Lock()
+	defer ag.mu.Unlock()
+	if ag.safeMode {
 		return nil, next, false
 	}
-	now, looked := m.now(), 0
-	m.looks.AscendGreaterOrEqual(from, func(k look) bool {
+	now, looked := ag.now(), 0
+	ag.looks.AscendGreaterOrEqual(from, func(k look) bool {
 		if looked == portion {
 			next, more = k, true
 			return false
 		}
 		looked++
-		if a, journal := m.lastAge(k, now); journal && k.n <= last {
+		if a, journal := ag.lastAge(k, now); journal && k.n <= last {
 			out = append(out, a)
 		}
 		return true
@@ -267,13 +246,13 @@ func (m *Manager) lastAges(from look, last uint64) (out []Age, next look, more b
 }
 
 // lastAge is the age that LastAges returns of one lease, if any.
-func (m *Manager) lastAge(k look, now time.Duration) (a Age, journal bool) {
-	l, t, counts := m.looked(k)
+func (ag *ages) lastAge(k look, now time.Duration) (a Age, journal bool) {
+	l, t, counts := ag.looked(k)
 	if !counts || l == nil || l.has(flagEnding) || l.kind != KindGranted && len(l.files) == 0 {
 		return a, false
 	}
-	age := m.age(l, t, now)
-	if (m.silent(l) || age > m.grace(l).whole) && m.owe(k.key, l, t, now, age) {
+	age := ag.age(l, t, now)
+	if (ag.silent(l) || age > ag.grace(l).whole) && ag.owe(k.key, l, t, now, age) {
 		return Age{k.key, age}, true
 	}
 	return Age{AgeKey: k.key}, t != nil
@@ -281,16 +260,16 @@ func (m *Manager) lastAge(k look, now time.Duration) (a Age, journal bool) {
 
 // checkAge looks at one lease, and puts its entry back with the time of its next
 // look.
-func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
-	l, t, counts := m.looked(k)
+func (ag *ages) checkAge(k look, now time.Duration) (a Age, journal bool) {
+	l, t, counts := ag.looked(k)
 	if !counts {
 		return a, false
 	}
 	if l != nil {
 		l.look = k.n
-		m.reckon(l, k.key, t)
+		ag.reckon(l, k.key, t)
 	}
-	_, grow := m.pace(l)
+	_, grow := ag.pace(l)
 	a.AgeKey = k.key
 	switch {
 	case l == nil || l.kind != KindGranted && len(l.files) == 0: // gone
@@ -301,17 +280,17 @@ func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
 		journal = true
 	case l.has(flagEnding):
 		k.due = now + grow
-	case t != nil && m.stamp(l) > t.stamp: // renewed
+	case t != nil && ag.stamp(l) > t.stamp: // renewed
 		journal = true
 	default:
-		a.Age = m.age(l, t, now)
-		journal = now >= m.ageDue(l, t) && m.owe(k.key, l, t, now, a.Age)
-		k.due = max(m.nextLook(l, t, now), now+1)
+		a.Age = ag.age(l, t, now)
+		journal = now >= ag.ageDue(l, t) && ag.owe(k.key, l, t, now, a.Age)
+		k.due = max(ag.nextLook(l, t, now), now+1)
 	}
 	if journal { // if it is not done then, it comes again
-		k.due = now + min(max(grow/4, 1), m.lookEvery(l, now))
+		k.due = now + min(max(grow/4, 1), ag.lookEvery(l, now))
 	}
-	m.looks.ReplaceOrInsert(k)
+	ag.looks.ReplaceOrInsert(k)
 	return a, journal
 }
 
@@ -320,55 +299,55 @@ func (m *Manager) checkAge(k look, now time.Duration) (a Age, journal bool) {
 // the records of writers. The others are of leases that are gone, or were renewed
 // since CheckAges: by a writer's record perhaps, after which a record of the age
 // would take back what that one has made durable.
-func (m *Manager) AgesJournalled(ages []Age) []Age {
-	now := m.now()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (ag *ages) AgesJournalled(ages []Age) []Age {
+	now := ag.now()
+	ag.mu.Lock()
+	defer ag.mu.Unlock()
 	hold := make([]Age, 0, len(ages))
 	for _, a := range ages {
 		if a.Age <= 0 {
-			delete(m.told, a.AgeKey) // from owed when it is durable
+			delete(ag.told, a.AgeKey) // from owed when it is durable
 			hold = append(hold, a)
 			continue
 		}
-		l, t := m.named(a.AgeKey), m.told[a.AgeKey]
-		if l == nil || m.age(l, t, now) < a.Age {
-			m.unowe(a.AgeKey, l, t)
+		l, t := ag.named(a.AgeKey), ag.told[a.AgeKey]
+		if l == nil || ag.age(l, t, now) < a.Age {
+			ag.unowe(a.AgeKey, l, t)
 			continue
 		}
 		hold = append(hold, a)
 		if t == nil {
 			t = new(told)
-			m.told[a.AgeKey] = t
+			ag.told[a.AgeKey] = t
 		}
-		m.owed[a.AgeKey] = a.Age
+		ag.owed[a.AgeKey] = a.Age
 		// If the lease's stamp is later now, it was renewed meanwhile.
 		t.age, t.stamp, t.at = a.Age, now-(a.Age-t.beyond), now
 		t.look = l.look
-		m.lookSoon(a.AgeKey, now)
+		ag.lookSoon(a.AgeKey, now)
 	}
 	return hold
 }
 
 // AgesDurable notes that the record of these ages is durable: a renewal of those
 // with age 0 promises the whole limits again.
-func (m *Manager) AgesDurable(ages []Age) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (ag *ages) AgesDurable(ages []Age) {
+	ag.mu.Lock()
+	defer ag.mu.Unlock()
 	changed := make(map[*lease]bool)
 	for _, a := range ages {
-		if a.Age > 0 || m.told[a.AgeKey] != nil {
+		if a.Age > 0 || ag.told[a.AgeKey] != nil {
 			continue
 		}
-		delete(m.owed, a.AgeKey)
-		if l := m.named(a.AgeKey); l != nil {
+		delete(ag.owed, a.AgeKey)
+		if l := ag.named(a.AgeKey); l != nil {
 			changed[l] = true
-		} else if f := m.inodes[a.Inode]; f != nil { // it came back to its session
+		} else if f := ag.inodes[a.Inode]; f != nil { // it came back to its session
 			changed[f.l] = true
 		}
 	}
 	for l := range changed {
-		m.lower(l)
+		ag.lower(l)
 	}
 }
 
@@ -376,76 +355,96 @@ func (m *Manager) AgesDurable(ages []Age) {
 // can find it in the journal. False if the lease was renewed meanwhile: who sets
 // the stamp looks at owes after it, and here it is the other way round, so one of
 // the two sees the other.
-func (m *Manager) owe(key AgeKey, l *lease, t *told, now, age time.Duration) bool {
-	m.owed[key] = age
+func (ag *ages) owe(key AgeKey, l *lease, t *told, now, age time.Duration) bool {
+	ag.owed[key] = age
 	l.owes.Store(max(l.owes.Load(), int64(age)))
-	if m.age(l, t, now) == age {
+	if ag.age(l, t, now) == age {
 		return true
 	}
-	m.reckon(l, key, t)
+	ag.reckon(l, key, t)
 	return false
 }
 
 // unowe takes back that an age of the lease is about to be journalled.
-func (m *Manager) unowe(key AgeKey, l *lease, t *told) {
-	switch f := m.inodes[key.Inode]; {
+func (ag *ages) unowe(key AgeKey, l *lease, t *told) {
+	switch f := ag.inodes[key.Inode]; {
 	case l != nil:
-		m.reckon(l, key, t)
+		ag.reckon(l, key, t)
 	case t == nil:
-		delete(m.owed, key)
+		delete(ag.owed, key)
 		if f != nil { // it came back to its session
-			m.lower(f.l)
+			ag.lower(f.l)
 		}
 	}
 }
 
 // reckon brings what the lease owes up to date with the age that is journalled.
-func (m *Manager) reckon(l *lease, key AgeKey, t *told) {
+func (ag *ages) reckon(l *lease, key AgeKey, t *told) {
 	if l.owes.Load() == 0 {
 		return
 	}
 	if t != nil {
-		m.owed[key] = t.age
+		ag.owed[key] = t.age
 	} else {
-		delete(m.owed, key)
+		delete(ag.owed, key)
 	}
-	m.lower(l)
+	ag.lower(l)
 }
 
 // lower sets what the lease owes to the largest age of itself and its files.
-func (m *Manager) lower(l *lease) {
+func (ag *ages) lower(l *lease) {
 	var most time.Duration
 	switch l.kind {
 	case KindGranted:
-		most = m.owed[AgeKey{Granted: l.id}]
+		most = ag.owed[AgeKey{Granted: l.id}]
 	case KindSession:
-		most = m.owed[AgeKey{Session: l.session}]
+		most = ag.owed[AgeKey{Session: l.session}]
 	}
-	if len(m.owed) > 0 {
+	if len(ag.owed) > 0 {
 		for _, f := range l.files {
-			most = max(most, m.owed[AgeKey{Inode: f.inode}])
+			most = max(most, ag.owed[AgeKey{Inode: f.inode}])
 		}
 	}
 	l.owes.Store(int64(most))
 }
 
 // inherit adds to what the lease owes what its session and a file that it gets do.
-func (m *Manager) inherit(l *lease, f *file) {
-	most := max(time.Duration(l.owes.Load()), m.owed[AgeKey{Inode: f.inode}])
+func (ag *ages) inherit(l *lease, f *file) {
+	if len(ag.owed) == 0 {
+		return
+	}
+	most := max(time.Duration(l.owes.Load()), ag.owed[AgeKey{Inode: f.inode}])
 	if l == l.s.main {
-		most = max(most, m.owed[AgeKey{Session: l.session}])
+		most = max(most, ag.owed[AgeKey{Session: l.session}])
 	}
 	l.owes.Store(int64(most))
 }
 
 // lookSoon sees to it that a journalled age has an entry in looks.
-func (m *Manager) lookSoon(key AgeKey, now time.Duration) {
-	t := m.told[key]
+func (ag *ages) lookSoon(key AgeKey, now time.Duration) {
+	t := ag.told[key]
 	if t.look != 0 {
 		return
 	}
-	t.look = m.newLook(now, key)
-	if l := m.named(key); l != nil {
+	t.look = ag.newLook(now, key)
+	if l := ag.named(key); l != nil {
 		l.look = t.look
 	}
+}
+
+// recall returns the stamp of a lease that may have a journalled age, of which so
+// much counts that the lease lives on for what grace.left says.
+func (ag *ages) recall(key AgeKey, age func(AgeKey) time.Duration, now, limit time.Duration, grace grace) time.Duration {
+	if t := ag.told[key]; t != nil {
+		return t.stamp // the session of a file before
+	}
+	a := age(key)
+	if a <= 0 {
+		return now
+	}
+	counts := limit - grace.left(a, limit)
+	stamp := max(now-counts, 0)
+	ag.told[key] = &told{age: a, stamp: stamp, beyond: a - counts}
+	ag.owed[key] = a
+	return stamp
 }

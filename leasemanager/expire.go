@@ -52,26 +52,26 @@ func (m *Manager) Sleep() time.Duration {
 // returned the caller closes the files by a record, calls Close for them when it
 // is applied, and then Ended; or NotEnded if that could not be done. Nil if there
 // is nothing to do. Granted leases are for ExpireGranted.
-func (m *Manager) Expire(n int) []Ending {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.safeMode {
+func (w *writers) Expire(n int) []Ending {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.safeMode {
 		return nil
 	}
-	begin := m.now()
+	begin := w.now()
 	var out []Ending
 
 	// Half of the room for the next files of leases that have many.
-	for len(m.portions) > 0 && len(out) < (n+1)/2 && m.inTime(begin) {
-		l := m.portions[0]
-		m.portions[0] = nil
-		m.portions = m.portions[1:]
+	for len(w.portions) > 0 && len(out) < (n+1)/2 && w.inTime(begin) {
+		l := w.portions[0]
+		w.portions[0] = nil
+		w.portions = w.portions[1:]
 		if l.id != 0 { // else all its files went otherwise
 			out = append(out, handOut(l))
 		}
 	}
-	m.walk(&m.order, begin, m.cfg.Hard, n-len(out), func(it item) bool {
-		if !m.end(it, begin) {
+	w.order.walk(w.timing, begin, w.cfg.Hard, n-len(out), func(it item) bool {
+		if !w.end(it, begin) {
 			return false
 		}
 		out = append(out, handOut(it.l))
@@ -79,9 +79,6 @@ func (m *Manager) Expire(n int) []Ending {
 	})
 	return out
 }
-
-// inTime reports whether a pass that began then may continue.
-func (m *Manager) inTime(begin time.Duration) bool { return m.now()-begin <= m.cfg.Slice }
 
 // order is a tree of leases, with a walk through it from pass to pass.
 type order struct {
@@ -122,11 +119,11 @@ func (o *order) due(now, limit time.Duration) time.Duration {
 
 // walk continues its way through the leases that may be past the limit, until n of them
 // could be ended.
-func (m *Manager) walk(o *order, begin, limit time.Duration, n int, end func(item) bool) {
+func (o *order) walk(tm *timing, begin, limit time.Duration, n int, end func(item) bool) {
 	if o.walked {
 		o.cursor, o.walked = item{}, false
 	}
-	for looks := 0; looks < lookAtLeast+lookPerLease*n && m.inTime(begin); looks++ {
+	for looks := 0; looks < lookAtLeast+lookPerLease*n && tm.inTime(begin); looks++ {
 		it, ok := o.next()
 		if !ok || begin-it.stamp <= limit {
 			o.walked = true
@@ -144,25 +141,25 @@ func (m *Manager) walk(o *order, begin, limit time.Duration, n int, end func(ite
 
 // end sets the lease's ending bit, or puts it back under its true stamp if it was
 // renewed.
-func (m *Manager) end(it item, now time.Duration) bool {
+func (w *writers) end(it item, now time.Duration) bool {
 	l := it.l
 	for {
-		w := l.word.Load()
-		stamp := max(stampOf(w), m.floor)
-		expired := now-stamp > m.cfg.Hard
-		if expired && !l.word.CompareAndSwap(w, w|flagEnding) {
+		word := l.word.Load()
+		stamp := max(stampOf(word), w.floor)
+		expired := now-stamp > w.cfg.Hard
+		if expired && !l.word.CompareAndSwap(word, word|flagEnding) {
 			continue
 		}
-		m.order.Delete(it)
+		w.order.Delete(it)
 		l.key = stamp
 		moved := item{stamp, l.id, l}
 		if !expired {
-			m.order.ReplaceOrInsert(moved)
+			w.order.ReplaceOrInsert(moved)
 			return false
 		}
-		m.ending.ReplaceOrInsert(moved)
+		w.ending.ReplaceOrInsert(moved)
 		l.s.endings++
-		m.settle(l.s)
+		w.settle(l.s)
 		return true
 	}
 }
@@ -179,8 +176,8 @@ func handOut(l *lease) Ending {
 }
 
 // handedOut returns the lease that Expire gave to the caller, or nil.
-func (m *Manager) handedOut(leaseID uint64) *lease {
-	it, ok := m.ids.Get(item{id: leaseID})
+func (w *writers) handedOut(leaseID uint64) *lease {
+	it, ok := w.ids.Get(item{id: leaseID})
 	if !ok || !it.l.out {
 		return nil
 	}
@@ -190,43 +187,43 @@ func (m *Manager) handedOut(leaseID uint64) *lease {
 // Ended is called when the records of an Ending are durable and its files were
 // Closed, all of them or the first ones. If the lease has more files, they come in
 // a later call of Expire; else it is forgotten.
-func (m *Manager) Ended(leaseID uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := m.handedOut(leaseID)
+func (w *writers) Ended(leaseID uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.handedOut(leaseID)
 	if l == nil {
 		return
 	}
 	l.out = false
 	if len(l.files) > 0 {
-		m.portions = append(m.portions, l)
+		w.portions = append(w.portions, l)
 		return
 	}
-	m.finish(l)
-	m.settle(l.s)
+	w.finish(l)
+	w.settle(l.s)
 }
 
 // NotEnded is called when the records of an Ending could not be written: the
 // lease is as it was before, and is tried again in a later walk through the
 // order. Files of it that were Closed stay closed.
-func (m *Manager) NotEnded(leaseID uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := m.handedOut(leaseID)
+func (w *writers) NotEnded(leaseID uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.handedOut(leaseID)
 	if l == nil {
 		return
 	}
-	m.notEnded++
+	w.notEnded++
 	l.out = false
 	s := l.s
 	if len(l.files) == 0 {
-		m.finish(l)
-		m.settle(s)
+		w.finish(l)
+		w.settle(s)
 		return
 	}
-	m.ending.Delete(item{stamp: l.key, id: l.id})
-	m.order.ReplaceOrInsert(item{l.key, l.id, l})
+	w.ending.Delete(item{stamp: l.key, id: l.id})
+	w.order.ReplaceOrInsert(item{l.key, l.id, l})
 	s.endings--
 	l.setFlag(flagEnding, false)
-	m.settle(s)
+	w.settle(s)
 }

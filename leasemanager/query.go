@@ -7,27 +7,27 @@ import (
 )
 
 // State returns how the lease of the inode stands; false if nobody has it open.
-func (m *Manager) State(inode uint64) (State, bool) {
-	now := m.now()
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	f := m.inodes[inode]
+func (w *writers) State(inode uint64) (State, bool) {
+	now := w.now()
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	f := w.inodes[inode]
 	if f == nil {
 		return State{}, false
 	}
-	return m.fileState(f, now), true
+	return w.fileState(f, now), true
 }
 
-func (m *Manager) fileState(f *file, now time.Duration) State {
-	st := m.state(f.l, now)
+func (tm *timing) fileState(f *file, now time.Duration) State {
+	st := tm.state(f.l, now)
 	st.Epoch = f.epoch
 	st.Since = max(now-f.granted, 0)
 	return st
 }
 
-func (m *Manager) state(l *lease, now time.Duration) State {
-	soft, hard := m.limits(l)
-	stamp := m.stamp(l)
+func (tm *timing) state(l *lease, now time.Duration) State {
+	soft, hard := tm.limits(l)
+	stamp := tm.stamp(l)
 	idle := max(now-stamp, 0)
 	st := State{
 		LeaseID:     l.id,
@@ -35,7 +35,7 @@ func (m *Manager) state(l *lease, now time.Duration) State {
 		Holder:      *l.holder(),
 		Since:       max(now-l.born, 0),
 		Idle:        idle,
-		HardExpired: idle > hard && !m.safeMode,
+		HardExpired: idle > hard && !tm.safeMode,
 		Ending:      l.has(flagEnding),
 		Files:       len(l.files),
 	}
@@ -45,16 +45,16 @@ func (m *Manager) state(l *lease, now time.Duration) State {
 		return st
 	}
 	// After an activation each holder has a renewal period to come back.
-	every := m.period(soft)
-	softIdle := now - max(stamp, m.activated+every-soft)
+	every := tm.period(soft)
+	softIdle := now - max(stamp, tm.activated+every-soft)
 	st.Connected = l.s.stream
-	st.MissedRenewal = now-max(stamp, m.activated-every/2) > every+every/2
-	st.SoftExpired = softIdle > soft && !m.safeMode
+	st.MissedRenewal = now-max(stamp, tm.activated-every/2) > every+every/2
+	st.SoftExpired = softIdle > soft && !tm.safeMode
 	if !st.SoftExpired {
 		// Strictly later than the limit, so never 0 while it is not takeable;
 		// in safe mode at least the limit, which counts from its end.
 		st.TakeableIn = soft - max(softIdle, 0) + 1
-		if m.safeMode {
+		if tm.safeMode {
 			st.TakeableIn = soft + 1
 		}
 	}
@@ -64,28 +64,28 @@ func (m *Manager) state(l *lease, now time.Duration) State {
 // MayTake says whether by may open the inode for write. It takes nothing: that
 // is Open, after the record. The State is that of the lease that has the inode,
 // zero if the verdict is Free.
-func (m *Manager) MayTake(inode uint64, by Holder) (Verdict, State) {
-	now := m.now()
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	f := m.inodes[inode]
+func (w *writers) MayTake(inode uint64, by Holder) (Verdict, State) {
+	now := w.now()
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	f := w.inodes[inode]
 	if f == nil {
 		return Free, State{}
 	}
-	st := m.fileState(f, now)
-	return m.verdict(f, st, by, now), st
+	st := w.fileState(f, now)
+	return w.verdict(f, st, by, now), st
 }
 
-func (m *Manager) verdict(f *file, st State, by Holder, now time.Duration) Verdict {
+func (w *writers) verdict(f *file, st State, by Holder, now time.Duration) Verdict {
 	own := st.Holder.Session == by.Session
 	switch {
 	case own && (f.l.kind != KindLapsing || !st.SoftExpired):
 		return SameSession
-	case m.safeMode:
+	case w.safeMode:
 		return Held
 	case st.SoftExpired || st.Ending:
 		return Takeable
-	case st.Holder.sameClient(by) && (m.gone(f.l.s, now) || st.MissedRenewal) && !m.older(by.Session, f.l.s):
+	case st.Holder.sameClient(by) && (w.gone(f.l.s, now) || st.MissedRenewal) && !w.older(by.Session, f.l.s):
 		return Takeable
 	}
 	return Held
@@ -98,19 +98,12 @@ const comeBack = 5 * time.Second
 // gone reports whether the session's stream has gone. One of which nothing was
 // heard since the activation has a moment to come back: a restart of the namenode
 // must not cost a live holder its files.
-func (m *Manager) gone(s *session, now time.Duration) bool {
+func (tm *timing) gone(s *session, now time.Duration) bool {
 	if s.stream {
 		return false
 	}
-	soft, _ := m.limits(s.main)
-	return s.met || now-m.activated > min(comeBack, m.period(soft))
-}
-
-// older reports whether the session is known to have come before s. Of sessions
-// known from the tree alone the order is not known.
-func (m *Manager) older(id SessionID, s *session) bool {
-	l := m.dir.get(id)
-	return l != nil && l.s.seq < s.seq
+	soft, _ := tm.limits(s.main)
+	return s.met || now-tm.activated > min(comeBack, tm.period(soft))
 }
 
 const (
@@ -213,7 +206,7 @@ func (m *Manager) Stats() Stats {
 		Connected: m.connected,
 		Files:     len(m.inodes),
 		Expired:   m.expired,
-		NotEnded:  m.notEnded,
+		NotEnded:  m.notEnded + m.notOver,
 		Renewals:  m.dir.renewals(),
 		Suspended: m.safeMode,
 

@@ -1,9 +1,37 @@
 package leasemanager
 
 import (
+	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/btree"
 )
+
+// index is where leases and files are found.
+type index struct {
+	dir    directory
+	grants directory // granted leases, see grantKey
+
+	// mu guards all that the parts of a Manager have, but for what directory and
+	// lease say. It is not in a cache line that a renewal reads.
+	mu     sync.RWMutex
+	inodes map[uint64]*file
+	ids    *btree.BTreeG[item] // all leases that have an id
+}
+
+func newIndex() *index {
+	x := new(index)
+	x.dir.seed, x.grants.seed = maphash.MakeSeed(), maphash.MakeSeed()
+	return x
+}
+
+// clear forgets files and leases; the directories are emptied by who fills them.
+func (x *index) clear() {
+	x.inodes = make(map[uint64]*file)
+	x.ids = btree.NewG(32, byID)
+}
 
 // The flags in a lease's word; the stamp is above them.
 const (
@@ -25,21 +53,21 @@ const (
 // lease is a set of files that are renewed and end together, or a granted
 // lease.
 //
-// Everything but the first five is guarded by Manager.mu; these are what a
+// Everything but the first five is guarded by index.mu; these are what a
 // renewal needs, in one cache line.
 type lease struct {
 	word    atomic.Uint64 // stamp << stampShift | flags
 	version atomic.Uint64 // of the session's set that was taken last
 	session SessionID     // immutable; of a granted lease its id, see grantKey
 	limit   atomic.Int64  // a session's own lease: its soft limit; a granted one: its TTL
-	owes    atomic.Int64  // the largest age in Manager.owed of it or of its files
+	owes    atomic.Int64  // the largest age in ages.owed of it or of its files
 
 	s     *session      // nil of a granted lease
 	owner *Holder       // of a granted lease; immutable
 	id    uint64        // of a lease that has files, is ending or is granted; else 0
 	key   time.Duration // its stamp (a granted lease's deadline) in the tree that it is in
 	born  time.Duration
-	look  uint64  // the number of its entry in Manager.looks; 0 if it has none
+	look  uint64  // the number of its entry in ages.looks; 0 if it has none
 	files []*file // file.pos is the index
 	kind  Kind
 	out   bool // ending, and handed to the caller, who has to answer
@@ -153,144 +181,6 @@ func byStamp(a, b item) bool {
 
 func byID(a, b item) bool { return a.id < b.id }
 
-// attach adds f to l, which enters the order if it had no files.
-func (m *Manager) attach(f *file, l *lease) {
-	f.l, f.pos = l, len(l.files)
-	l.files = append(l.files, f)
-	l.s.files++
-	if len(m.owed) > 0 {
-		m.inherit(l, f)
-	}
-	if len(l.files) == 1 {
-		m.nextID++
-		l.id = m.nextID
-		l.born = f.granted
-		l.key = m.stamp(l)
-		m.order.ReplaceOrInsert(item{l.key, l.id, l})
-		m.ids.ReplaceOrInsert(item{l.key, l.id, l})
-		if l != l.s.main {
-			l.s.others++
-			m.lapsing++
-		}
-		m.watch(l)
-	}
-}
-
-// detach takes f out of its lease, which leaves the order if it has no files
-// then. The session may be without files after it: see settle.
-func (m *Manager) detach(f *file) {
-	l := f.l
-	dequeue(f)
-	end := len(l.files) - 1
-	l.files[f.pos] = l.files[end]
-	l.files[f.pos].pos = f.pos
-	l.files[end] = nil
-	l.files = l.files[:end]
-	if c := cap(l.files); c > 1024 && end < c/4 {
-		l.files = append(make([]*file, 0, c/2), l.files...)
-	}
-	l.s.files--
-	f.l = nil
-	if end > 0 {
-		return
-	}
-	l.files = nil
-	if l.has(flagEnding) {
-		if !l.out {
-			m.finish(l)
-		}
-		return
-	}
-	m.order.Delete(item{stamp: l.key, id: l.id})
-	m.ids.Delete(item{id: l.id})
-	l.id = 0
-	if l != l.s.main {
-		l.s.others--
-		m.lapsing--
-	}
-}
-
-// finish forgets a lease that was ending and has no files.
-func (m *Manager) finish(l *lease) {
-	s := l.s
-	m.ending.Delete(item{stamp: l.key, id: l.id})
-	m.ids.Delete(item{id: l.id})
-	l.id, l.out = 0, false
-	m.expired++
-	s.endings--
-	if l == s.main {
-		m.setMain(s)
-	} else {
-		s.others--
-		if l.kind == KindLapsing {
-			m.lapsing--
-		}
-	}
-}
-
-// setMain gives the session a lease of its own, without files.
-func (m *Manager) setMain(s *session) {
-	l := &lease{session: s.holder.Session, s: s, kind: KindSession}
-	l.word.Store(flagIdle)
-	l.limit.Store(int64(m.softOf(s.holder)))
-	if s.main != nil {
-		l.version.Store(s.main.version.Load())
-		l.look, s.main.look = s.main.look, 0
-	}
-	s.main = l
-	m.dir.put(l)
-}
-
-// live returns the lease that files of the session are to be added to: a new
-// one if its lease is ending.
-func (m *Manager) live(s *session) *lease {
-	if old := s.main; old.has(flagEnding) {
-		old.kind = KindLapsing // if it is put back, renewals do not reach it
-		s.others++
-		m.lapsing++
-		m.setMain(s)
-	}
-	return s.main
-}
-
-// add returns the session of h, making it if it is not known.
-func (m *Manager) add(h Holder, seq uint64) *session {
-	if l := m.dir.get(h.Session); l != nil {
-		l.s.holder = h
-		l.limit.Store(int64(m.softOf(h)))
-		return l.s
-	}
-	s := &session{holder: h, seq: seq}
-	m.setMain(s)
-	m.sessions++
-	return s
-}
-
-// settle is called when a session may have changed: it brings its lease's flags
-// up to date, or forgets it if it has neither a stream nor a file.
-func (m *Manager) settle(s *session) {
-	if !s.stream && s.files == 0 && s.endings == 0 {
-		if s.forgotten {
-			return
-		}
-		s.forgotten = true
-		s.main.word.Or(flagEnding) // for renewals that have looked it up before
-		m.dir.remove(s.holder.Session)
-		m.sessions--
-		return
-	}
-	l := s.main
-	l.setFlag(flagNews, !s.confirmed || s.first != nil || s.lost != nil || s.endings > 0)
-	l.setFlag(flagOthers, s.others > 0)
-	l.setFlag(flagIdle, len(l.files) == 0)
-}
-
-// move takes f from its lease to another of the same session.
-func (m *Manager) move(f *file, to *lease) {
-	m.detach(f)
-	m.attach(f, to)
-}
-
 // enqueue notes that no set has listed f.
 func enqueue(f *file, now time.Duration) {
 	if f.queued {
@@ -351,4 +241,25 @@ func (s *session) lose(ref Ref, reason string, by *Holder, pass uint64) {
 	n.seq++
 	n.index[ref] = len(n.list)
 	n.list = append(n.list, loss{Lost: Lost{Ref: ref, Reason: reason, By: by}, seq: n.seq, seen: pass})
+}
+
+// named returns the lease of the key; nil if there is none. A lapsing lease of
+// several files (it was being ended, and was put back) has no key.
+func (x *index) named(key AgeKey) *lease {
+	switch {
+	case key.Granted != 0:
+		return x.grants.get(grantKey(key.Granted))
+	case key.Inode != 0:
+		if f := x.inodes[key.Inode]; f != nil && f.l.kind == KindLapsing && len(f.l.files) == 1 {
+			return f.l
+		}
+		return nil
+	}
+	return x.dir.get(key.Session)
+}
+
+// breathe lets others have the lock.
+func (x *index) breathe() {
+	x.mu.Unlock()
+	x.mu.Lock()
 }

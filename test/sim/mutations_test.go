@@ -88,8 +88,8 @@ var mutations = []mutation{
 	{
 		name: "a lease is anybody's a second early", test: "TestLocksEndBeforeOthersHaveThem",
 		changes: []change{{
-			"leasemanager/query.go", "st.SoftExpired = softIdle > soft && !m.safeMode",
-			"if mutant.On(\"a lease is anybody's a second early\") {\n\t\tsoft -= time.Second\n\t}\n\tst.SoftExpired = softIdle > soft && !m.safeMode",
+			"leasemanager/query.go", "st.SoftExpired = softIdle > soft && !tm.safeMode",
+			"if mutant.On(\"a lease is anybody's a second early\") {\n\t\tsoft -= time.Second\n\t}\n\tst.SoftExpired = softIdle > soft && !tm.safeMode",
 		}},
 	},
 	{

@@ -21,7 +21,7 @@ type directory struct {
 }
 
 // shard is a part of the directory. Its lock is taken for a look-up or a change
-// only. Changes are made with Manager.mu held too.
+// only. Changes are made with index.mu held too.
 type shard struct {
 	mu       sync.RWMutex
 	slots    []slot // a power of two; at most half are in use
@@ -140,7 +140,7 @@ func (sh *shard) remove(id *SessionID, hash uint64) {
 	}
 }
 
-// all calls f for each session's lease. Manager.mu must be held; f must not
+// all calls f for each session's lease. index.mu must be held; f must not
 // change the directory.
 func (d *directory) all(f func(l *lease)) {
 	for i := range d.shards {
@@ -152,7 +152,7 @@ func (d *directory) all(f func(l *lease)) {
 	}
 }
 
-// clear forgets all. Manager.mu must be held.
+// clear forgets all. index.mu must be held.
 func (d *directory) clear() {
 	for i := range d.shards {
 		sh := &d.shards[i]
