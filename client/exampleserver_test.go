@@ -15,7 +15,7 @@ func startNamenode() (address string, stop func()) {
 		panic(err)
 	}
 	s, err := namenode.Start(context.Background(), namenode.Config{ //nolint:usetesting // as above
-		Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Groups: func(string) []string { return nil }, Reserve: 1 << 20,
+		Data: dir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Groups: func(string) []string { return nil }, Limits: namenode.Limits{Reserve: 1 << 20},
 	})
 	if err != nil {
 		panic(err)

@@ -23,7 +23,7 @@ func serve(t testing.TB, change ...func(*client.Config)) *client.FS {
 	t.Helper()
 	s, err := namenode.Start(context.WithoutCancel(t.Context()), namenode.Config{
 		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1 << 20,
+		Groups: func(string) []string { return nil }, Limits: namenode.Limits{Reserve: 1 << 20},
 	})
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })

@@ -74,55 +74,13 @@ type Config struct {
 	HA *ensemble.HA
 	s3 *s3.Location // what Blocks says
 
-	SoftLimit, HardLimit time.Duration
-	BlockSize            int64         // bytes of data in a full block
-	MaxTail              int           // bytes
-	TailBudget           int64         // bytes of all tails in memory
-	URLLife              time.Duration // how long a signed URL is good
-	Reserve              int64         // bytes of disk kept free for deleting
-	// MemoryLimit is how many bytes the process should take; when three quarters
-	// are in use nothing new is made. 0: three quarters of the machine's.
-	MemoryLimit int64
+	BlockSize int64         // bytes of data in a full block
+	URLLife   time.Duration // how long a signed URL is good
+	LeaseTimes
+	Limits
+	Upkeep
 
-	CheckpointRecords int64         // records that cause an image
-	CheckpointBytes   int64         // journal bytes that cause an image
-	CheckpointEvery   time.Duration // age that causes an image
-	SealAfter         time.Duration // a closed file's large tail is sealed after so long
-	CollectEvery      time.Duration // how often garbage blocks are deleted
-	SweepEvery        time.Duration // how often the store is searched for orphans
-	// DeleteAfter is how long a namenode that has become active removes nothing
-	// from a store that others may have, so that they can object.
-	DeleteAfter time.Duration
-
-	// MinLeaseTTL is the shortest time to live of a granted lease, and of several
-	// namenodes the shortest soft limit that a session can have of its own; shorter ones
-	// are raised to it. 0: reign.DefaultMinLeaseTTL, or of several namenodes three session
-	// time-outs, which outlive a failover.
-	MinLeaseTTL time.Duration
-	// ReapRate is how many granted leases are ended, and files of ended leases
-	// deleted, in a second.
-	ReapRate int
-	// AgesEvery is how often the age of leases that missed renewals is
-	// journalled.
-	AgesEvery time.Duration
-	// CacheTerm is how long a read-cache lease lasts: a change waits no longer
-	// than that (and a margin) for a reader that is gone. 0: DefaultCacheTerm,
-	// below 0: no caching.
-	CacheTerm time.Duration
-	// WatchEvents and WatchBytes bound what is kept for watches that resume or
-	// are slow.
-	WatchEvents int
-	WatchBytes  int64
-
-	MaxInFlight int // calls served at once; more are told to retry
-	MaxStreams  int // concurrent streams of one connection
-	// MaxConnections is how many connections there may be on both addresses
-	// together. 0: what the limit of open files has room for.
-	MaxConnections int
-	// MaxUnfinished is how many bytes of messages that are not complete may be
-	// in memory. 0: a sixteenth of MemoryLimit, 64 MiB to 1 GiB.
-	MaxUnfinished int64
-	Pprof         bool // serve /debug/pprof
+	Pprof bool // serve /debug/pprof
 
 	TLS         *tls.Config // serves gRPC and HTTP with it
 	RequireCert bool        // a caller's user must be its certificate's common name
@@ -139,6 +97,61 @@ type Config struct {
 	JournalAhead          int64 // see internal/journal/local.Config.Ahead
 	Logger                *slog.Logger
 	Version               string
+}
+
+// LeaseTimes are how long leases live.
+type LeaseTimes struct {
+	SoftLimit, HardLimit time.Duration
+	// MinLeaseTTL is the shortest time to live of a granted lease, and of several
+	// namenodes the shortest soft limit that a session can have of its own; shorter ones
+	// are raised to it. 0: reign.DefaultMinLeaseTTL, or of several namenodes three session
+	// time-outs, which outlive a failover.
+	MinLeaseTTL time.Duration
+	// ReapRate is how many granted leases are ended, and files of ended leases
+	// deleted, in a second.
+	ReapRate int
+	// AgesEvery is how often the age of leases that missed renewals is
+	// journalled.
+	AgesEvery time.Duration
+	// CacheTerm is how long a read-cache lease lasts: a change waits no longer
+	// than that (and a margin) for a reader that is gone. 0: DefaultCacheTerm,
+	// below 0: no caching.
+	CacheTerm time.Duration
+}
+
+// Limits are what all that ask share.
+type Limits struct {
+	MaxTail    int   // bytes
+	TailBudget int64 // bytes of all tails in memory
+	Reserve    int64 // bytes of disk kept free for deleting
+	// MemoryLimit is how many bytes the process should take; when three quarters
+	// are in use nothing new is made. 0: three quarters of the machine's.
+	MemoryLimit int64
+	// WatchEvents and WatchBytes bound what is kept for watches that resume or
+	// are slow.
+	WatchEvents int
+	WatchBytes  int64
+	MaxInFlight int // calls served at once; more are told to retry
+	MaxStreams  int // concurrent streams of one connection
+	// MaxConnections is how many connections there may be on both addresses
+	// together. 0: what the limit of open files has room for.
+	MaxConnections int
+	// MaxUnfinished is how many bytes of messages that are not complete may be
+	// in memory. 0: a sixteenth of MemoryLimit, 64 MiB to 1 GiB.
+	MaxUnfinished int64
+}
+
+// Upkeep is when images are made and blocks are deleted.
+type Upkeep struct {
+	CheckpointRecords int64         // records that cause an image
+	CheckpointBytes   int64         // journal bytes that cause an image
+	CheckpointEvery   time.Duration // age that causes an image
+	SealAfter         time.Duration // a closed file's large tail is sealed after so long
+	CollectEvery      time.Duration // how often garbage blocks are deleted
+	SweepEvery        time.Duration // how often the store is searched for orphans
+	// DeleteAfter is how long a namenode that has become active removes nothing
+	// from a store that others may have, so that they can object.
+	DeleteAfter time.Duration
 }
 
 // HA says how several namenodes serve one namespace, one of them at a time.

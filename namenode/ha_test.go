@@ -65,7 +65,7 @@ func (p *pair) config(mods ...func(*namenode.Config)) (namenode.Config, *zkproxy
 	p.t.Cleanup(func() { _ = way.Close() })
 	cfg := namenode.Config{
 		Data: p.t.TempDir(), Listen: p.port(), HTTP: p.port(), OpenPort: env.OpenPort, Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1 << 20, Blocks: "file://" + p.blocks, CheckpointEvery: time.Hour, DeleteAfter: time.Nanosecond,
+		Groups: func(string) []string { return nil }, Limits: namenode.Limits{Reserve: 1 << 20}, Blocks: "file://" + p.blocks, Upkeep: namenode.Upkeep{CheckpointEvery: time.Hour, DeleteAfter: time.Nanosecond},
 		HA: &namenode.HA{ZooKeeper: []string{way.Addr()}, Name: "pair", SessionTimeout: calmSession}, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, mod := range mods {

@@ -23,7 +23,7 @@ func startAt(t *testing.T, clk clock.Clock) *Server {
 	t.Helper()
 	s, err := Start(t.Context(), Config{
 		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1, Clock: clk,
+		Groups: func(string) []string { return nil }, Limits: Limits{Reserve: 1}, Clock: clk,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
 	disk := &stuckDisk{FS: vfs.OS()}
 	s, err := Start(t.Context(), Config{
 		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1, FS: disk,
+		Groups: func(string) []string { return nil }, Limits: Limits{Reserve: 1}, FS: disk,
 	})
 	if err != nil {
 		t.Fatal(err)

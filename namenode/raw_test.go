@@ -30,7 +30,7 @@ func startServer(t *testing.T, mods ...func(*namenode.Config)) *namenode.Server 
 	t.Helper()
 	cfg := namenode.Config{
 		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1 << 20,
+		Groups: func(string) []string { return nil }, Limits: namenode.Limits{Reserve: 1 << 20},
 	}
 	for _, mod := range mods {
 		mod(&cfg)

@@ -96,7 +96,7 @@ func (h *harness) start() error {
 		http = listen
 	}
 	s, err := namenode.Start(context.Background(), namenode.Config{ //nolint:usetesting // outlives the call
-		Data: h.dir, Listen: listen, HTTP: http, SoftLimit: h.soft, HardLimit: 10 * time.Minute, Version: "test",
+		Data: h.dir, Listen: listen, HTTP: http, LeaseTimes: namenode.LeaseTimes{SoftLimit: h.soft, HardLimit: 10 * time.Minute}, Version: "test",
 	})
 	if err != nil {
 		return err

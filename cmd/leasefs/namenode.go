@@ -157,8 +157,11 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	cfg := namenode.Config{
 		Data: e.flags.String("data"), Listen: e.flags.String("listen"), HTTP: e.flags.String("http"),
 		AdvertiseHTTP: e.flags.String("advertise-http"), Pprof: e.flags.Bool("pprof"), Version: version,
-		SoftLimit: e.flags.Duration("soft-limit"), HardLimit: e.flags.Duration("hard-limit"),
-		MinLeaseTTL: e.flags.Duration("min-lease-ttl"), ReapRate: e.flags.Int("reap-rate"), DeleteAfter: e.flags.Duration("delete-after"), CacheTerm: e.flags.Duration("cache-term"),
+		LeaseTimes: namenode.LeaseTimes{
+			SoftLimit: e.flags.Duration("soft-limit"), HardLimit: e.flags.Duration("hard-limit"), MinLeaseTTL: e.flags.Duration("min-lease-ttl"),
+			ReapRate: e.flags.Int("reap-rate"), CacheTerm: e.flags.Duration("cache-term"),
+		},
+		Upkeep:      namenode.Upkeep{DeleteAfter: e.flags.Duration("delete-after")},
 		RequireCert: e.flags.String("tls-client-ca") != "",
 	}
 	if cfg.CacheTerm == 0 {

@@ -93,9 +93,8 @@ func boot(disk vfs.FS, wall time.Time, opts ...option) (*machine, error) {
 	cfg := namenode.Config{
 		Data: dataDir, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", FS: disk, Clock: m.clock,
 		Superuser: "root", Supergroup: "wheel", Groups: func(string) []string { return nil },
-		HardLimit: 100_000 * time.Hour, URLLife: urlLife, BlockSize: blockstore.ChunkSize, MaxTail: 16 << 10,
-		JournalAhead: 2 << 10, // so that its end is often reached; see journals
-		Reserve:      1, MemoryLimit: 1 << 50, CheckpointEvery: 100_000 * time.Hour, Logger: slog.New(m.log),
+		LeaseTimes: namenode.LeaseTimes{HardLimit: 100_000 * time.Hour}, URLLife: urlLife, BlockSize: blockstore.ChunkSize, Limits: namenode.Limits{MaxTail: 16 << 10, Reserve: 1, MemoryLimit: 1 << 50},
+		JournalAhead: 2 << 10, Upkeep: namenode.Upkeep{CheckpointEvery: 100_000 * time.Hour}, Logger: slog.New(m.log),
 	}
 	for _, o := range opts {
 		o(&cfg)

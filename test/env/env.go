@@ -51,7 +51,7 @@ func Start(t testing.TB, mods ...func(*namenode.Config)) *Namenode {
 	addr := address()
 	cfg := namenode.Config{
 		Data: t.TempDir(), Listen: addr, HTTP: addr, OpenPort: OpenPort, Superuser: "root", Supergroup: "supergroup",
-		Groups: func(string) []string { return nil }, Reserve: 1 << 20, DeleteAfter: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+		Groups: func(string) []string { return nil }, Limits: namenode.Limits{Reserve: 1 << 20}, Upkeep: namenode.Upkeep{DeleteAfter: time.Nanosecond}, Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 	}
 	for _, mod := range mods {
 		mod(&cfg)

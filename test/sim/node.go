@@ -111,9 +111,12 @@ func (n *Node) config(d *disks) namenode.Config {
 			ZooKeeper: n.w.zkAddrs(), Name: "sim", SessionTimeout: sessionTimeout,
 			Dial: dialer(n.host),
 		},
-		SoftLimit: softLimit, HardLimit: hardLimit, CacheTerm: cacheTerm, BlockSize: blockSize, MaxTail: 16 << 10, TailBudget: n.w.cfg.TailBudget,
-		SealAfter: 20 * time.Second, CollectEvery: 10 * time.Second, SweepEvery: time.Minute, DeleteAfter: 20 * time.Second, URLLife: urlLife,
-		CheckpointRecords: 2000, CheckpointEvery: time.Minute, Reserve: 1, MemoryLimit: 1 << 50,
+		LeaseTimes: namenode.LeaseTimes{SoftLimit: softLimit, HardLimit: hardLimit, CacheTerm: cacheTerm}, BlockSize: blockSize, URLLife: urlLife,
+		Limits: namenode.Limits{MaxTail: 16 << 10, TailBudget: n.w.cfg.TailBudget, Reserve: 1, MemoryLimit: 1 << 50},
+		Upkeep: namenode.Upkeep{
+			SealAfter: 20 * time.Second, CollectEvery: 10 * time.Second, SweepEvery: time.Minute, DeleteAfter: 20 * time.Second,
+			CheckpointRecords: 2000, CheckpointEvery: time.Minute,
+		},
 		Superuser: "root", Supergroup: "root", Groups: func(string) []string { return nil },
 		Logger: slog.New(&logger{h: n.w.log, who: n.name}),
 	}
