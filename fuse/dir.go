@@ -3,6 +3,7 @@ package fuse
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,7 +35,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	var ino uint64
 	var err error
 	if writes(flags) {
-		if w, err = n.createWaiting(ctx, raw, p, modeOf(mode)); err == nil {
+		if w, err = n.m.createWaiting(ctx, raw, p, modeOf(mode)); err == nil {
 			ino = w.Inode()
 		}
 	} else {
@@ -70,7 +71,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 
 // createClosed makes an empty file.
 func (n *node) createClosed(ctx, raw context.Context, p string, mode uint32) (ino uint64, err error) {
-	err = n.m.giving(raw, func(o client.Owner) (err error) {
+	err = n.m.giver.do(raw, func(o client.Owner) (err error) {
 		ino, err = n.m.fs.CreateClosed(ctx, p, client.WithMode(modeOf(mode)), client.WithOwner(o))
 		return err
 	})
@@ -95,32 +96,39 @@ func (n *node) created(ctx context.Context, out *fuse.EntryOut, ino uint64, mode
 	out.SetTimes(&now, &now, &now)
 }
 
-// ownerFor returns the user who asks, if that user is to own what is made and
-// would not by default.
-func (m *Mounted) ownerFor(raw context.Context) client.Owner {
-	c, ok := fuse.FromContext(raw)
-	if !ok || m.keepsOwner.Load() {
-		return client.Owner{}
-	}
-	user := m.ids.user(c.Uid)
-	if user == "" || user == m.fs.Info().User {
-		return client.Owner{}
-	}
-	return client.Owner{User: user, Group: m.ids.groupName(c.Gid)}
+// giver gives what the mount makes to the user who asks for it.
+type giver struct {
+	m     *Mounted
+	never atomic.Bool // the client's user cannot give files away
+	gave  atomic.Bool // it can: it has
 }
 
-// giving makes something for the user who asks, where the mount's user may do that;
+// owner returns the user who asks, if that user is to own what is made and would
+// not by default.
+func (g *giver) owner(raw context.Context) client.Owner {
+	c, ok := fuse.FromContext(raw)
+	if !ok || g.never.Load() {
+		return client.Owner{}
+	}
+	user := g.m.ids.user(c.Uid)
+	if user == "" || user == g.m.fs.Info().User {
+		return client.Owner{}
+	}
+	return client.Owner{User: user, Group: g.m.ids.groupName(c.Gid)}
+}
+
+// do makes something for the user who asks, where the mount's user may do that;
 // else for the mount's user.
-func (m *Mounted) giving(raw context.Context, do func(client.Owner) error) error {
-	owner := m.ownerFor(raw)
+func (g *giver) do(raw context.Context, do func(client.Owner) error) error {
+	owner := g.owner(raw)
 	err := do(owner)
 	switch {
 	case owner == client.Owner{}:
 	case client.IsNotSuperuser(err):
-		m.keepsOwner.Store(true)
+		g.never.Store(true)
 		return do(client.Owner{})
 	case err == nil:
-		m.gives.Store(true)
+		g.gave.Store(true)
 	}
 	return err
 }
@@ -143,7 +151,7 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giving(raw, func(o client.Owner) (err error) { _, err = n.m.fs.MkdirFor(ctx, p, modeOf(mode), o); return err })
+	err := n.m.giver.do(raw, func(o client.Owner) (err error) { _, err = n.m.fs.MkdirFor(ctx, p, modeOf(mode), o); return err })
 	if err != nil {
 		return nil, errno(err)
 	}
@@ -177,7 +185,7 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giving(raw, func(o client.Owner) error { return n.m.fs.SymlinkFor(ctx, target, p, o) })
+	err := n.m.giver.do(raw, func(o client.Owner) error { return n.m.fs.SymlinkFor(ctx, target, p, o) })
 	if err != nil {
 		return nil, errno(err)
 	}

@@ -112,8 +112,8 @@ func (n *node) settleNode(ctx context.Context) syscall.Errno {
 
 // createDraft makes a file without a call; false if that cannot be.
 func (n *node) createDraft(ctx, raw context.Context, p string, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
-	owner := n.m.ownerFor(raw)
-	if owner != (client.Owner{}) && !n.m.gives.Load() {
+	owner := n.m.giver.owner(raw)
+	if owner != (client.Owner{}) && !n.m.giver.gave.Load() {
 		return nil, nil, false // whether it can be his has to be tried
 	}
 	d, ok := n.m.fs.Draft(ctx, p, client.WithMode(modeOf(mode)), client.WithOwner(owner))
@@ -143,19 +143,19 @@ func (n *node) createDraft(ctx, raw context.Context, p string, flags, mode uint3
 
 // createWaiting is Create, which waits, if the mount does so, while another makes
 // the file without having said so.
-func (n *node) createWaiting(ctx, raw context.Context, p string, mode os.FileMode) (*client.Writer, error) {
+func (m *Mounted) createWaiting(ctx, raw context.Context, p string, mode os.FileMode) (*client.Writer, error) {
 	var w *client.Writer
 	create := func() error {
-		return n.m.giving(raw, func(o client.Owner) (err error) {
-			w, err = n.m.fs.Create(ctx, p, client.WithMode(mode), client.WithOwner(o))
+		return m.giver.do(raw, func(o client.Owner) (err error) {
+			w, err = m.fs.Create(ctx, p, client.WithMode(mode), client.WithOwner(o))
 			return err
 		})
 	}
 	err := create()
-	if !n.m.wait || !errors.Is(err, fserror.Held) {
+	if !m.wait || !errors.Is(err, fserror.Held) {
 		return w, err
 	}
-	patient, stop := n.m.impatient(raw)
+	patient, stop := m.impatient(raw)
 	defer stop()
 	tick := time.NewTicker(draftTime / 4)
 	defer tick.Stop()

@@ -277,7 +277,7 @@ func (f *file) write(ctx context.Context, h *handle, thread uint32, data [][]byt
 		return 0, e
 	}
 	if off >= 0 && off != w.Length() {
-		h.n.refuse("a write that is not at the end", "offset", off, "length", w.Length())
+		h.n.m.refused.tell(h.n, "a write that is not at the end", "offset", off, "length", w.Length())
 		return 0, syscall.EOPNOTSUPP
 	}
 	f.used(h, thread)

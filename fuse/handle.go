@@ -71,13 +71,13 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 	}
 	h := n.newHandle(raw, f, flags)
 	if writes(flags) {
-		if e := n.openWriter(ctx, raw, h, flags&syscall.O_TRUNC != 0); e != 0 {
+		if e := h.openWriter(ctx, raw, flags&syscall.O_TRUNC != 0); e != 0 {
 			f.put()
 			return nil, 0, e
 		}
 		return h, fuse.FOPEN_DIRECT_IO, 0
 	}
-	how, e := n.openReader(ctx, raw, h, flags&syscall.O_TRUNC != 0)
+	how, e := h.openReader(ctx, raw, flags&syscall.O_TRUNC != 0)
 	if e != 0 {
 		f.put()
 		return nil, 0, e
@@ -112,8 +112,8 @@ func (f *file) add(h *handle) {
 	f.handles[h] = struct{}{}
 }
 
-func (n *node) openWriter(ctx, raw context.Context, h *handle, truncate bool) syscall.Errno {
-	f := h.f
+func (h *handle) openWriter(ctx, raw context.Context, truncate bool) syscall.Errno {
+	n, f := h.n, h.f
 	wait, stop := n.m.impatient(raw)
 	defer stop()
 	if e := lock(wait, f.one); e != 0 {
@@ -133,7 +133,8 @@ func (n *node) openWriter(ctx, raw context.Context, h *handle, truncate bool) sy
 }
 
 // openReader opens for reading: through pages, unless somebody writes.
-func (n *node) openReader(ctx, raw context.Context, h *handle, truncate bool) (uint32, syscall.Errno) {
+func (h *handle) openReader(ctx, raw context.Context, truncate bool) (uint32, syscall.Errno) {
+	n := h.n
 	if truncate {
 		// The kernel asks whether it is being run only after this.
 		if h.f.runs() {
@@ -197,7 +198,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 	}
 	e := f.cut(ctx, raw, int64(size), false)
 	if e == syscall.EOPNOTSUPP {
-		n.refuse("a truncate to more than the file has", "size", size)
+		n.m.refused.tell(n, "a truncate to more than the file has", "size", size)
 	}
 	if re := f.release(ctx); e == 0 {
 		e = re
@@ -207,7 +208,7 @@ func (n *node) truncate(ctx, raw context.Context, h *handle, size uint64) syscal
 
 // Allocate refuses: a file grows by writing only.
 func (n *node) Allocate(_ context.Context, _ gofs.FileHandle, off, size uint64, _ uint32) syscall.Errno {
-	n.refuse("fallocate", "offset", off, "size", size)
+	n.m.refused.tell(n, "fallocate", "offset", off, "size", size)
 	return syscall.EOPNOTSUPP
 }
 

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -77,22 +76,21 @@ type Mounted struct {
 	ended  chan struct{} // closed when nothing of the mount is left
 	err    error         // valid then
 
-	ids        ids
-	status     statusCache
-	armed      armed
-	epochs     epochs
-	device     *os.File // notifications that go-fuse does not know go this way; or nil
-	names      *names
-	hidden     hiddenNames
-	refused    refusals
-	drafts     draftSet
-	tries      secondTries
-	looked     func(name string) // of tests; or nil
-	timeout    time.Duration     // of a call
-	draftTime  time.Duration
-	lease      scratchLease
-	keepsOwner atomic.Bool // the client's user cannot give files away
-	gives      atomic.Bool // it can: it has
+	ids       ids
+	status    statusCache
+	armed     armed
+	epochs    epochs
+	device    *os.File // notifications that go-fuse does not know go this way; or nil
+	names     *names
+	hidden    hiddenNames
+	refused   refusals
+	drafts    draftSet
+	tries     secondTries
+	looked    func(name string) // of tests; or nil
+	timeout   time.Duration     // of a call
+	draftTime time.Duration
+	lease     scratchLease
+	giver     giver
 
 	mu     sync.Mutex
 	files  map[uint64]*file
@@ -123,7 +121,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		armed: armed{of: make(map[uint64]*arm)}, draftTime: draftTime, hidden: newHiddenNames(),
 		ids: newIDs(o),
 	}
-	m.looked = o.test.looked
+	m.giver.m, m.looked = m, o.test.looked
 	if o.test.draft != nil {
 		m.draftTime = *o.test.draft
 	}

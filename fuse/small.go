@@ -51,9 +51,9 @@ func (r *refusals) first(ino uint64) bool {
 	return true
 }
 
-// refuse logs that something was refused of the file.
-func (n *node) refuse(what string, args ...any) {
-	if !n.m.refused.first(n.ino) {
+// tell logs that something was refused of the file.
+func (r *refusals) tell(n *node, what string, args ...any) {
+	if !r.first(n.ino) {
 		return
 	}
 	p, _ := n.treePath()
