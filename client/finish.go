@@ -129,16 +129,6 @@ func (w *Writer) beginEnd(op string) error {
 	return nil
 }
 
-// under is ctx, ended with the cause when the lease is lost.
-func (w *Writer) under(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
 // settle gets everything on its way that cannot go with Close.
 func (w *Writer) settle(ctx context.Context) error {
 	// A Write under way ends first: it sees that the Writer is closing.
@@ -231,28 +221,11 @@ func (w *Writer) closeAt(ctx context.Context) error {
 	return fserror.New(fserror.Internal, "close", w.path, "the namenode changes its mind about the file's length")
 }
 
-// quiet stops blocks and flushes under way and waits for their goroutines.
-func (w *Writer) quiet(why error) {
-	w.stopWork(why)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cond.Broadcast()
-	for w.round != nil {
-		w.cond.Wait()
-	}
-	for _, b := range w.pending {
-		run := b.run
-		w.mu.Unlock()
-		<-run.done
-		w.mu.Lock()
-	}
-}
-
 // end releases what the Writer has.
 func (w *Writer) end() {
 	w.quiet(fserror.New(fserror.Closed, "", w.path, "the writer is closed"))
 	defer close(w.done)
-	w.fs.session.Remove(openFile{w})
+	w.fs.session.Remove(w.file)
 	why := w.unclosed
 	if why == nil {
 		why = fserror.New(fserror.Closed, "", w.path, "the writer is closed")
@@ -291,21 +264,6 @@ func (w *Writer) abandon(err error) {
 			}
 		}
 	})
-}
-
-// recoverOwn recovers the file if it is still open as this Writer opened it.
-func (w *Writer) recoverOwn(ctx context.Context) (done bool, err error) {
-	req := &pb.GetFileRequest{Caller: w.fs.caller, At: pb.Inode(w.key.Inode), Writer: w.id, NoUrls: true}
-	resp := new(pb.GetFileResponse)
-	err = w.fs.nn.Do(ctx, &namecall.Call{Op: "close", Path: w.path}, pb.Namenode_GetFile_FullMethodName, req, resp)
-	if errors.Is(err, fserror.LeaseLost) {
-		return true, nil
-	}
-	if err != nil {
-		return !transient(err), err
-	}
-	_, err = w.fs.recoverEpoch(ctx, resp.GetPath(), true, w.key.Epoch)
-	return !transient(err), err
 }
 
 func transient(err error) bool {

@@ -64,68 +64,68 @@ func (w *Writer) Flush(ctx context.Context) error {
 func (w *Writer) Sync() error { return w.Flush(context.WithoutCancel(w.ctx)) }
 
 // startRound begins a flush. The caller holds mu, and there is none.
-func (w *Writer) startRound(forClose bool) *flushRound {
+func (ct *content) startRound(forClose bool) *flushRound {
 	r := &flushRound{done: make(chan struct{}), forClose: forClose}
-	w.round = r
-	if !w.fs.goRun(func() {
-		err := w.flush(r)
-		w.mu.Lock()
-		w.endRound(r, err)
-		w.mu.Unlock()
+	ct.round = r
+	if !ct.fs.goRun(func() {
+		err := ct.flush(r)
+		ct.mu.Lock()
+		ct.endRound(r, err)
+		ct.mu.Unlock()
 	}) {
-		w.endRound(r, fserror.New(fserror.Closed, "", "", "the client is closed"))
+		ct.endRound(r, fserror.New(fserror.Closed, "", "", "the client is closed"))
 	}
 	return r
 }
 
 // endRound: the caller holds mu.
-func (w *Writer) endRound(r *flushRound, err error) {
+func (ct *content) endRound(r *flushRound, err error) {
 	r.err = err
-	w.round = nil
+	ct.round = nil
 	close(r.done)
-	w.cond.Broadcast()
+	ct.cond.Broadcast()
 }
 
 // flush makes durable what is written. No block is dispatched by Write
 // meanwhile, so the order of bytes is that of this function.
-func (w *Writer) flush(r *flushRound) error {
-	w.mu.Lock()
-	if w.blockErr != nil {
-		w.restart()
+func (ct *content) flush(r *flushRound) error {
+	ct.mu.Lock()
+	if ct.blockErr != nil {
+		ct.restart()
 	}
-	w.mu.Unlock()
-	if err := w.drain(w.work); err != nil {
+	ct.mu.Unlock()
+	if err := ct.drain(ct.work); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	target := w.length // what comes later is for the next round
-	w.mu.Unlock()
+	ct.mu.Lock()
+	target := ct.length // what comes later is for the next round
+	ct.mu.Unlock()
 	asBlock := false
 	for {
-		if err := w.check(); err != nil {
+		if err := ct.check(); err != nil {
 			return err
 		}
-		w.mu.Lock()
-		if w.unsure == nil && (w.durable >= target || r.forClose && w.fitsClose()) {
-			w.mu.Unlock()
+		ct.mu.Lock()
+		if ct.unsure == nil && (ct.durable >= target || r.forClose && ct.fitsClose()) {
+			ct.mu.Unlock()
 			return nil
 		}
-		if w.unsure == nil && (asBlock || int64(len(w.cur.B)) > w.fs.session.Welcome().GetMaxTail()) {
-			w.dispatch()
-			w.mu.Unlock()
-			if err := w.drain(w.work); err != nil {
+		if ct.unsure == nil && (asBlock || int64(len(ct.cur.B)) > ct.fs.session.Welcome().GetMaxTail()) {
+			ct.dispatch()
+			ct.mu.Unlock()
+			if err := ct.drain(ct.work); err != nil {
 				return err
 			}
 			continue
 		}
-		if w.unsure == nil {
-			off := int(w.durable - w.start)
-			data := w.cur.B[off:min(len(w.cur.B), off+maxPiece(w.fs.session.Welcome()))]
-			w.unsure = &tailPiece{off: w.durable, data: data, crc: blockstore.CRC(data)}
+		if ct.unsure == nil {
+			off := int(ct.durable - ct.start)
+			data := ct.cur.B[off:min(len(ct.cur.B), off+maxPiece(ct.fs.session.Welcome()))]
+			ct.unsure = &tailPiece{off: ct.durable, data: data, crc: blockstore.CRC(data)}
 		}
-		piece := w.unsure
-		w.mu.Unlock()
-		refused, err := w.appendTail(piece)
+		piece := ct.unsure
+		ct.mu.Unlock()
+		refused, err := ct.appendTail(piece)
 		if err != nil {
 			return err
 		}
@@ -137,72 +137,65 @@ func (w *Writer) flush(r *flushRound) error {
 // and that it was not taken. Once a reply was lost the piece is unsure until it
 // is known to be there, or is one that is never taken: a refusal for now tells
 // nothing of an attempt that is still on its way.
-func (w *Writer) appendTail(p *tailPiece) (refused bool, err error) {
-	req := &pb.AppendTailRequest{Writer: w.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
-	c, asked := namecall.Call{Op: "flush", Path: w.path, Mutates: true, TailToo: !p.lost}, w.fs.session.Now()
+func (ct *content) appendTail(p *tailPiece) (refused bool, err error) {
+	req := &pb.AppendTailRequest{Writer: ct.id, Offset: p.off, Data: p.data, Crc32C: p.crc}
+	c, asked := namecall.Call{Op: "flush", Path: ct.path, Mutates: true, TailToo: !p.lost}, ct.fs.session.Now()
 	end := p.off + int64(len(p.data))
-	g := w.fs.giveUpFile(w.key.Inode)
+	g := ct.fs.giveUpFile(ct.key.Inode)
 	req.GivenUp = g.wire()
-	err = w.fs.nn.Do(w.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
+	err = ct.fs.nn.Do(ct.work, &c, pb.Namenode_AppendTail_FullMethodName, req, new(pb.AppendTailResponse))
 	g.end(&c, err)
 	if err == nil && !p.lost { // else an earlier call may have left the record: this one renews nothing
-		w.lease.Renew(asked)
+		ct.lease.Renew(asked)
 	}
 	var e *fserror.Error
 	if errors.As(err, &e) && e.Kind == fserror.NotAtEnd && e.Length == end {
 		err = nil // an earlier attempt did it: nobody else can write here
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
 	if err == nil {
-		w.durable, w.unsure = end, nil
+		ct.durable, ct.unsure = end, nil
 		return false, nil
 	}
 	p.lost = p.lost || c.AnyLost
 	if !p.lost || fserror.KindOf(err) == fserror.TooLarge {
-		w.unsure = nil
+		ct.unsure = nil
 		if tailRefused(err) {
 			return true, nil
 		}
 	}
-	return false, w.seenLocked(err)
-}
-
-// seenLocked is seen for callers that hold mu.
-func (w *Writer) seenLocked(err error) error {
-	w.mu.Unlock()
-	defer w.mu.Lock()
-	return w.seen(err)
+	return false, ct.seenLocked(err)
 }
 
 // fitsClose reports whether all that is left can go with Close. The caller
 // holds mu.
-func (w *Writer) fitsClose() bool {
-	rest := w.length - w.durable
+func (ct *content) fitsClose() bool {
+	rest := ct.length - ct.durable
 	switch {
-	case len(w.pending) > 0 || w.unsure != nil:
+	case len(ct.pending) > 0 || ct.unsure != nil:
 		return false
 	case rest == 0:
 		return true
 	}
-	return rest <= w.fs.about().MaxWholeFile && w.length-w.start <= w.fs.session.Welcome().GetMaxTail()
+	return rest <= ct.fs.about().MaxWholeFile && ct.length-ct.start <= ct.fs.session.Welcome().GetMaxTail()
 }
 
 // drain waits until no block is under way.
-func (w *Writer) drain(ctx context.Context) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.pending) > 0 {
-		if w.blockErr != nil {
-			return w.blockErr
+func (ct *content) drain(ctx context.Context) error {
+	ct.mu.Lock()
+	defer ct.mu.Unlock()
+	for len(ct.pending) > 0 {
+		if ct.blockErr != nil {
+			return ct.blockErr
 		}
-		if e := w.lost.Load(); e != nil {
+		if e := ct.lost.Load(); e != nil {
 			return e
 		}
-		if w.work.Err() != nil {
-			return fserror.Ended(w.work, "flush", w.path)
+		if ct.work.Err() != nil {
+			return fserror.Ended(ct.work, "flush", ct.path)
 		}
-		if err := w.wait(ctx); err != nil {
+		if err := ct.wait(ctx); err != nil {
 			return err
 		}
 	}
