@@ -106,7 +106,7 @@ func TestEnded(t *testing.T) {
 			cancel(c.cause)
 		}
 		e := Ended(ctx, "write", "/a")
-		if e.Kind != c.want || e.Op != "write" || e.Path != "/a" || c.cause != nil && c.cause != lost && !errors.Is(e, c.cause) {
+		if e.Kind != c.want || e.Op != "write" || e.Path != "/a" || c.cause != nil && c.want != LeaseLost && !errors.Is(e, c.cause) {
 			t.Errorf("%v ends with %v", c.cause, e)
 		}
 		cancel(nil)
