@@ -60,7 +60,7 @@ func (j *Journal) Tail(ctx context.Context, fn func(journal.Record) error) error
 // until that batch is purged.
 func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn func(journal.Record) error) error {
 	path := j.path(beatNode)
-	for {
+	for late := false; ; {
 		// In this order: a batch that comes after the look sets off the watch.
 		data, stat, written, err := s.GetW(ctx, path)
 		if err != nil {
@@ -69,7 +69,7 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 		beat, _ := decodeLine(path, beatNode, data) // what it says is no more than a hint
 		txid := beat.uint("txid")
 		upTo := txid // no read finds that there is nothing behind it
-		if txid == 0 {
+		if txid == 0 || late {
 			upTo = math.MaxUint64
 		}
 		for again := true; again; {
@@ -84,8 +84,11 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 				return err
 			}
 		}
+		late = false
 		select {
 		case <-written:
+		case <-time.After(lookAgain):
+			late = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-s.Done():
@@ -93,6 +96,10 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 		}
 	}
 }
+
+// lookAgain is after how long without a beat Tail looks for itself, also behind what
+// the last beat said: a watch can be lost with its connection.
+const lookAgain = 10 * time.Second
 
 // saw keeps how far a standby is, and when it first saw the last write.
 func (j *Journal) saw(c *cursor, beat int32, txid uint64) {
