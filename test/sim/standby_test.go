@@ -135,3 +135,29 @@ func TestFleetAsksLittle(t *testing.T) {
 		}
 	})
 }
+
+// A standby that waits for an event that never comes follows again by itself.
+func TestStandbyWithoutItsWatches(t *testing.T) {
+	const late = 15 * time.Second
+	inFleet(t, func(t *testing.T, w *World) {
+		c := w.clients[0]
+		if err := c.connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer c.end()
+		<-time.After(time.Minute) // they have come to rest
+		for i := range w.cfg.ZooKeeper {
+			w.zk.Server(i).LoseWatches()
+		}
+		if err := c.fs.Mkdir(t.Context(), "/d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		last, _ := w.active(t).tree().Last()
+		<-time.After(late)
+		for _, n := range w.nodes {
+			if at, _ := n.tree().Last(); at < last {
+				t.Errorf("%s, active: %t, is at %d after %v, and %d was durable then", n.name, n.active(), at, late, last)
+			}
+		}
+	})
+}

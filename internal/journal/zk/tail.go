@@ -97,8 +97,8 @@ func (j *Journal) follow(ctx context.Context, s *zkconn.Session, c *cursor, fn f
 	}
 }
 
-// lookAgain is after how long without a beat Tail looks for itself, also behind what
-// the last beat said: a watch can be lost with its connection.
+// lookAgain is after how long without an event Tail looks by itself, also behind what
+// the last beat said: a standby must not stand still because one event did not come.
 const lookAgain = 10 * time.Second
 
 // saw keeps how far a standby is, and when it first saw the last write.

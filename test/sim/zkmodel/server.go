@@ -195,6 +195,18 @@ func (s *Server) Watched() (all []string) {
 	return all
 }
 
+// LoseWatches forgets what clients watch here, and tells nobody: they wait for
+// events that do not come.
+func (s *Server) LoseWatches() {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	for c := range s.conns {
+		for _, paths := range c.watches {
+			clear(paths)
+		}
+	}
+}
+
 func (s *Server) dropAll() {
 	for c := range s.conns {
 		c.drop()
