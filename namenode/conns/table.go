@@ -90,9 +90,10 @@ func endUnanswered(raw net.Conn) {
 
 // admit returns nil if there is no room.
 func (t *Table) admit(raw net.Conn) *Conn {
-	c := &Conn{Conn: raw, table: t, who: Taker(raw.RemoteAddr())}
-	for !t.limit.Take(1, c.who) {
-		victim := t.longestIdle(c.who)
+	from := &known{raw.RemoteAddr(), Taker(raw.RemoteAddr())}
+	c := &Conn{Conn: raw, table: t, from: from}
+	for !t.limit.Take(1, from.who) {
+		victim := t.longestIdle(from.who)
 		if victim == nil {
 			t.mu.Lock()
 			t.stats.Refused++
@@ -116,7 +117,7 @@ func (t *Table) longestIdle(who share.Taker) *Conn {
 	defer t.mu.Unlock()
 	for e := t.idle.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*Conn)
-		if !little && c.who.Names[0] != who.Names[0] {
+		if !little && c.from.who.Names[0] != who.Names[0] {
 			continue
 		}
 		t.idle.Remove(e)
@@ -128,15 +129,13 @@ func (t *Table) longestIdle(who share.Taker) *Conn {
 }
 
 // Taker is who connects: his address. A connection of the machine's own may
-// take the reserve.
+// take the reserve. Of a connection of a Listener it is known already.
 func Taker(addr net.Addr) share.Taker {
-	var at netip.AddrPort
-	if tcp, ok := addr.(*net.TCPAddr); ok {
-		at = tcp.AddrPort() // of each call: quickly
-	} else if of, err := netip.ParseAddrPort(addr.String()); err == nil {
-		at = of
+	if known, ok := addr.(*known); ok {
+		return known.who
 	}
-	if !at.IsValid() {
+	at, err := netip.ParseAddrPort(addr.String())
+	if err != nil {
 		return share.Taker{Names: []string{addr.String()}}
 	}
 	return share.Taker{Names: []string{AddressName(at.Addr())}, Reserve: at.Addr().Unmap().IsLoopback()}
@@ -154,11 +153,17 @@ func AddressName(a netip.Addr) string {
 	return a.String()
 }
 
+// known is the address of a connection, and who it is: that is asked of each call.
+type known struct {
+	net.Addr
+	who share.Taker
+}
+
 // Conn is one connection.
 type Conn struct {
 	net.Conn
 	table *Table
-	who   share.Taker
+	from  *known
 	once  sync.Once
 
 	// Guarded by the table's lock.
@@ -168,6 +173,9 @@ type Conn struct {
 	ending     bool  // because of its incomplete messages, which do not count any more
 	unfinished int64 // bytes of incomplete messages that were read from it
 }
+
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr { return c.from }
 
 // Begin notes that a request is under way: until End the connection is not idle.
 func (c *Conn) Begin() {
@@ -205,7 +213,7 @@ func (c *Conn) Close() error {
 		}
 		t.stats.Unfinished -= c.unfinished
 		t.mu.Unlock()
-		t.limit.Give(1, c.who)
+		t.limit.Give(1, c.from.who)
 	})
 	return err
 }
