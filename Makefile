@@ -13,6 +13,8 @@ RACE_PKGS ?= ./leasemanager/... ./internal/journal/... ./internal/readcache ./na
 FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
+# The tests that take the longest, since they wait for sessions and terms of several namenodes: test-full runs them.
+LONG      ?= ^Test(HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages)$$
 # The packages whose sweeps take a sample daily (test/env/size).
 FULL_PKGS ?= ./test/crash ./leasemanager ./namenode/namespace ./internal/journal/local ./internal/journal/zk
 BENCH     ?= .
@@ -27,7 +29,7 @@ SEED      ?= $(shell date +%s)
 help: ## show this list
 	@echo "make TARGET, one of:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, HOURS, SEEDS, SEED, MINUTES."
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, HOURS, SEEDS, SEED, MINUTES."
 
 setup: ## install what test, race and lint need (each target does so for itself, too)
 	@scripts/setup test race lint
@@ -39,13 +41,14 @@ build: ## build bin/leasefs
 demo: build ## build, then show writer leases at work on this machine (10 s)
 	@scripts/demo
 
-test: ## run all tests (go vet is part of lint)
+test: ## run the tests, but for the longest (go vet is part of lint)
 	@scripts/setup test
 	@echo "Results come in order, that of the longest package first."
-	GOGC=400 GOMEMLIMIT=1GiB go test -vet=off -timeout 12m -p $$((2 * $$(nproc))) $(PKGS) # most of them wait more than they work, on small heaps
+	GOGC=400 GOMEMLIMIT=1GiB go test -vet=off -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)' $(PKGS) # most of them wait more than they work, on small heaps
 
-test-full: ## run the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; and half a minute of torture
+test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; and half a minute of torture
 	@scripts/setup test-full
+	go test -vet=off -count=1 -timeout 10m -run '$(LONG)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m $(FULL_PKGS)
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '^Test(ZooKeeperStaysBounded|HandOverUnderLoad)$$' ./namenode
