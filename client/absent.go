@@ -4,8 +4,7 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 
-	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -48,37 +47,35 @@ func (m *mayHave) has(name string) bool {
 	return true
 }
 
-// absent tells whether there is surely nothing at a path, by what is known of
-// its directory.
-func (a *answers) absent(path string) bool {
-	if a.cache == nil {
+// dirOf is the directory of what a reference names, as far as it is known: that it is
+// one, and may be searched.
+func (a *answers) dirOf(r door.Ref) (dir *pb.Attr, name string, ok bool) {
+	d, name := r.Split()
+	v, ok := a.kept(stat(d))
+	return v.attr, name, ok && name != "" && v.attr.GetType() == pb.FileType_FILE_TYPE_DIRECTORY
+}
+
+// absent tells whether a name is surely not there, by what is known of its directory.
+func (a *answers) absent(r door.Ref) bool {
+	d, name, ok := a.dirOf(r)
+	if !ok {
 		return false
 	}
-	dir, name := fspath.Split(path)
-	d, ok := a.kept(readKey{kind: readLstat, path: dir})
-	if !ok || d.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
-		return false
-	}
-	v, ok := a.kept(readKey{kind: readNames, inode: d.attr.GetInode()})
+	v, ok := a.kept(readKey{readNames, door.Inode(d.GetInode())})
 	return ok && !v.names.has(name)
 }
 
-func errAbsent(op, path string) error {
-	return fserror.New(fserror.NotFound, op, path, "no such file or directory")
-}
-
-// seenAbsent notes, when the namenode has said that there is nothing at a path,
-// that its directory is empty, if it is. The ticket is from before that was asked.
-func (a *answers) seenAbsent(ticket readcache.Ticket, path string) {
-	dir, _ := fspath.Split(path)
-	v, ok := a.kept(readKey{kind: readLstat, path: dir})
-	if !ok || v.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || v.attr.GetEntries() != 0 {
+// seenAbsent notes, when the namenode has said that a name is not there, that its
+// directory is empty, if it is. The ticket is from before that was asked.
+func (a *answers) seenAbsent(ticket readcache.Ticket, r door.Ref) {
+	d, _, ok := a.dirOf(r)
+	if !ok || d.GetEntries() != 0 {
 		return
 	}
-	id := v.attr.GetInode()
 	// By inode: a directory may be known by several paths. Its attributes say who
 	// may search it.
-	a.cache.Put(ticket, readKey{kind: readNames, inode: id}, kept{names: newMayHave()},
+	id := d.GetInode()
+	a.cache.Put(ticket, readKey{readNames, door.Inode(id)}, kept{names: newMayHave()},
 		[]readcache.Key{{Kind: keyEntries, Inode: id}, {Kind: keyAttr, Inode: id}})
 }
 
@@ -87,7 +84,7 @@ func (a *answers) seenAbsent(ticket readcache.Ticket, path string) {
 // that no term runs just now is no reason, since the next one may count for the
 // set again.
 func (a *answers) willMake(dir uint64, name string) {
-	if v, ok := a.cache.Peek(readKey{kind: readNames, inode: dir}); ok {
+	if v, ok := a.cache.Peek(readKey{readNames, door.Inode(dir)}); ok {
 		v.names.add(name)
 	}
 }

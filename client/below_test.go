@@ -96,6 +96,10 @@ func TestSetAttrAllPassesOverWhatIsGone(t *testing.T) {
 // A rename into a directory goes into the one that was found, not to where a link
 // in its place leads.
 func TestRenameInto(t *testing.T) {
+	renameInto := func(fs *client.FS, from string, dir uint64, overwrite bool) error {
+		_, err := lowlevel.Of(fs).RenameAt(t.Context(), lowlevel.At(from), lowlevel.Ref{Base: dir, Path: from[1:]}, overwrite, lowlevel.Taken{})
+		return err
+	}
 	t.Parallel()
 	ctx := t.Context()
 	fs := env.Start(t).Client(t)
@@ -106,7 +110,7 @@ func TestRenameInto(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(fs.Rename(ctx, "/in", "/moved", false), fs.Symlink(ctx, "/other", "/in"), lowlevel.Of(fs).RenameInto(ctx, "/f", dir.Inode, false)); err != nil {
+	if err := errors.Join(fs.Rename(ctx, "/in", "/moved", false), fs.Symlink(ctx, "/other", "/in"), renameInto(fs, "/f", dir.Inode, false)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fs.Stat(ctx, "/moved/f"); err != nil {
@@ -115,23 +119,23 @@ func TestRenameInto(t *testing.T) {
 	if err := errors.Join(fs.WriteFile(ctx, "/f", nil), fs.WriteFile(ctx, "/g", nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := lowlevel.Of(fs).RenameInto(ctx, "/f", dir.Inode, false); !errors.Is(err, fserror.Exists) {
+	if err := renameInto(fs, "/f", dir.Inode, false); !errors.Is(err, fserror.Exists) {
 		t.Errorf("onto one that exists: %v", err)
 	}
-	if err := lowlevel.Of(fs).RenameInto(ctx, "/f", dir.Inode, true); err != nil {
+	if err := renameInto(fs, "/f", dir.Inode, true); err != nil {
 		t.Error(err)
 	}
 	file, err := fs.Stat(ctx, "/moved/f")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lowlevel.Of(fs).RenameInto(ctx, "/g", file.Inode, false); !errors.Is(err, fserror.NotDirectory) {
+	if err := renameInto(fs, "/g", file.Inode, false); !errors.Is(err, fserror.NotDirectory) {
 		t.Errorf("into a file: %v", err)
 	}
 	if err := fs.RemoveAll(ctx, "/moved"); err != nil {
 		t.Fatal(err)
 	}
-	if err := lowlevel.Of(fs).RenameInto(ctx, "/g", dir.Inode, false); !errors.Is(err, fserror.NotFound) {
+	if err := renameInto(fs, "/g", dir.Inode, false); !errors.Is(err, fserror.NotFound) {
 		t.Errorf("into a directory that is gone: %v", err)
 	}
 }

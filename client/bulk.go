@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -108,7 +109,7 @@ func (b *bulk) write(ctx context.Context, list []int) error {
 			continue
 		}
 		o := gather(file.Options)
-		r := b.fs.createRequest(b.fs.callerIn(ctx), o.at(ctx, path), &o)
+		r := b.fs.createRequest(b.fs.caller, o.at(ctx, door.At(path)), &o)
 		r.Data, r.DataCrc32C, r.Close = file.Data, blockstore.CRC(file.Data), true
 		req.Files = append(req.Files, r)
 		which = append(which, i)

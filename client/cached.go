@@ -1,49 +1,63 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	"github.com/leasefs/leasefs/internal/session"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// readKind is what was asked about a path or inode.
+// readKind is what was asked.
 type readKind uint8
 
 const (
-	readStat readKind = iota
-	readLstat
-	readFile
+	readName     readKind = iota // which inode has a name, or that there is none
+	readFollowed                 // likewise, with a symbolic link at the end followed
+	readAttr                     // attributes of an inode
+	readFile                     // by inode or path, as the next one
 	readXattrs
 	readNames     // which names a directory may have, see mayHave
 	readCreations // the right to the creations of a directory
 )
 
-// readKey is a request whose answer may be kept.
+// readKey is a request whose answer may be kept. What a name leads to and what is
+// there are two of them: a change of one leaves the other.
 type readKey struct {
-	kind  readKind
-	path  string
-	inode uint64 // instead of path
+	kind readKind
+	at   door.Ref
 }
 
-// at is what is asked about.
-func (k readKey) at(ctx context.Context) *pb.Ref {
-	switch {
-	case k.inode != 0:
-		return pb.Inode(k.inode)
-	case k.kind == readLstat:
-		return at(ctx, k.path)
+// stat is the request for the attributes of what a reference leads to.
+func stat(r door.Ref) readKey {
+	if r.Path == "" {
+		return readKey{readAttr, r}
 	}
-	return follow(ctx, k.path)
+	return readKey{readName, r}
 }
 
-// kept is an answer that is kept: at most one of the first four is set.
+// ref is what is asked about.
+func (k readKey) ref(ctx context.Context) *pb.Ref {
+	if k.kind == readName || k.kind == readAttr {
+		return at(ctx, k.at)
+	}
+	return follow(ctx, k.at)
+}
+
+// throughLinks tells whether the answer may have been found through symbolic links
+// that a call under ctx does not follow.
+func (k readKey) throughLinks(ctx context.Context) bool { return k.at.Base == 0 && !followsLinks(ctx) }
+
+// kept is an answer that is kept: at most one of the first five is set.
 type kept struct {
+	inode   uint64 // that has the name: see Leads of the cache
 	attr    *pb.Attr
 	xattrs  *pb.XattrsResponse
 	missing *fserror.Error
@@ -63,9 +77,10 @@ func newReadCache(cfg *Config) *readCache {
 	}
 	return readcache.New(readcache.Config[readKey, kept]{
 		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
+		Leads:    func(v kept) (readKey, bool) { return readKey{readAttr, door.Inode(v.inode)}, v.inode != 0 },
 		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readCreations },
 		Size: func(k readKey, v kept) int64 {
-			size := int64(len(k.path)) + 200
+			size := int64(len(k.at.Path)) + 200
 			if v.names != nil {
 				size += mayHaveBits / 8
 			}
@@ -116,18 +131,27 @@ func (a *answers) kept(k readKey) (kept, bool) {
 	return v, ok
 }
 
-// keptAt is kept for an answer that counts only while the context's places are right:
-// both have to be so at one moment.
-func (a *answers) keptAt(ctx context.Context, k readKey) (kept, bool) {
-	v, ok := a.kept(k)
-	if !ok || k.inode != 0 || len(placesOf(ctx)) == 0 {
-		return v, ok
+// keepStat keeps the answer to a stat: what has the name, if it was asked by name, and
+// its attributes, which do not depend on that.
+func keepStat(k readKey, a *pb.Attr, keys []*pb.CacheKey, put func(readKey, kept, []readcache.Key) bool) bool {
+	if len(keys) == 0 {
+		return false
 	}
-	if !a.keptPlaces(ctx) {
-		return kept{}, false
+	all := cacheKeys(keys)
+	of := slices.DeleteFunc(slices.Clone(all), func(d readcache.Key) bool { return d.Kind == keyName })
+	ok := put(readKey{readAttr, door.Inode(a.GetInode())}, kept{attr: a}, of)
+	if k.kind == readAttr {
+		return ok
 	}
-	again, ok := a.kept(k)
-	return v, ok && again.attr == v.attr && again.missing == v.missing
+	if k.at.Base != 0 { // a path may lead through what it leads to
+		all = slices.DeleteFunc(all, func(d readcache.Key) bool { return d.Inode == a.GetInode() })
+	}
+	return put(k, kept{inode: a.GetInode()}, all) && ok
+}
+
+// keepStat keeps what was read since a ticket was taken.
+func (a *answers) keepStat(t readcache.Ticket, k readKey, attr *pb.Attr, keys []*pb.CacheKey) bool {
+	return a.cache != nil && keepStat(k, attr, keys, func(k readKey, v kept, deps []readcache.Key) bool { return a.cache.Put(t, k, v, deps) })
 }
 
 func cacheKeys(keys []*pb.CacheKey) []readcache.Key {
@@ -140,20 +164,22 @@ func cacheKeys(keys []*pb.CacheKey) []readcache.Key {
 
 // keptStat is stat through the cache. held tells whether the answer, that there
 // is nothing included, is kept; txid is FileInfo.TxID.
-func (f *engine) keptStat(ctx context.Context, op, path string, k readKey) (attr *pb.Attr, txid uint64, held bool, err error) {
-	straight := k.inode == 0 && !followsLinks(ctx) // what is kept may have been found through links
-	if v, ok := f.keptAt(ctx, k); ok && !straight {
+func (f *engine) keptStat(ctx context.Context, op string, k readKey) (attr *pb.Attr, txid uint64, held bool, err error) {
+	path, links := k.at.Path, k.throughLinks(ctx)
+	missing := func(why fserror.Error) error {
+		why.Op, why.Path = op, cmp.Or(why.Path, path)
+		return &why
+	}
+	if v, ok := f.kept(k); ok && !links {
 		if v.missing != nil {
-			e := *v.missing
-			e.Op, e.Path = op, path
-			return nil, 0, true, &e
+			return nil, 0, true, missing(*v.missing)
 		}
 		return v.attr, 0, true, nil
 	}
-	if k.inode == 0 && !straight && f.keptPlaces(ctx) && f.absent(k.path) {
-		return nil, 0, true, errAbsent(op, path)
+	if !links && f.absent(k.at) {
+		return nil, 0, true, fserror.New(fserror.NotFound, op, path, "no such file or directory")
 	}
-	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: k.at(ctx), Cache: f.cache != nil}
+	req := &pb.StatRequest{Caller: f.caller, At: k.ref(ctx), Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
 	if err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
@@ -162,25 +188,22 @@ func (f *engine) keptStat(ctx context.Context, op, path string, k readKey) (attr
 	if d := resp.GetMissing(); d != nil {
 		e := wire.FromDetail(d)
 		held = f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
-		if held && k.inode == 0 {
-			f.seenAbsent(ticket, k.path)
+		if held {
+			f.seenAbsent(ticket, k.at)
 		}
-		c := *e
-		c.Op, c.Path = op, path
-		return nil, 0, held, &c
+		return nil, 0, held, missing(*e)
 	}
-	held = f.keep(ticket, k, kept{attr: resp.GetAttr()}, resp.GetKeys())
-	return resp.GetAttr(), resp.GetTxid(), held, nil
+	return resp.GetAttr(), resp.GetTxid(), f.keepStat(ticket, k, resp.GetAttr(), resp.GetKeys()), nil
 }
 
 // keptFile is getFile through the cache; held tells whether the answer is kept. Only
 // whole answers are: a reader of a long block list asks for the rest.
 func (f *engine) keptFile(ctx context.Context, op, path string, k readKey) (resp *pb.GetFileResponse, at time.Time, held bool, err error) {
-	if v, ok := f.kept(k); ok && (k.inode != 0 || followsLinks(ctx)) {
+	if v, ok := f.kept(k); ok && !k.throughLinks(ctx) {
 		return v.file, v.until.Add(-ms(v.file.GetUrlsExpireMs()) / 2), true, nil
 	}
 	ticket := f.beginRead()
-	resp, at, err = f.getFile(ctx, op, path, &pb.GetFileRequest{At: k.at(ctx), Cache: f.cache != nil})
+	resp, at, err = f.getFile(ctx, op, path, &pb.GetFileRequest{At: k.ref(ctx), Cache: f.cache != nil})
 	if err == nil && !resp.GetMoreBlocks() {
 		held = f.keep(ticket, k, kept{file: resp, until: at.Add(ms(resp.GetUrlsExpireMs()) / 2)}, resp.GetKeys())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -213,13 +214,13 @@ func (f *engine) closeMany(list []*closing) {
 		for i, r := range results {
 			x := list[i]
 			if x.made = r.GetError() == nil; x.made {
-				g.keepStat(x.d.path, r.GetAttr(), r.GetKeys())
+				g.keepStat(x.d.ref(), r.GetAttr(), r.GetKeys())
 			} else if wire.FromDetail(r.GetError()).Kind == fserror.Unknown {
 				x.lost = true
 			}
 		}
 		for _, d := range resp.GetDirectories() {
-			g.keepStat(d.GetPath(), d.GetAttr(), d.GetKeys())
+			g.keepStat(door.Inode(d.GetAttr().GetInode()), d.GetAttr(), d.GetKeys())
 		}
 	}
 	if err != nil {

@@ -51,10 +51,10 @@ func newClosing(t *testing.T, dirs ...string) *closing {
 func (c *closing) absent(name string) {
 	c.t.Helper()
 	for p := path.Dir(name); p != "/"; p = path.Dir(p) {
-		_, _, err := c.LstatKept(c.t.Context(), p)
+		_, _, err := c.LstatKept(c.t.Context(), lowlevel.At(p))
 		must(c.t, err)
 	}
-	if _, _, err := c.LstatKept(c.t.Context(), name); !errors.Is(err, fserror.NotFound) {
+	if _, _, err := c.LstatKept(c.t.Context(), lowlevel.At(name)); !errors.Is(err, fserror.NotFound) {
 		c.t.Fatalf("%s: %v", name, err)
 	}
 }
@@ -65,7 +65,7 @@ func (c *closing) begin(dir string, n int) (list []*client.Draft) {
 	for i := range n {
 		name := fmt.Sprintf("%s/%d", dir, i)
 		c.absent(name)
-		d, ok := c.Draft(c.t.Context(), name, client.WithMode(0o640))
+		d, ok := c.Draft(lowlevel.At(name), "", client.WithMode(0o640))
 		if !ok || !d.Write([][]byte{[]byte(name)}) {
 			c.t.Fatalf("no draft of %s", name)
 		}
@@ -102,8 +102,9 @@ func (c *closing) gather(ctx context.Context, list []*client.Draft, around env.A
 	c.t.Helper()
 	c.WithSlowCloses(time.Hour)
 	at, goOn := make(chan struct{}, 2), make(chan struct{})
+	first := c.begin("/before", 2)
 	c.wire.Set(func(method string, req any, send func() error) error {
-		if r, ok := req.(*pb.CreateRequest); ok && path.Dir(r.GetAt().GetPath()) == "/before" {
+		if r, ok := req.(*pb.CreateRequest); ok && r.GetAt().GetBase() == first[0].Dir() {
 			at <- struct{}{}
 			<-goOn
 		}
@@ -112,7 +113,7 @@ func (c *closing) gather(ctx context.Context, list []*client.Draft, around env.A
 		}
 		return send()
 	})
-	before := c.end(ctx, c.begin("/before", 2))
+	before := c.end(ctx, first)
 	<-at
 	<-at
 	out := c.end(ctx, list)
@@ -153,14 +154,14 @@ func TestClosesTogether(t *testing.T) {
 	}
 	misses := c.Stats().Cache.Misses
 	for _, d := range list {
-		i, _, err := c.LstatKept(ctx, d.Path())
+		i, _, err := c.LstatKept(ctx, lowlevel.Ref{Base: d.Dir(), Path: d.Name()})
 		if err != nil || i.Inode != d.Inode() || i.Length != int64(len(d.Path())) {
 			t.Fatalf("%s: %+v, %v", d.Path(), i, err)
 		}
 	}
-	for dir, n := range map[string]uint64{"/d": 22, "/d/e": 21} {
-		if i, _, err := c.LstatKept(ctx, dir); err != nil || i.Entries != n {
-			t.Fatalf("%s: %+v, %v", dir, i, err)
+	for dir, n := range map[uint64]uint64{list[0].Dir(): 22, list[20].Dir(): 21} {
+		if i, _, err := c.LstatKept(ctx, lowlevel.Inode(dir)); err != nil || i.Entries != n {
+			t.Fatalf("%d: %+v, %v", dir, i, err)
 		}
 	}
 	if n := c.Stats().Cache.Misses - misses; n != 0 {
@@ -171,10 +172,10 @@ func TestClosesTogether(t *testing.T) {
 	}
 	must(t, g.Chmod(ctx, list[3].Path(), fs.FileMode(0o600)))
 	must(t, g.WriteFile(ctx, "/d/e/theirs", nil))
-	if i, _, err := c.LstatKept(ctx, list[3].Path()); err != nil || i.Mode() != 0o600 {
+	if i, _, err := c.LstatKept(ctx, lowlevel.At(list[3].Path())); err != nil || i.Mode() != 0o600 {
 		t.Error(i, err)
 	}
-	if i, _, err := c.LstatKept(ctx, "/d/e"); err != nil || i.Entries != 22 {
+	if i, _, err := c.LstatKept(ctx, lowlevel.At("/d/e")); err != nil || i.Entries != 22 {
 		t.Error(i, err)
 	}
 	if n := c.FS.FS.Calls(); n != 0 {
@@ -270,7 +271,7 @@ func TestClosesDoNotWaitForOthers(t *testing.T) {
 	g, wire := c.nn.Wired(t, func(c *client.Config) { c.Cache = true })
 	list, slow := append(c.begin("/d", 5), c.begin("/seen", 4)...), 5
 	env.Eventually(t, "a term of the cache", func() bool { return lowlevel.Of(g).CacheRemaining() > 0 })
-	if _, held, err := lowlevel.Of(g).LstatKept(t.Context(), "/seen"); err != nil || !held {
+	if _, held, err := lowlevel.Of(g).LstatKept(t.Context(), lowlevel.At("/seen")); err != nil || !held {
 		t.Fatal(held, err)
 	}
 	wire.Hold(env.ToNamenode) // it is asked, and says nothing
@@ -284,7 +285,7 @@ func TestClosesDoNotWaitForOthers(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprintf("/d/later%d", i)
 		c.absent(name)
-		d, ok := c.Draft(t.Context(), name)
+		d, ok := c.Draft(lowlevel.At(name), "")
 		if !ok {
 			t.Fatal("no draft")
 		}
@@ -330,7 +331,7 @@ func TestCloseLeavesOthers(t *testing.T) {
 	if c.FS.FS.Calls() == 0 {
 		t.Error("the call id is not in use, though the call is under way")
 	}
-	if _, ok := c.Draft(t.Context(), list[2].Path()); ok {
+	if _, ok := c.Draft(lowlevel.At(list[2].Path()), ""); ok {
 		t.Error("another draft of that name")
 	}
 	close(goOn)

@@ -76,7 +76,8 @@ type Config struct {
 	// dropped it; if false, nothing is done and OnRevoke told in its time. It saves
 	// asking this client about its own changes. The same rules hold.
 	OnGiveUp func(Revocation) bool
-	// CacheEntries and CacheBytes limit what is kept; 0: 10,000 and 64 MiB.
+	// CacheEntries and CacheBytes limit what is kept; 0: 20,000 (two for a
+	// file) and 64 MiB.
 	CacheEntries int
 	CacheBytes   int64
 	// OnWait is told what a call waits for that has been tried again for a second:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -27,7 +27,6 @@ const (
 type drafts struct {
 	mu      sync.Mutex
 	begun   map[uint64]map[string]*Draft // by directory and name
-	paths   map[string]int               // how many there are, by where they were begun
 	numbers []numbers
 	left    int  // in numbers
 	asking  bool // for more: one call at a time
@@ -59,30 +58,29 @@ type Draft struct {
 	ended bool
 }
 
-func (f lowLevel) Draft(ctx context.Context, path string, opts ...OpenOption) (*Draft, bool) {
-	path, err := fspath.Clean(path)
+func (f lowLevel) Draft(r door.Ref, path string, opts ...OpenOption) (*Draft, bool) {
+	r, err := cleanRef("create", r)
 	if err != nil || f.cache == nil || !f.cfg.Drafts {
 		return nil, false
 	}
 	o := gather(opts)
-	dir, name := fspath.Split(path)
-	at, ok := f.kept(readKey{kind: readLstat, path: dir})
-	if !ok || at.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY || !inPlace(ctx, path, at.attr.GetInode()) || f.mayOpen("create", path) != nil {
+	dir, name, ok := f.dirOf(r)
+	if !ok || f.mayOpen("create", r.Path) != nil {
 		return nil, false
 	}
-	d := &Draft{fs: f.engine, path: path, name: name, group: at.attr.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: at.attr.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
-	return d, f.drafts.begin(f.engine, d)
+	d := &Draft{fs: f.engine, path: cmp.Or(path, r.Path), name: name, group: dir.GetGroup(), begun: time.Now().Truncate(time.Millisecond), dir: dir.GetInode(), opts: openOptions{mode: o.mode, hasMode: o.hasMode, owner: o.owner}}
+	return d, f.drafts.begin(f.engine, d, r)
 }
 
 // begin notes a draft. Under the lock the right is looked for: once a revocation
 // has taken that away, the acknowledgement names all that were begun before.
-func (t *drafts) begin(f *engine, d *Draft) bool {
+func (t *drafts) begin(f *engine, d *Draft, r door.Ref) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, mine := f.kept(readKey{kind: readCreations, inode: d.dir}); !mine || t.left == 0 || t.begun[d.dir][d.name] != nil {
+	if _, mine := f.kept(readKey{readCreations, door.Inode(d.dir)}); !mine || t.left == 0 || t.begun[d.dir][d.name] != nil {
 		return false
 	}
-	if v, ok := f.kept(readKey{kind: readLstat, path: d.path}); !(ok && v.missing != nil) && !f.absent(d.path) {
+	if v, ok := f.kept(stat(r)); !(ok && v.missing != nil) && !f.absent(r) {
 		return false
 	}
 	d.inode = t.numbers[0].first
@@ -92,28 +90,21 @@ func (t *drafts) begin(f *engine, d *Draft) bool {
 		t.numbers = t.numbers[1:]
 	}
 	if t.begun == nil {
-		t.begun, t.paths = make(map[uint64]map[string]*Draft), make(map[string]int)
+		t.begun = make(map[uint64]map[string]*Draft)
 	}
 	if t.begun[d.dir] == nil {
 		t.begun[d.dir] = make(map[string]*Draft)
 	}
 	t.begun[d.dir][d.name] = d
-	t.paths[d.path]++
 	f.willMake(d.dir, d.name)
 	return true
 }
 
-// drafting reports whether there is a draft at a path: in the directory that is
-// known to be there, else one that was begun under that path.
-func (f *engine) drafting(path string) bool {
-	dir, name := fspath.Split(path)
-	at, known := f.kept(readKey{kind: readLstat, path: dir})
-	f.drafts.mu.Lock()
-	defer f.drafts.mu.Unlock()
-	if known {
-		return f.drafts.begun[at.attr.GetInode()][name] != nil
-	}
-	return f.drafts.paths[path] > 0
+// has reports whether there is a draft of a name.
+func (t *drafts) has(dir uint64, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.begun[dir][name] != nil
 }
 
 func (t *drafts) end(d *Draft) {
@@ -122,9 +113,6 @@ func (t *drafts) end(d *Draft) {
 	delete(t.begun[d.dir], d.name)
 	if len(t.begun[d.dir]) == 0 {
 		delete(t.begun, d.dir)
-	}
-	if t.paths[d.path]--; t.paths[d.path] == 0 {
-		delete(t.paths, d.path)
 	}
 }
 
@@ -200,11 +188,14 @@ func (f *engine) keepCreations(g *givenUp, resp *pb.OpenResponse) {
 	}
 	f.drafts.add(resp.GetFirstInode(), resp.GetInodes())
 	dir := resp.GetParent().GetInode()
-	g.of.Put(readKey{kind: readCreations, inode: dir}, kept{}, []readcache.Key{{Kind: keyCreations, Inode: dir}})
+	g.of.Put(readKey{readCreations, door.Inode(dir)}, kept{}, []readcache.Key{{Kind: keyCreations, Inode: dir}})
 }
 
-// Path is the path under which the draft was begun.
+// Path is the path under which the draft was begun, for errors.
 func (d *Draft) Path() string { return d.path }
+
+// Name is its name in the directory.
+func (d *Draft) Name() string { return d.name }
 
 // Inode is the number that the file will have.
 func (d *Draft) Inode() uint64 { return d.inode }
@@ -331,9 +322,7 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 	x.slot.end()
 	if numberGone(err) { // better with another number than not at all
 		again := d.request()
-		again.As, again.Dir = 0, 0
-		dir, _ := fspath.Split(d.path)
-		again.Caller = callerAt(d.fs.caller, []Place{{dir, d.dir}}) // by its path, which may lead elsewhere by now
+		again.As = 0
 		again.Close, again.MtimeUnixMs, again.Data, again.DataCrc32C = true, mtime, data, req.DataCrc32C
 		defer d.fs.ids.End(again.Call)
 		if err = d.send(ctx, &c, again, new(pb.OpenResponse)); tailRefused(err) {
@@ -356,20 +345,22 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 }
 
 func (d *Draft) request() *pb.CreateRequest {
-	req := d.fs.createRequest(d.fs.caller, pb.At(d.path), &d.opts)
-	req.As, req.Dir = d.inode, d.dir
+	req := d.fs.createRequest(d.fs.caller, at(context.Background(), d.ref()), &d.opts)
+	req.As = d.inode
 	req.Cache = d.fs.cache != nil // the same at each try: the call is known by it
 	req.Call = d.fs.ids.Begin()
 	return req
 }
+
+// ref is where the file is made: by the directory's number, since that may have been
+// renamed.
+func (d *Draft) ref() door.Ref { return door.Ref{Base: d.dir, Path: d.name} }
 
 // keys are what the making of the file changes.
 func (d *Draft) keys() []readcache.Key {
 	return append(nameKeys(d.dir, d.name), readcache.Key{Kind: keyAttr, Inode: d.inode})
 }
 
-// send makes the call, which goes by the directory's number: that may have been
-// renamed.
 func (d *Draft) send(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	f := d.fs
 	g := f.giveUp(d.keys()...)
@@ -377,9 +368,7 @@ func (d *Draft) send(ctx context.Context, c *namecall.Call, req *pb.CreateReques
 	req.GivenUp = g.wire()
 	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {
-		dir, _ := fspath.Split(d.path)
-		g.keepStat(d.path, resp.GetAttr(), resp.GetKeys())
-		g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
+		g.keepCreate(d.ref(), resp)
 	}
 	g.end(c, err)
 	if numberGone(err) {

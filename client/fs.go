@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/keepalive"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/session"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -176,6 +177,17 @@ func (f *engine) goRun(fn func()) bool {
 	}
 	f.wg.Go(fn)
 	return true
+}
+
+// cleanRef checks a reference before anything is sent.
+func cleanRef(op string, r door.Ref) (_ door.Ref, err error) {
+	switch {
+	case r.Base == 0:
+		r.Path, err = clean(op, r.Path)
+	case r.Path != "":
+		err = fserror.With(fspath.CheckName(r.Path), op, r.Path)
+	}
+	return r, err
 }
 
 // clean checks a path before anything is sent.

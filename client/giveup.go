@@ -1,7 +1,7 @@
 package client
 
 import (
-	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/readcache"
 	"github.com/leasefs/leasefs/internal/session"
@@ -43,21 +43,6 @@ func (a *answers) giveUp(keys ...readcache.Key) *givenUp {
 	return g
 }
 
-// giveUpName gives up a name that is about to be made, if the directory is known.
-func (a *answers) giveUpName(path string) *givenUp {
-	dir, name := fspath.Split(path)
-	v, ok := a.kept(readKey{kind: readLstat, path: dir})
-	if !ok || v.attr.GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
-		return nil
-	}
-	id := v.attr.GetInode()
-	g := a.giveUp(nameKeys(id, name)...)
-	if g != nil {
-		a.willMake(id, name)
-	}
-	return g
-}
-
 // nameKeys is what the making of a name changes.
 func nameKeys(dir uint64, name string) []readcache.Key {
 	return []readcache.Key{{Kind: keyName, Inode: dir, Name: name}, {Kind: keyEntries, Inode: dir}, {Kind: keyCreations, Inode: dir}}
@@ -93,11 +78,18 @@ func (g *givenUp) wireOf(keys []readcache.Key) *pb.CacheGivenUp {
 	return out
 }
 
-// keepStat keeps attributes that came with the reply, as those of a path.
-func (g *givenUp) keepStat(path string, a *pb.Attr, keys []*pb.CacheKey) {
+// keepStat keeps attributes that came with the reply.
+func (g *givenUp) keepStat(r door.Ref, a *pb.Attr, keys []*pb.CacheKey) {
 	if g != nil && a != nil {
-		g.of.Put(readKey{kind: readLstat, path: path}, kept{attr: a}, cacheKeys(keys))
+		keepStat(stat(r), a, keys, g.of.Put)
 	}
+}
+
+// keepCreate keeps what the reply to a create says of the file and its directory.
+func (g *givenUp) keepCreate(r door.Ref, resp *pb.OpenResponse) {
+	dir, _ := r.Split()
+	g.keepStat(r, resp.GetAttr(), resp.GetKeys())
+	g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
 }
 
 // end is called with what became of the call. If that is not known it may still

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -101,7 +102,7 @@ func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.AttachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id), At: at(ctx, path)}
+	req := &pb.AttachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id), At: at(ctx, door.At(path))}
 	defer l.fs.ids.End(req.Call)
 	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
@@ -114,7 +115,7 @@ func (l *Leases) Detach(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.DetachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, At: at(ctx, path)}
+	req := &pb.DetachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, At: at(ctx, door.At(path))}
 	defer l.fs.ids.End(req.Call)
 	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -20,22 +21,29 @@ const listPage = 5000
 // whether there are others; the last name is the next after, so that changes
 // in between do not upset it. NotFound, NotDirectory.
 func (f *FS) List(ctx context.Context, path, after string, limit int) (entries []*FileInfo, more bool, err error) {
-	path, err = clean("list", path)
-	if err != nil {
+	return f.list(ctx, door.At(path), after, limit)
+}
+
+func (f *engine) list(ctx context.Context, r door.Ref, after string, limit int) (entries []*FileInfo, more bool, err error) {
+	if r, err = cleanRef("list", r); err != nil {
 		return nil, false, err
 	}
-	req := &pb.ListRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
+	req := &pb.ListRequest{Caller: f.caller, At: follow(ctx, r), After: after, Limit: int32(min(max(limit, 0), 10_000)), Cache: f.cache != nil}
 	ticket := f.beginRead()
 	resp := new(pb.ListResponse)
-	if err := f.nn.Do(ctx, &namecall.Call{Op: "list", Path: path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
+	if err := f.nn.Do(ctx, &namecall.Call{Op: "list", Path: r.Path}, pb.Namenode_List_FullMethodName, req, resp); err != nil {
 		return nil, false, err
 	}
 	entries = make([]*FileInfo, len(resp.GetEntries()))
 	for i, e := range resp.GetEntries() {
-		entries[i] = fileInfo(fspath.Join(path, e.GetName()), e.GetAttr())
+		at := door.Ref{Base: r.Base, Path: e.GetName()}
+		if r.Base == 0 {
+			at.Path = fspath.Join(r.Path, at.Path)
+		}
+		entries[i] = fileInfo(at.Path, e.GetAttr())
 		entries[i].TxID = resp.GetTxid()
 		if e.GetKeep() && len(resp.GetKeys()) > 0 {
-			f.keep(ticket, readKey{kind: readLstat, path: entries[i].Path}, kept{attr: e.GetAttr()}, entryKeys(resp, e))
+			f.keepStat(ticket, stat(at), e.GetAttr(), entryKeys(resp, e))
 		}
 	}
 	return entries, resp.GetMore() && len(entries) > 0, nil
@@ -99,7 +107,7 @@ func (f *FS) Find(ctx context.Context, path string, opts FindOptions) iter.Seq2[
 			yield(nil, err)
 			return
 		}
-		req := &pb.FindRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), OpenOnly: opts.OpenOnly, Holder: opts.Holder}
+		req := &pb.FindRequest{Caller: f.caller, At: followPath(ctx, path), OpenOnly: opts.OpenOnly, Holder: opts.Holder}
 		err = namecall.Receive(ctx, f.nn, "find", path, func(ctx context.Context, c grpc.ClientConnInterface) (grpc.ServerStreamingClient[pb.FindResponse], error) {
 			return pb.NewNamenodeClient(c).Find(ctx, req)
 		}, func(m *pb.FindResponse) (bool, error) {
@@ -127,7 +135,7 @@ func (f *FS) Summary(ctx context.Context, path string) (Summary, error) {
 	}
 	r := new(pb.SummaryResponse)
 	c := namecall.Call{Op: "summary", Path: path, Wait: namecall.NoLimit}
-	if err := f.nn.Do(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.callerIn(ctx), At: follow(ctx, path)}, r); err != nil {
+	if err := f.nn.Do(ctx, &c, pb.Namenode_Summary_FullMethodName, &pb.SummaryRequest{Caller: f.caller, At: followPath(ctx, path)}, r); err != nil {
 		return Summary{}, err
 	}
 	return Summary{

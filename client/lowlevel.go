@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -19,24 +18,20 @@ type lowLevel struct{ *FS }
 
 func init() { door.Calls = func(fs any) any { return lowLevel{fs.(*FS)} } }
 
-func (f lowLevel) LstatKept(ctx context.Context, path string) (i *FileInfo, kept bool, err error) {
+func (f lowLevel) LstatKept(ctx context.Context, r door.Ref) (i *FileInfo, kept bool, err error) {
 	const op = "stat"
-	if path, err = clean(op, path); err != nil {
+	if r, err = cleanRef(op, r); err != nil {
 		return nil, false, err
 	}
-	attr, _, kept, err := f.keptStat(ctx, op, path, readKey{kind: readLstat, path: path})
+	attr, _, kept, err := f.keptStat(ctx, op, stat(r))
 	if err != nil {
 		return nil, kept, err
 	}
-	return fileInfo(path, attr), kept, nil
+	return fileInfo(r.Path, attr), kept, nil
 }
 
-func (f lowLevel) StatInode(ctx context.Context, inode uint64) (i *FileInfo, kept bool, err error) {
-	attr, _, kept, err := f.keptStat(ctx, "stat", "", readKey{kind: readLstat, inode: inode})
-	if err != nil {
-		return nil, kept, err
-	}
-	return fileInfo("", attr), kept, nil
+func (f lowLevel) ListAt(ctx context.Context, dir door.Ref, after string, limit int) (entries []*FileInfo, more bool, err error) {
+	return f.list(ctx, dir, after, limit)
 }
 
 func (f lowLevel) CacheRemaining() time.Duration {
@@ -52,7 +47,7 @@ func (f lowLevel) Locate(ctx context.Context, path string) (*FileInfo, error) {
 		return nil, err
 	}
 	resp := new(pb.StatResponse)
-	req := &pb.StatRequest{Caller: f.callerIn(ctx), At: follow(ctx, path), Where: true}
+	req := &pb.StatRequest{Caller: f.caller, At: followPath(ctx, path), Where: true}
 	if err := f.nn.Do(ctx, &namecall.Call{Op: "stat", Path: path}, pb.Namenode_Stat_FullMethodName, req, resp); err != nil {
 		return nil, err
 	}
@@ -79,27 +74,21 @@ func (f lowLevel) OpenInode(ctx context.Context, inode uint64, path string) (r *
 
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
 
-func (f lowLevel) CreateClosed(ctx context.Context, path string, opts ...OpenOption) (inode uint64, err error) {
-	if path, err = clean("create", path); err != nil {
-		return 0, err
-	}
-	o := gather(opts)
-	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
-	req.Close = true
-	req.Call = f.ids.Begin()
-	defer f.ids.End(req.Call)
-	resp := new(pb.OpenResponse)
-	c := namecall.Call{Op: "create", Path: path, Mutates: true}
-	err = f.createCall(ctx, &c, req, resp)
+func (f lowLevel) CreateAt(ctx context.Context, r door.Ref, path string, opts ...OpenOption) (*Writer, error) {
+	return f.create(ctx, r, path, opts)
+}
+
+func (f lowLevel) CreateClosed(ctx context.Context, r door.Ref, opts ...OpenOption) (inode uint64, err error) {
+	_, resp, err := f.createCall(ctx, r, opts, true)
 	return resp.GetAttr().GetInode(), err
 }
 
-func (f lowLevel) MkdirFor(ctx context.Context, path string, mode fs.FileMode, owner Owner) (inode uint64, err error) {
-	return f.mkdir(ctx, path, mode, false, owner)
+func (f lowLevel) MkdirFor(ctx context.Context, r door.Ref, mode fs.FileMode, owner Owner) (inode uint64, err error) {
+	return f.mkdir(ctx, r, mode, false, owner)
 }
 
-func (f lowLevel) SymlinkFor(ctx context.Context, target, path string, owner Owner) error {
-	return f.symlink(ctx, target, path, owner)
+func (f lowLevel) SymlinkFor(ctx context.Context, target string, r door.Ref, owner Owner) error {
+	return f.symlink(ctx, target, r, owner)
 }
 
 func (f lowLevel) AppendInode(ctx context.Context, inode uint64, path string, opts ...OpenOption) (*Writer, error) {
@@ -143,36 +132,12 @@ func (f lowLevel) SetAttrAll(ctx context.Context, path string, change func(*File
 	return nil
 }
 
-func (f lowLevel) RenameOver(ctx context.Context, from, to string, old door.Taken) (hidden bool, err error) {
-	to, err = clean("rename", to)
-	if err != nil {
-		return false, err
-	}
-	return f.rename(ctx, from, &pb.RenameRequest{To: takenAt(ctx, to, old), Overwrite: true, Hide: hide(old)})
+func (f lowLevel) RenameAt(ctx context.Context, from, to door.Ref, overwrite bool, old door.Taken) (hidden bool, err error) {
+	return f.rename(ctx, from, to, old.Inode, &pb.RenameRequest{Overwrite: overwrite, Hide: hide(old)})
 }
 
-func (f lowLevel) RenameInto(ctx context.Context, from string, dir uint64, overwrite bool) error {
-	from, err := clean("rename", from)
-	if err != nil {
-		return err
-	}
-	_, name := fspath.Split(from)
-	_, err = f.rename(ctx, from, &pb.RenameRequest{To: &pb.Ref{Base: dir, Path: name}, Overwrite: overwrite})
-	return err
-}
-
-func (f lowLevel) RemoveTaken(ctx context.Context, path string, old door.Taken) (hidden bool, err error) {
-	if path, err = clean("remove", path); err != nil {
-		return false, err
-	}
-	return f.removeAt(ctx, path, takenAt(ctx, path, old), &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE, Hide: hide(old)})
-}
-
-// takenAt is the name that is taken.
-func takenAt(ctx context.Context, path string, old door.Taken) *pb.Ref {
-	r := at(ctx, path)
-	r.Expect = old.Inode
-	return r
+func (f lowLevel) RemoveTaken(ctx context.Context, r door.Ref, old door.Taken) (hidden bool, err error) {
+	return f.remove(ctx, r, old.Inode, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE, Hide: hide(old)})
 }
 
 func hide(old door.Taken) *pb.Hide {
@@ -182,22 +147,19 @@ func hide(old door.Taken) *pb.Hide {
 	return &pb.Hide{Inode: old.Inode, Name: old.Hidden, Lease: old.Lease}
 }
 
-func (f lowLevel) RemoveInode(ctx context.Context, inode uint64) error {
-	_, err := f.removeAt(ctx, "", pb.Inode(inode), &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_FILE})
+func (f lowLevel) RemoveDir(ctx context.Context, r door.Ref) error {
+	_, err := f.remove(ctx, r, 0, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_DIRECTORY})
 	return err
 }
 
-func (f lowLevel) RemoveDir(ctx context.Context, path string) error {
-	return f.remove(ctx, path, &pb.DeleteRequest{Only: pb.FileType_FILE_TYPE_DIRECTORY})
-}
-
 func (f lowLevel) RemoveTree(ctx context.Context, path string) error {
-	return f.remove(ctx, path, &pb.DeleteRequest{Recursive: true})
+	_, err := f.remove(ctx, door.At(path), 0, &pb.DeleteRequest{Recursive: true})
+	return err
 }
 
 // RefreshKept is Refresh that also tells whether what it saw is kept.
 func (r *Reader) RefreshKept(ctx context.Context) (kept bool, err error) {
-	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{kind: readFile, inode: r.inode})
+	resp, at, kept, err := r.fs.keptFile(ctx, "open", r.path, readKey{readFile, door.Inode(r.inode)})
 	if err != nil {
 		return false, err
 	}

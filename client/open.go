@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -9,7 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -22,34 +23,54 @@ const waitSlice = 20 * time.Second
 // taken, Held if another has the file to be overwritten. The context governs
 // the call, not the Writer.
 func (f *FS) Create(ctx context.Context, path string, opts ...OpenOption) (*Writer, error) {
-	path, err := clean("create", path)
+	return f.create(ctx, door.At(path), "", opts)
+}
+
+func (f *engine) create(ctx context.Context, r door.Ref, path string, opts []OpenOption) (*Writer, error) {
+	asked := f.session.Now()
+	req, resp, err := f.createCall(ctx, r, opts, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.mayOpen("create", path); err != nil {
-		return nil, err
-	}
-	o := gather(opts)
-	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
-	req.Call = f.ids.Begin()
-	defer f.ids.End(req.Call)
-	c, asked := namecall.Call{Op: "create", Path: path, Mutates: true}, f.session.Now()
-	resp := new(pb.OpenResponse)
-	if err := f.createCall(ctx, &c, req, resp); err != nil {
-		return nil, err
-	}
-	return f.newWriter("create", path, resp, asked, req.MtimeUnixMs)
+	return f.newWriter("create", cmp.Or(path, req.At.Path), resp, asked, req.MtimeUnixMs)
 }
 
-// createCall sends a create and keeps what its reply says.
-func (f *engine) createCall(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
+// createCall sends a create, of a file that is closed or not, and keeps what its
+// reply says.
+func (f *engine) createCall(ctx context.Context, r door.Ref, opts []OpenOption, closed bool) (*pb.CreateRequest, *pb.OpenResponse, error) {
+	r, err := cleanRef("create", r)
+	if err == nil && !closed {
+		err = f.mayOpen("create", r.Path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	o := gather(opts)
+	req, resp := f.createRequest(f.caller, o.at(ctx, r), &o), new(pb.OpenResponse)
+	req.Call, req.Close = f.ids.Begin(), closed
+	defer f.ids.End(req.Call)
+	c := &namecall.Call{Op: "create", Path: r.Path, Mutates: true}
+	return req, resp, f.sendCreate(ctx, c, r, req, resp)
+}
+
+func (f *engine) sendCreate(ctx context.Context, c *namecall.Call, r door.Ref, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	if f.cache == nil {
 		return f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	}
-	g := f.giveUpName(c.Path)
-	if f.drafting(c.Path) { // looked for when no draft of it can begin any more
-		g.end(c, nil)
-		return fserror.New(fserror.Held, c.Op, c.Path, "this client process makes the file just now")
+	dir, name := r.Split()
+	if dir.Path != "" {
+		d, _, _ := f.dirOf(r)
+		dir = door.Inode(d.GetInode())
+	}
+	var g *givenUp
+	if dir.Base != 0 {
+		if g = f.giveUp(nameKeys(dir.Base, name)...); g != nil {
+			f.willMake(dir.Base, name)
+		}
+		if f.drafts.has(dir.Base, name) { // looked for when none can begin any more
+			g.end(c, nil)
+			return fserror.New(fserror.Held, c.Op, c.Path, "this client process makes the file just now")
+		}
 	}
 	req.GivenUp, req.Cache = g.wire(), g != nil
 	f.askCreations(g, req)
@@ -58,9 +79,7 @@ func (f *engine) createCall(ctx context.Context, c *namecall.Call, req *pb.Creat
 	}
 	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {
-		dir, _ := fspath.Split(c.Path)
-		g.keepStat(c.Path, resp.GetAttr(), resp.GetKeys())
-		g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
+		g.keepCreate(r, resp)
 		f.keepCreations(g, resp)
 	}
 	g.end(c, err)
@@ -69,11 +88,11 @@ func (f *engine) createCall(ctx context.Context, c *namecall.Call, req *pb.Creat
 
 // at is where Create makes a file: with WithOverwrite where a link at the end of the
 // path leads, as open(2) with O_TRUNC does; else such a link is in the way.
-func (o *openOptions) at(ctx context.Context, path string) *pb.Ref {
+func (o *openOptions) at(ctx context.Context, r door.Ref) *pb.Ref {
 	if o.replaces() {
-		return follow(ctx, path)
+		return follow(ctx, r)
 	}
-	return at(ctx, path)
+	return at(ctx, r)
 }
 
 func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *pb.CreateRequest {
@@ -128,7 +147,7 @@ func (f *engine) append(ctx context.Context, path string, o *openOptions) (*Writ
 
 func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wait time.Duration, again bool) (*Writer, error) {
 	req := &pb.AppendRequest{
-		Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
+		Call: f.ids.Begin(), Caller: f.caller, At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
 		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
 	}
@@ -170,7 +189,7 @@ func (f *FS) WriteFile(ctx context.Context, path string, data []byte, opts ...Op
 		return err
 	}
 	o := gather(opts)
-	req := f.createRequest(f.callerIn(ctx), o.at(ctx, path), &o)
+	req := f.createRequest(f.caller, o.at(ctx, door.At(path)), &o)
 	req.Data, req.DataCrc32C, req.Close = data, blockstore.CRC(data), true
 	req.Call = f.ids.Begin()
 	defer f.ids.End(req.Call)
@@ -199,7 +218,7 @@ func (f *FS) CloseFile(ctx context.Context, path string) (length int64, err erro
 	if err != nil {
 		return 0, err
 	}
-	req := &pb.CloseAbandonedRequest{Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: follow(ctx, path)}
+	req := &pb.CloseAbandonedRequest{Call: f.ids.Begin(), Caller: f.caller, At: followPath(ctx, path)}
 	defer f.ids.End(req.Call)
 	resp := new(pb.CloseResponse)
 	err = f.nn.Do(ctx, &namecall.Call{Op: "close", Path: path, Mutates: true}, pb.Namenode_CloseAbandoned_FullMethodName, req, resp)
@@ -219,7 +238,7 @@ func (f *engine) recoverEpoch(ctx context.Context, path string, force bool, epoc
 	if err != nil {
 		return RecoverResult{}, err
 	}
-	req := &pb.RecoverRequest{Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: follow(ctx, path), Force: force, Epoch: epoch}
+	req := &pb.RecoverRequest{Call: f.ids.Begin(), Caller: f.caller, At: followPath(ctx, path), Force: force, Epoch: epoch}
 	defer f.ids.End(req.Call)
 	resp := new(pb.RecoverResponse)
 	if err := f.nn.Do(ctx, &namecall.Call{Op: "recover", Path: path, Mutates: true}, pb.Namenode_Recover_FullMethodName, req, resp); err != nil {

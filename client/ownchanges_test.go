@@ -42,21 +42,21 @@ func TestOwnChanges(t *testing.T) {
 	must(t, f.Mkdir(ctx, "/d", 0o755))
 	absent := func(f *client.FS, path string) {
 		t.Helper()
-		if _, _, err := lowlevel.Of(f).LstatKept(ctx, path); !errors.Is(err, fserror.NotFound) {
+		if _, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(path)); !errors.Is(err, fserror.NotFound) {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
 	kept := func(path string) *client.FileInfo {
 		t.Helper()
 		before := f.Stats().Cache.Misses
-		i, _, err := lowlevel.Of(f).LstatKept(ctx, path)
+		i, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(path))
 		must(t, err)
 		if n := f.Stats().Cache.Misses - before; n != 0 {
 			t.Fatalf("%s took %d reads", path, n)
 		}
 		return i
 	}
-	_, _, err := lowlevel.Of(f).LstatKept(ctx, "/d")
+	_, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At("/d"))
 	must(t, err)
 	absent(f, "/d/0") // and so it is known that there is nothing
 	revoked := f.Stats().Cache.Revocations
@@ -75,7 +75,7 @@ func TestOwnChanges(t *testing.T) {
 		must(t, err)
 		must(t, w.Flush(ctx))
 		must(t, w.Close())
-		if got, _, err := lowlevel.Of(f).LstatKept(ctx, path); err != nil || got.Length != 4 || got.Open != nil {
+		if got, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(path)); err != nil || got.Length != 4 || got.Open != nil {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
@@ -85,17 +85,17 @@ func TestOwnChanges(t *testing.T) {
 	// Others' changes are heard of all the same.
 	absent(f, "/d/theirs")
 	must(t, g.WriteFile(ctx, "/d/theirs", nil))
-	if _, _, err := lowlevel.Of(f).LstatKept(ctx, "/d/theirs"); err != nil {
+	if _, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At("/d/theirs")); err != nil {
 		t.Fatal(err)
 	}
 	must(t, g.Chmod(ctx, "/d/7", fs.FileMode(0o600)))
-	if i, _, err := lowlevel.Of(f).LstatKept(ctx, "/d/7"); err != nil || i.Mode() != 0o600 {
+	if i, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At("/d/7")); err != nil || i.Mode() != 0o600 {
 		t.Fatal(i, err)
 	}
 	// So are those of its own that are asked for in another way.
 	absent(f, "/d/own")
 	must(t, f.Mkdir(ctx, "/d/own", 0o755))
-	if _, _, err := lowlevel.Of(f).LstatKept(ctx, "/d/own"); err != nil {
+	if _, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At("/d/own")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -127,7 +127,7 @@ func TestOwnChangesAtOnce(t *testing.T) {
 				ended[i].Add(1)
 				o := rand.IntN(len(began)) //nolint:gosec // not a secret
 				turns := ended[o].Load()
-				_, _, err := lowlevel.Of(clients[rand.IntN(2)]).LstatKept(ctx, path(o)) //nolint:gosec // not a secret
+				_, _, err := lowlevel.Of(clients[rand.IntN(2)]).LstatKept(ctx, lowlevel.At(path(o))) //nolint:gosec // not a secret
 				if began[o].Load() != turns {
 					continue
 				}
@@ -147,14 +147,14 @@ func TestOwnChangesAtOnce(t *testing.T) {
 // turn makes a file, or removes the one that is there.
 func turn(ctx context.Context, c *client.FS, path string, there bool) error {
 	if there {
-		_, err := lowlevel.Of(c).RemoveTaken(ctx, path, lowlevel.Taken{})
+		_, err := lowlevel.Of(c).RemoveTaken(ctx, lowlevel.At(path), lowlevel.Taken{})
 		return err
 	}
 	w, err := c.Create(ctx, path)
 	if err != nil {
 		return err
 	}
-	_, _, err = lowlevel.Of(c).LstatKept(ctx, path)
+	_, _, err = lowlevel.Of(c).LstatKept(ctx, lowlevel.At(path))
 	return errors.Join(err, w.Close())
 }
 
@@ -179,7 +179,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 	})
 	must(t, f.Mkdir(t.Context(), "/d", 0o755))
 	kept := func(path string) bool {
-		_, kept, err := lowlevel.Of(f).LstatKept(t.Context(), path)
+		_, kept, err := lowlevel.Of(f).LstatKept(t.Context(), lowlevel.At(path))
 		must(t, err)
 		return kept
 	}
@@ -189,7 +189,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 		env.Eventually(t, "the directory is kept", func() bool { return kept("/d") })
 		n++
 		path := fmt.Sprint("/d/x", n)
-		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), path); !errors.Is(err, fserror.NotFound) {
+		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), lowlevel.At(path)); !errors.Is(err, fserror.NotFound) {
 			t.Fatal(err)
 		}
 		dropped = f.Stats().Cache.DropAlls
@@ -200,7 +200,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 		if !errors.Is(err, fserror.Canceled) {
 			t.Fatal(err)
 		}
-		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), path); err != nil {
+		if _, _, err := lowlevel.Of(f).LstatKept(t.Context(), lowlevel.At(path)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestOwnChangeUnknown(t *testing.T) {
 	w, err := f.Create(t.Context(), "/d/y")
 	must(t, err)
 	must(t, w.Close())
-	if i, _, err := lowlevel.Of(f).LstatKept(t.Context(), "/d"); err != nil || uint64(i.Entries) != n+1 {
+	if i, _, err := lowlevel.Of(f).LstatKept(t.Context(), lowlevel.At("/d")); err != nil || uint64(i.Entries) != n+1 {
 		t.Fatal(i, err)
 	}
 }
@@ -223,11 +223,11 @@ func TestAbsentByOtherPaths(t *testing.T) {
 	must(t, g.MkdirAll(ctx, "/p/d", 0o755))
 	must(t, g.Symlink(ctx, "/p", "/l"))
 	for _, p := range []string{"/p/d", "/l/d"} {
-		_, _, err := lowlevel.Of(f).LstatKept(ctx, p)
+		_, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(p))
 		must(t, err)
 	}
 	for _, p := range []string{"/p/d/x", "/l/d/x"} {
-		if _, _, err := lowlevel.Of(f).LstatKept(ctx, p); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(p)); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
@@ -235,7 +235,7 @@ func TestAbsentByOtherPaths(t *testing.T) {
 	must(t, err)
 	must(t, w.Close())
 	for _, p := range []string{"/l/d/y", "/p/d/y"} {
-		_, _, err := lowlevel.Of(f).LstatKept(ctx, p)
+		_, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(p))
 		must(t, err)
 	}
 }
@@ -248,11 +248,11 @@ func TestAbsentWhileMade(t *testing.T) {
 	for i := range 200 {
 		dir := "/d" + strconv.Itoa(i)
 		must(t, f.Mkdir(ctx, dir, 0o755))
-		_, _, err := lowlevel.Of(f).LstatKept(ctx, dir)
+		_, _, err := lowlevel.Of(f).LstatKept(ctx, lowlevel.At(dir))
 		must(t, err)
 		var wg sync.WaitGroup
 		for j := range 4 {
-			wg.Go(func() { _, _, _ = lowlevel.Of(f).LstatKept(ctx, dir+"/x"+strconv.Itoa(j)) })
+			wg.Go(func() { _, _, _ = lowlevel.Of(f).LstatKept(ctx, lowlevel.At(dir+"/x"+strconv.Itoa(j))) })
 		}
 		wg.Go(func() {
 			w, err := f.Create(ctx, dir+"/y")
@@ -264,7 +264,7 @@ func TestAbsentWhileMade(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		_, _, err = lowlevel.Of(f).LstatKept(ctx, dir+"/y")
+		_, _, err = lowlevel.Of(f).LstatKept(ctx, lowlevel.At(dir+"/y"))
 		must(t, err)
 	}
 }

@@ -40,11 +40,11 @@ func TestMakingForAnother(t *testing.T) {
 			return errs[0]
 		},
 		"mkdir": func(f *client.FS, path string, o client.Owner) error {
-			_, err := lowlevel.Of(f).MkdirFor(t.Context(), path, 0o755, o)
+			_, err := lowlevel.Of(f).MkdirFor(t.Context(), lowlevel.At(path), 0o755, o)
 			return err
 		},
 		"symlink": func(f *client.FS, path string, o client.Owner) error {
-			return lowlevel.Of(f).SymlinkFor(t.Context(), "to", path, o)
+			return lowlevel.Of(f).SymlinkFor(t.Context(), "to", lowlevel.At(path), o)
 		},
 	}
 	for how, do := range makers {

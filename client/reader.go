@@ -10,6 +10,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -55,7 +56,7 @@ func (f *engine) open(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, at, _, err := f.keptFile(ctx, "open", path, readKey{kind: readFile, path: path})
+	resp, at, _, err := f.keptFile(ctx, "open", path, readKey{readFile, door.At(path)})
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (f *engine) readFile(ctx context.Context, path string) ([]byte, error) {
 
 // getFile asks for a file. at is when, for the life of the URLs.
 func (f *engine) getFile(ctx context.Context, op, path string, req *pb.GetFileRequest) (*pb.GetFileResponse, time.Time, error) {
-	req.Caller = f.callerIn(ctx)
+	req.Caller = f.caller
 	c := namecall.Call{Op: op, Path: path}
 	if req.WaitMs > 0 {
 		c.Wait = ms(req.WaitMs)

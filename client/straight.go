@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -19,18 +20,22 @@ func WithoutLinks(ctx context.Context) context.Context {
 
 func followsLinks(ctx context.Context) bool { return ctx.Value(straightKey{}) == nil }
 
-// at is what has a path, in a call under ctx: a symbolic link at its end is meant itself.
-func at(ctx context.Context, path string) *pb.Ref { return straightened(ctx, pb.At(path)) }
-
-// follow is what a path leads to, likewise.
-func follow(ctx context.Context, path string) *pb.Ref { return straightened(ctx, pb.Follow(path)) }
-
-func straightened(ctx context.Context, r *pb.Ref) *pb.Ref {
+// at is what a reference leads to, in a call under ctx: a symbolic link at its end is
+// meant itself.
+func at(ctx context.Context, r door.Ref) *pb.Ref {
+	out := &pb.Ref{Base: r.Base, Path: r.Path}
 	if !followsLinks(ctx) {
-		r.How |= uint32(pb.RefHow_REF_HOW_NO_LINKS)
+		out.How = uint32(pb.RefHow_REF_HOW_NO_LINKS)
 	}
-	return r
+	return out
 }
 
-// callerIn is who asks in a call under ctx.
-func (f *engine) callerIn(ctx context.Context) *pb.Caller { return callerAt(f.caller, placesOf(ctx)) }
+// follow is at with such a link followed.
+func follow(ctx context.Context, r door.Ref) *pb.Ref {
+	out := at(ctx, r)
+	out.How |= uint32(pb.RefHow_REF_HOW_FOLLOW_LAST)
+	return out
+}
+
+// followPath is what a path leads to.
+func followPath(ctx context.Context, path string) *pb.Ref { return follow(ctx, door.At(path)) }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -27,25 +28,24 @@ func (f *engine) mutate(ctx context.Context, op, path, method string, id *pb.Cal
 // Mkdir makes a directory; its parent must exist. Exists, NotFound,
 // NotDirectory.
 func (f *FS) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.mkdir(ctx, path, mode, false, Owner{})
+	_, err := f.mkdir(ctx, door.At(path), mode, false, Owner{})
 	return err
 }
 
 // MkdirAll makes a directory and the parents that are missing, all with that
 // mode. One that exists is no error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.mkdir(ctx, path, mode, true, Owner{})
+	_, err := f.mkdir(ctx, door.At(path), mode, true, Owner{})
 	return err
 }
 
-func (f *engine) mkdir(ctx context.Context, path string, mode fs.FileMode, parents bool, owner Owner) (inode uint64, err error) {
-	path, err = clean("mkdir", path)
-	if err != nil {
+func (f *engine) mkdir(ctx context.Context, r door.Ref, mode fs.FileMode, parents bool, owner Owner) (inode uint64, err error) {
+	if r, err = cleanRef("mkdir", r); err != nil {
 		return 0, err
 	}
 	id := f.ids.Begin()
-	resp, err := f.change(ctx, "mkdir", path, pb.Namenode_Mkdir_FullMethodName, id,
-		&pb.MkdirRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()})
+	resp, err := f.change(ctx, "mkdir", r.Path, pb.Namenode_Mkdir_FullMethodName, id,
+		&pb.MkdirRequest{Call: id, Caller: f.caller, At: at(ctx, r), Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()})
 	return resp.GetAttr().GetInode(), err
 }
 
@@ -53,7 +53,8 @@ func (f *engine) mkdir(ctx context.Context, path string, mode fs.FileMode, paren
 // empty directory there is replaced; else Exists. Open files continue under their
 // new name. InvalidArgument: a directory into itself.
 func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error {
-	return f.renameTo(ctx, from, to, &pb.RenameRequest{Overwrite: overwrite})
+	_, err := f.rename(ctx, door.At(from), door.At(to), 0, &pb.RenameRequest{Overwrite: overwrite})
+	return err
 }
 
 // Publish is Rename of a file that also takes it from the granted lease that it
@@ -61,77 +62,70 @@ func (f *FS) Rename(ctx context.Context, from, to string, overwrite bool) error 
 // should its maker die, appears whole and stays. NotFound if its lease has
 // ended.
 func (f *FS) Publish(ctx context.Context, from, to string, overwrite bool) error {
-	return f.renameTo(ctx, from, to, &pb.RenameRequest{Overwrite: overwrite, Detach: true})
-}
-
-func (f *engine) renameTo(ctx context.Context, from, to string, req *pb.RenameRequest) error {
-	to, err := clean("rename", to)
-	if err != nil {
-		return err
-	}
-	req.To = at(ctx, to)
-	_, err = f.rename(ctx, from, req)
+	_, err := f.rename(ctx, door.At(from), door.At(to), 0, &pb.RenameRequest{Overwrite: overwrite, Detach: true})
 	return err
 }
 
-// rename sends a request that says all but what is renamed.
-func (f *engine) rename(ctx context.Context, from string, req *pb.RenameRequest) (hidden bool, err error) {
-	if from, err = clean("rename", from); err != nil {
+// rename sends a request that says all but what is renamed, and to what name, which
+// has to lead to the inode expect, if that is not 0.
+func (f *engine) rename(ctx context.Context, from, to door.Ref, expect uint64, req *pb.RenameRequest) (hidden bool, err error) {
+	const op = "rename"
+	if to, err = cleanRef(op, to); err != nil {
 		return false, err
 	}
-	req.Call, req.Caller, req.From = f.ids.Begin(), f.callerIn(ctx), at(ctx, from)
-	resp, err := f.change(ctx, "rename", from, pb.Namenode_Rename_FullMethodName, req.Call, req)
+	if from, err = cleanRef(op, from); err != nil {
+		return false, err
+	}
+	req.Call, req.Caller, req.From, req.To = f.ids.Begin(), f.caller, at(ctx, from), at(ctx, to)
+	req.To.Expect = expect
+	resp, err := f.change(ctx, op, from.Path, pb.Namenode_Rename_FullMethodName, req.Call, req)
 	return resp.GetHidden(), err
 }
 
 // Remove removes a file, a symbolic link or an empty directory. NotFound,
 // NotEmpty. A file's writer, if any, loses its lease.
 func (f *FS) Remove(ctx context.Context, path string) error {
-	return f.remove(ctx, path, &pb.DeleteRequest{})
+	_, err := f.remove(ctx, door.At(path), 0, &pb.DeleteRequest{})
+	return err
 }
 
 // RemoveAll removes a path with everything below it, at once. One that does
 // not exist is no error.
 func (f *FS) RemoveAll(ctx context.Context, path string) error {
-	err := f.remove(ctx, path, &pb.DeleteRequest{Recursive: true})
-	if errors.Is(err, fserror.NotFound) && !IsMoved(err) {
+	_, err := f.remove(ctx, door.At(path), 0, &pb.DeleteRequest{Recursive: true})
+	if errors.Is(err, fserror.NotFound) {
 		return nil
 	}
 	return err
 }
 
-func (f *engine) remove(ctx context.Context, path string, req *pb.DeleteRequest) error {
-	path, err := clean("remove", path)
-	if err != nil {
-		return err
+// remove sends a request that says all but what is removed; expect is as of rename.
+func (f *engine) remove(ctx context.Context, r door.Ref, expect uint64, req *pb.DeleteRequest) (hidden bool, err error) {
+	if r, err = cleanRef("remove", r); err != nil {
+		return false, err
 	}
-	_, err = f.removeAt(ctx, path, at(ctx, path), req)
-	return err
-}
-
-// removeAt sends a request that says all but what is removed; path is for errors.
-func (f *engine) removeAt(ctx context.Context, path string, at *pb.Ref, req *pb.DeleteRequest) (hidden bool, err error) {
-	req.Call, req.Caller, req.At = f.ids.Begin(), f.callerIn(ctx), at
-	resp, err := f.change(ctx, "remove", path, pb.Namenode_Delete_FullMethodName, req.Call, req)
+	req.Call, req.Caller, req.At = f.ids.Begin(), f.caller, at(ctx, r)
+	req.At.Expect = expect
+	resp, err := f.change(ctx, "remove", r.Path, pb.Namenode_Delete_FullMethodName, req.Call, req)
 	return resp.GetHidden(), err
 }
 
 // Symlink makes path a symbolic link to target, which need not exist.
 func (f *FS) Symlink(ctx context.Context, target, path string) error {
-	return f.symlink(ctx, target, path, Owner{})
+	return f.symlink(ctx, target, door.At(path), Owner{})
 }
 
-func (f *engine) symlink(ctx context.Context, target, path string, owner Owner) error {
-	path, err := clean("symlink", path)
+func (f *engine) symlink(ctx context.Context, target string, r door.Ref, owner Owner) error {
+	r, err := cleanRef("symlink", r)
 	if err != nil {
 		return err
 	}
 	if !utf8.ValidString(target) {
-		return fserror.New(fserror.InvalidArgument, "symlink", path, "the target %q is not valid UTF-8; names here are", target)
+		return fserror.New(fserror.InvalidArgument, "symlink", r.Path, "the target %q is not valid UTF-8; names here are", target)
 	}
 	id := f.ids.Begin()
-	return f.mutate(ctx, "symlink", path, pb.Namenode_Symlink_FullMethodName, id,
-		&pb.SymlinkRequest{Call: id, Caller: f.callerIn(ctx), At: at(ctx, path), Target: target, Owner: owner.wire()})
+	return f.mutate(ctx, "symlink", r.Path, pb.Namenode_Symlink_FullMethodName, id,
+		&pb.SymlinkRequest{Call: id, Caller: f.caller, At: at(ctx, r), Target: target, Owner: owner.wire()})
 }
 
 // Readlink returns what a symbolic link points to. InvalidArgument if it is
@@ -172,7 +166,7 @@ func (f *engine) setAttr(ctx context.Context, op, path string, req *pb.SetAttrRe
 	if err != nil {
 		return err
 	}
-	req.Call, req.Caller, req.At = f.ids.Begin(), f.callerIn(ctx), follow(ctx, path)
+	req.Call, req.Caller, req.At = f.ids.Begin(), f.caller, followPath(ctx, path)
 	return f.mutate(ctx, op, path, pb.Namenode_SetAttr_FullMethodName, req.Call, req)
 }
 
@@ -193,13 +187,13 @@ func (f *FS) SetAttr(ctx context.Context, path string, c AttrChange) error {
 	if err != nil {
 		return err
 	}
-	return f.changeAttr(ctx, path, at(ctx, path), c)
+	return f.changeAttr(ctx, path, at(ctx, door.At(path)), c)
 }
 
 func (f *engine) changeAttr(ctx context.Context, path string, at *pb.Ref, c AttrChange) error {
 	const op = "setattr"
 	req := &pb.SetAttrRequest{
-		Call: f.ids.Begin(), Caller: f.callerIn(ctx), At: at,
+		Call: f.ids.Begin(), Caller: f.caller, At: at,
 		SetMode: c.SetMode, Mode: modeToWire(c.Mode), User: c.User, Group: c.Group, SetMtime: c.SetMTime,
 	}
 	if c.SetMTime && !c.MTime.IsZero() {
@@ -215,13 +209,13 @@ func (f *FS) Truncate(ctx context.Context, path string, length int64) error {
 	if err != nil {
 		return err
 	}
-	return f.truncate(ctx, path, follow(ctx, path), length)
+	return f.truncate(ctx, path, followPath(ctx, path), length)
 }
 
 func (f *engine) truncate(ctx context.Context, path string, at *pb.Ref, length int64) error {
 	id := f.ids.Begin()
 	return f.mutate(ctx, "truncate", path, pb.Namenode_Truncate_FullMethodName, id,
-		&pb.TruncateRequest{Call: id, Caller: f.callerIn(ctx), At: at, Length: length})
+		&pb.TruncateRequest{Call: id, Caller: f.caller, At: at, Length: length})
 }
 
 // Concat appends the sources, closed files, to the target in that order, and
@@ -236,11 +230,11 @@ func (f *FS) Concat(ctx context.Context, target string, sources ...string) error
 		if s, err = clean("concat", s); err != nil {
 			return err
 		}
-		list[i] = at(ctx, s)
+		list[i] = at(ctx, door.At(s))
 	}
 	id := f.ids.Begin()
 	return f.mutate(ctx, "concat", target, pb.Namenode_Concat_FullMethodName, id,
-		&pb.ConcatRequest{Call: id, Caller: f.callerIn(ctx), Target: follow(ctx, target), Sources: list})
+		&pb.ConcatRequest{Call: id, Caller: f.caller, Target: followPath(ctx, target), Sources: list})
 }
 
 // Stat describes what is at a path, following a symbolic link at its end.
@@ -259,11 +253,11 @@ func (f *engine) stat(ctx context.Context, op, path string, follow bool) (*FileI
 	if err != nil {
 		return nil, err
 	}
-	k := readKey{kind: readLstat, path: path}
+	k := readKey{readName, door.At(path)}
 	if follow {
-		k.kind = readStat
+		k.kind = readFollowed
 	}
-	attr, txid, _, err := f.keptStat(ctx, op, path, k)
+	attr, txid, _, err := f.keptStat(ctx, op, k)
 	if err != nil {
 		return nil, err
 	}

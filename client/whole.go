@@ -159,7 +159,7 @@ func (s *scratch) mayPlace(ctx context.Context, path string, o *openOptions) (st
 	}
 	place := path
 	if o.replaces() && info.Type() == fs.ModeSymlink {
-		resp, _, err := f.getFile(ctx, op, path, &pb.GetFileRequest{At: follow(ctx, path), NoUrls: true, MaxBlocks: 1})
+		resp, _, err := f.getFile(ctx, op, path, &pb.GetFileRequest{At: followPath(ctx, path), NoUrls: true, MaxBlocks: 1})
 		switch {
 		case err == nil:
 			place = resp.GetPath()

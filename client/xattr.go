@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -80,12 +81,12 @@ func (x *Xattrs) All(ctx context.Context) ([]Xattr, error) {
 			return nil, err
 		}
 	}
-	k := readKey{kind: readXattrs, path: path, inode: inode}
+	k := readKey{readXattrs, door.Ref{Base: inode, Path: path}}
 	v, ok := f.kept(k)
 	if !ok {
 		v.xattrs = new(pb.XattrsResponse)
 		ticket := f.beginRead()
-		req := &pb.XattrsRequest{Caller: f.callerIn(ctx), At: k.at(ctx), Cache: f.cache != nil}
+		req := &pb.XattrsRequest{Caller: f.caller, At: k.ref(ctx), Cache: f.cache != nil}
 		if err := f.nn.Do(ctx, &namecall.Call{Op: op, Path: path}, pb.Namenode_Xattrs_FullMethodName, req, v.xattrs); err != nil {
 			return nil, err
 		}
@@ -128,11 +129,11 @@ func (x *Xattrs) change(ctx context.Context, req *pb.SetXattrRequest) error {
 		if path, err = clean(op, path); err != nil {
 			return err
 		}
-		req.At = follow(ctx, path)
+		req.At = followPath(ctx, path)
 	}
 	if !utf8.ValidString(req.Name) {
 		return fserror.New(fserror.InvalidArgument, op, path, "the name %q is not valid UTF-8; names here are", req.Name)
 	}
-	req.Call, req.Caller = f.ids.Begin(), f.callerIn(ctx)
+	req.Call, req.Caller = f.ids.Begin(), f.caller
 	return f.mutate(ctx, op, path, pb.Namenode_SetXattr_FullMethodName, req.Call, req)
 }

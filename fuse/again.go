@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // againTime is for how long a thread that is about to try again is waited for.
@@ -79,10 +80,10 @@ func (t *secondTries) take(thread uint32, f *file) *file {
 	return f
 }
 
-// find looks at a path, for a thread that may be about to open what is there.
-func (m *Mounted) find(ctx context.Context, thread uint32, p string) (*client.FileInfo, bool, error) {
+// find looks at a name, for a thread that may be about to open what has it.
+func (m *Mounted) find(ctx context.Context, thread uint32, at lowlevel.Ref) (*client.FileInfo, bool, error) {
 	for {
-		i, kept, err := m.fs.LstatKept(ctx, p)
+		i, kept, err := m.fs.LstatKept(ctx, at)
 		if err != nil || typeOf(i.Mode()) != syscall.S_IFREG || !m.tries.wants(thread, i.Inode) {
 			return i, kept, err
 		}

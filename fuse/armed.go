@@ -143,7 +143,6 @@ func (m *Mounted) givesUp(r client.Revocation) bool {
 	if !ok {
 		return false
 	}
-	m.names.revoked(r)
 	for _, n := range tell {
 		m.tell(n, attrsOnly)
 	}
@@ -164,7 +163,6 @@ const (
 // library acknowledges the revocation when it returns: when the kernel has
 // dropped it, or at the end of the term, after which it asks again anyway.
 func (m *Mounted) revoked(r client.Revocation) {
-	m.names.revoked(r)
 	tell := m.armed.revoked(r)
 	m.epochs.revoked(r)
 	if len(tell) == 0 {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
@@ -22,12 +21,12 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, p, e := n.at(ctx, name)
+	at, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, nil, 0, e
 	}
 	if writes(flags) {
-		if i, h, ok := n.createDraft(ctx, raw, p, flags, mode, out); ok {
+		if i, h, ok := n.createDraft(raw, at, flags, mode, out); ok {
 			return i, h, fuse.FOPEN_DIRECT_IO, 0
 		}
 	}
@@ -35,11 +34,11 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	var ino uint64
 	var err error
 	if writes(flags) {
-		if w, err = n.m.createWaiting(ctx, raw, p, modeOf(mode)); err == nil {
+		if w, err = n.createWaiting(ctx, raw, at, modeOf(mode)); err == nil {
 			ino = w.Inode()
 		}
 	} else {
-		ino, err = n.createClosed(ctx, raw, p, mode)
+		ino, err = n.createClosed(ctx, raw, at, mode)
 	}
 	if errors.Is(err, fserror.Exists) && flags&syscall.O_EXCL == 0 {
 		// Somebody made it since the look-up. The kernel looks again, and opens it.
@@ -70,9 +69,9 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 }
 
 // createClosed makes an empty file.
-func (n *node) createClosed(ctx, raw context.Context, p string, mode uint32) (ino uint64, err error) {
+func (n *node) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (ino uint64, err error) {
 	err = n.m.giver.do(raw, func(o client.Owner) (err error) {
-		ino, err = n.m.fs.CreateClosed(ctx, p, client.WithMode(modeOf(mode)), client.WithOwner(o))
+		ino, err = n.m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithOwner(o))
 		return err
 	})
 	return ino, err
@@ -134,8 +133,8 @@ func (g *giver) do(raw context.Context, do func(client.Owner) error) error {
 }
 
 // made looks at what was just made, and returns its inode.
-func (n *node) made(ctx context.Context, p string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	i, _, err := n.m.fs.LstatKept(ctx, p)
+func (n *node) made(ctx context.Context, at lowlevel.Ref, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	i, _, err := n.m.fs.LstatKept(ctx, at)
 	if err != nil {
 		return nil, errno(err)
 	}
@@ -147,15 +146,15 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, p, e := n.at(ctx, name)
+	at, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giver.do(raw, func(o client.Owner) (err error) { _, err = n.m.fs.MkdirFor(ctx, p, modeOf(mode), o); return err })
+	err := n.m.giver.do(raw, func(o client.Owner) (err error) { _, err = n.m.fs.MkdirFor(ctx, at, modeOf(mode), o); return err })
 	if err != nil {
 		return nil, errno(err)
 	}
-	return n.made(ctx, p, out)
+	return n.made(ctx, at, out)
 }
 
 // Mknod makes an empty file; there are no devices, pipes and sockets.
@@ -166,14 +165,14 @@ func (n *node) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, p, e := n.at(ctx, name)
+	at, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, e
 	}
-	if _, err := n.createClosed(ctx, raw, p, mode); err != nil {
+	if _, err := n.createClosed(ctx, raw, at, mode); err != nil {
 		return nil, errno(err)
 	}
-	return n.made(ctx, p, out)
+	return n.made(ctx, at, out)
 }
 
 // Symlink makes a symbolic link.
@@ -181,15 +180,15 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, p, e := n.at(ctx, name)
+	at, e := n.at(ctx, name)
 	if e != 0 {
 		return nil, e
 	}
-	err := n.m.giver.do(raw, func(o client.Owner) error { return n.m.fs.SymlinkFor(ctx, target, p, o) })
+	err := n.m.giver.do(raw, func(o client.Owner) error { return n.m.fs.SymlinkFor(ctx, target, at, o) })
 	if err != nil {
 		return nil, errno(err)
 	}
-	return n.made(ctx, p, out)
+	return n.made(ctx, at, out)
 }
 
 // Link refuses: a file of the namespace has one name.
@@ -203,14 +202,14 @@ type taken struct {
 	file *file  // if it is open here, or being opened
 }
 
-// takeName calls do, which takes a path from what has it, or gives it to something
+// takeName calls do, which takes a name from what has it, or gives it to something
 // if nothing has it. Should another host be quicker, do returns NotFound or Exists,
 // since it names what it expects there: then this looks again.
-func (m *Mounted) takeName(ctx context.Context, p string, do func(taken) error) syscall.Errno {
+func (m *Mounted) takeName(ctx context.Context, at lowlevel.Ref, do func(taken) error) syscall.Errno {
 	var last error
 	var expected uint64
 	for {
-		old, done, e := m.known(ctx, p)
+		old, done, e := m.known(ctx, at)
 		if e != 0 {
 			return e
 		}
@@ -226,16 +225,16 @@ func (m *Mounted) takeName(ctx context.Context, p string, do func(taken) error) 
 	}
 }
 
-// known is what is at a path. Until done is called nobody begins to open it here, so
+// known is what has a name. Until done is called nobody begins to open it here, so
 // that none opens what is being taken away. The kernel lets nobody on this mount
 // change the name meanwhile, and has just looked it up, so this asks nobody as a
 // rule. What go-fuse has of the name does not count: an answer to a look-up can
 // reach it late.
-func (m *Mounted) known(ctx context.Context, p string) (taken, func(), syscall.Errno) {
+func (m *Mounted) known(ctx context.Context, at lowlevel.Ref) (taken, func(), syscall.Errno) {
 	none := func() {}
-	i, _, err := m.fs.LstatKept(ctx, p)
+	i, _, err := m.fs.LstatKept(ctx, at)
 	switch {
-	case errors.Is(err, fserror.NotFound) && !client.IsMoved(err):
+	case errors.Is(err, fserror.NotFound) && !lowlevel.IsGone(err):
 		return taken{}, none, 0
 	case err != nil:
 		return taken{}, none, errno(err)
@@ -280,15 +279,15 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	n.m.hasTried(threadOf(ctx)) // who removes is not about to open
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, p, e := n.at(ctx, name)
+	at, e := n.at(ctx, name)
 	if e != 0 {
 		return e
 	}
-	return n.m.takeName(ctx, p, func(old taken) error {
+	return n.m.takeName(ctx, at, func(old taken) error {
 		if old.ino == 0 {
-			return fserror.New(fserror.NotFound, "remove", p, "no such file")
+			return fserror.New(fserror.NotFound, "remove", name, "no such file")
 		}
-		return n.m.take(ctx, p, old, func(t lowlevel.Taken) (bool, error) { return n.m.fs.RemoveTaken(ctx, p, t) })
+		return n.m.take(ctx, name, old, func(t lowlevel.Taken) (bool, error) { return n.m.fs.RemoveTaken(ctx, at, t) })
 	})
 }
 
@@ -296,21 +295,21 @@ func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, p, e := n.at(ctx, name)
+	at, e := n.at(ctx, name)
 	if e != 0 {
 		return e
 	}
-	n.keepDir(ctx, name, p)
-	err := n.m.fs.RemoveDir(ctx, p)
-	if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p) {
-		err = n.m.fs.RemoveDir(ctx, p)
+	n.keepDir(ctx, name)
+	err := n.m.fs.RemoveDir(ctx, at)
+	if errors.Is(err, fserror.NotEmpty) && n.hiddenUp(ctx, name) {
+		err = n.m.fs.RemoveDir(ctx, at)
 	}
 	return errno(err)
 }
 
 // keepDir notes what a directory is like that is about to go: a process may have
 // it open, or be in it.
-func (n *node) keepDir(ctx context.Context, name, p string) {
+func (n *node) keepDir(ctx context.Context, name string) {
 	i := n.GetChild(name)
 	if i == nil || i.Mode() != syscall.S_IFDIR {
 		return
@@ -320,7 +319,7 @@ func (n *node) keepDir(ctx context.Context, name, p string) {
 		return
 	}
 	_ = n.m.settleIn(ctx, child.ino, "") // else it is found to be in use
-	if info, _, err := n.m.fs.LstatKept(ctx, p); err == nil && info.Inode == child.ino {
+	if info, _, err := n.m.fs.LstatKept(ctx, n.ref(name)); err == nil && info.Inode == child.ino {
 		child.was.Store(info)
 	}
 }
@@ -334,33 +333,34 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 	n.m.hasTried(threadOf(ctx))
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, p1, e := n.at(ctx, name)
+	at1, e := n.at(ctx, name)
 	if e != 0 {
 		return e
 	}
-	ctx, p2, e := to.at(ctx, newName)
+	at2, e := to.at(ctx, newName)
 	if e != 0 {
 		return e
 	}
 	overwrite := flags&unix.RENAME_NOREPLACE == 0
-	return n.m.takeName(ctx, p2, func(old taken) error {
+	return n.m.takeName(ctx, at2, func(old taken) error {
 		if !overwrite || old.ino == 0 {
-			return n.m.fs.Rename(ctx, p1, p2, false)
+			_, err := n.m.fs.RenameAt(ctx, at1, at2, false, lowlevel.Taken{})
+			return err
 		}
-		to.keepDir(ctx, newName, p2)
-		over := func(t lowlevel.Taken) (bool, error) { return n.m.fs.RenameOver(ctx, p1, p2, t) }
-		err := n.m.take(ctx, p2, old, over)
-		if errors.Is(err, fserror.NotEmpty) && n.m.hiddenUp(ctx, p2) {
-			err = n.m.take(ctx, p2, old, over)
+		to.keepDir(ctx, newName)
+		over := func(t lowlevel.Taken) (bool, error) { return n.m.fs.RenameAt(ctx, at1, at2, true, t) }
+		err := n.m.take(ctx, newName, old, over)
+		if errors.Is(err, fserror.NotEmpty) && to.hiddenUp(ctx, newName) {
+			err = n.m.take(ctx, newName, old, over)
 		}
 		return err
 	})
 }
 
-// take lets do take the name p from what has it. A file that is open here gets a
+// take lets do take the name from what has it. A file that is open here gets a
 // hidden name in the same step, so that those who have it open can use it. It is
 // deleted with the last of them, or with this mount.
-func (m *Mounted) take(ctx context.Context, p string, old taken, do func(lowlevel.Taken) (bool, error)) error {
+func (m *Mounted) take(ctx context.Context, name string, old taken, do func(lowlevel.Taken) (bool, error)) error {
 	t := lowlevel.Taken{Inode: old.ino}
 	if old.file == nil {
 		_, err := do(t)
@@ -370,7 +370,6 @@ func (m *Mounted) take(ctx context.Context, p string, old taken, do func(lowleve
 	if err != nil {
 		return err
 	}
-	_, name := fspath.Split(p)
 	t.Hidden, t.Lease = m.hidden.name(name), uint64(id)
 	hidden, err := do(t)
 	if !hidden {
@@ -382,26 +381,24 @@ func (m *Mounted) take(ctx context.Context, p string, old taken, do func(lowleve
 	return nil
 }
 
-// hiddenUp moves files that this mount hid in a directory to the one above; true
-// if it then is empty.
-func (m *Mounted) hiddenUp(ctx context.Context, dir string) bool {
-	info, _, err := m.fs.LstatKept(ctx, dir)
+// hiddenUp moves files that this mount hid in a directory of that name to the one above;
+// true if it then is empty.
+func (n *node) hiddenUp(ctx context.Context, name string) bool {
+	info, _, err := n.m.fs.LstatKept(ctx, n.ref(name))
 	if err != nil {
 		return false
 	}
-	ctx = client.WithPlaces(ctx, client.Place{Path: dir, Inode: info.Inode})
-	entries, more, err := m.fs.List(ctx, dir, "", 100)
+	entries, more, err := n.m.fs.ListAt(ctx, lowlevel.Inode(info.Inode), "", 100)
 	if err != nil || more {
 		return false
 	}
 	for _, i := range entries {
-		if !m.hidden.has(i.Name()) {
+		if !n.m.hidden.has(i.Name()) {
 			return false
 		}
 	}
-	up, _ := fspath.Split(dir)
 	for _, i := range entries {
-		err := m.fs.Rename(ctx, i.Path, fspath.Join(up, i.Name()), false)
+		_, err := n.m.fs.RenameAt(ctx, lowlevel.Ref{Base: info.Inode, Path: i.Name()}, n.ref(i.Name()), false, lowlevel.Taken{})
 		if err != nil && !errors.Is(err, fserror.NotFound) { // its last descriptor was closed meanwhile
 			return false
 		}

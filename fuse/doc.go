@@ -10,10 +10,11 @@
 // # Who knows what
 //
 // A [node] is an inode of the namespace that the kernel knows; go-fuse keeps
-// the tree of them. It has no state of a file but its number. Look-ups go by the
-// path of the parent and the name, through the library's leased cache; that the
-// parent is still at its path is checked first ([node.dirPath]), and the answer
-// is ESTALE if it is not: the kernel then walks the path again from the root.
+// the tree of them. It has no state of a file but its number. What the kernel names
+// by a directory and a name goes to the library, and to its leased cache, as just
+// that: the number of the directory, and the name. So it does not matter where
+// another host has moved the directory; if that is gone the answer is ESTALE, and
+// the kernel walks the path again from the root.
 //
 // A [file] is what this mount has of an inode while it is open: the handles,
 // the one Writer that they all share, the Reader, flocks. It is found by number

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // draftTime is for how long a new file that stays open is a draft. After that
@@ -111,12 +112,12 @@ func (n *node) settleNode(ctx context.Context) syscall.Errno {
 }
 
 // createDraft makes a file without a call; false if that cannot be.
-func (n *node) createDraft(ctx, raw context.Context, p string, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
+func (n *node) createDraft(raw context.Context, at lowlevel.Ref, flags, mode uint32, out *fuse.EntryOut) (*gofs.Inode, *handle, bool) {
 	owner := n.m.giver.owner(raw)
 	if owner != (client.Owner{}) && !n.m.giver.gave.Load() {
 		return nil, nil, false // whether it can be his has to be tried
 	}
-	d, ok := n.m.fs.Draft(ctx, p, client.WithMode(modeOf(mode)), client.WithOwner(owner))
+	d, ok := n.m.fs.Draft(at, n.path(at.Path), client.WithMode(modeOf(mode)), client.WithOwner(owner))
 	if !ok {
 		return nil, nil, false
 	}
@@ -129,7 +130,7 @@ func (n *node) createDraft(ctx, raw context.Context, p string, flags, mode uint3
 	}
 	f.mu.Lock() // until all is set: whoever finds the draft may end it at once
 	f.drafting(d)
-	n.m.drafts.add(d.Dir(), base(p), f)
+	n.m.drafts.add(d.Dir(), d.Name(), f)
 	f.draftEnds = time.AfterFunc(n.m.draftTime, func() {
 		n.m.goRun(func() { _ = f.settle(n.m.ctx) }) // whoever uses the file is told
 	})
@@ -143,11 +144,12 @@ func (n *node) createDraft(ctx, raw context.Context, p string, flags, mode uint3
 
 // createWaiting is Create, which waits, if the mount does so, while another makes
 // the file without having said so.
-func (m *Mounted) createWaiting(ctx, raw context.Context, p string, mode os.FileMode) (*client.Writer, error) {
+func (n *node) createWaiting(ctx, raw context.Context, at lowlevel.Ref, mode os.FileMode) (*client.Writer, error) {
+	m := n.m
 	var w *client.Writer
 	create := func() error {
 		return m.giver.do(raw, func(o client.Owner) (err error) {
-			w, err = m.fs.Create(ctx, p, client.WithMode(mode), client.WithOwner(o))
+			w, err = m.fs.CreateAt(ctx, at, n.path(at.Path), client.WithMode(mode), client.WithOwner(o))
 			return err
 		})
 	}
@@ -227,7 +229,7 @@ func (m *Mounted) unkeep(ino uint64) {
 // ended notes that there is no draft any more. The caller holds mu.
 func (f *file) ended(d *client.Draft) {
 	f.draftEnds.Stop()
-	f.m.drafts.remove(d.Dir(), base(d.Path()), f)
+	f.m.drafts.remove(d.Dir(), d.Name(), f)
 }
 
 // drafted is the draft, if the file is one and not about to be made.

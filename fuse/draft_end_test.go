@@ -180,7 +180,7 @@ func TestDraftAndRestart(t *testing.T) {
 	}
 	r.Restart(t)
 	must(t, f.Close())
-	tried := map[string]chan struct{}{"/e/g": make(chan struct{}, 1), "/c/h": make(chan struct{}, 1)}
+	tried := map[string]chan struct{}{"g": make(chan struct{}, 1), "h": make(chan struct{}, 1)}
 	a.wire.Set(func(_ string, req any, send func() error) error {
 		r, ok := req.(*pb.CreateRequest)
 		if !ok {
@@ -194,12 +194,12 @@ func TestDraftAndRestart(t *testing.T) {
 	})
 	done, stats := make(chan error, 1), make(chan error, 1)
 	go func() { done <- g.Close() }()
-	<-tried["/e/g"]
+	<-tried["g"]
 	go func() {
 		_, err := os.Stat(a.path("c/h"))
 		stats <- err
 	}()
-	<-tried["/c/h"]
+	<-tried["h"]
 	a.wire.Cut()
 	select {
 	case err := <-done:

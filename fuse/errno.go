@@ -4,8 +4,8 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // errno is what a caller through the kernel gets for an error.
@@ -16,7 +16,7 @@ func errno(err error) syscall.Errno {
 		return 0
 	case errors.As(err, &e):
 		return e
-	case client.IsMoved(err):
+	case lowlevel.IsGone(err):
 		return syscall.ESTALE
 	}
 	switch k := fserror.KindOf(err); k {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // file is what the mount has of an inode that is open here.
@@ -76,7 +77,7 @@ func (f *file) put() {
 	if f.uses == 1 && f.hidden {
 		f.naming <- struct{}{} // it is free: who holds it uses the file
 		f.m.mu.Unlock()
-		err := f.m.fs.RemoveInode(f.m.ctx, f.ino) // else it goes when the lease ends
+		_, err := f.m.fs.RemoveTaken(f.m.ctx, lowlevel.Inode(f.ino), lowlevel.Taken{}) // else it goes when the lease ends
 		<-f.naming
 		f.m.mu.Lock()
 		if err == nil || errors.Is(err, fserror.NotFound) {

@@ -171,7 +171,7 @@ func TestRequestsOfASmallFile(t *testing.T) {
 		text := make([]byte, 1024)
 		must(t, os.Chmod(m.path("a"), 0o750))
 		env.Eventually(t, "the directories are kept", func() bool {
-			_, kept, err := lowlevel.Of(m.FS()).LstatKept(t.Context(), "/"+dir)
+			_, kept, err := lowlevel.Of(m.FS()).LstatKept(t.Context(), lowlevel.At("/"+dir))
 			must(t, err)
 			return kept
 		})
@@ -377,7 +377,7 @@ func TestRevokedUnderWay(t *testing.T) {
 			m, k := r.through(o)
 			kept := func(path string) {
 				env.Eventually(t, "it is kept", func() bool {
-					_, kept, err := lowlevel.Of(m.FS()).LstatKept(ctx, path)
+					_, kept, err := lowlevel.Of(m.FS()).LstatKept(ctx, lowlevel.At(path))
 					must(t, err)
 					return kept
 				})

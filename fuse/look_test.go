@@ -111,19 +111,42 @@ func TestDirectoryMovedElsewhere(t *testing.T) {
 	must(t, other.WriteFile(t.Context(), "/d/e/f", []byte("two")))
 	m.reads("d/e/f", "two")
 	m.reads("moved/e/f", "one")
-	// The descriptor is of the directory that moved: never of the one that is
-	// at its place now.
-	fd, err := unix.Openat(int(dir.Fd()), "f", unix.O_RDONLY, 0)
-	if err == nil {
+	// The descriptor is of the directory that moved, not of the one that is at its
+	// place now; of one that is gone it is stale.
+	look := func() (string, error) {
+		fd, err := unix.Openat(int(dir.Fd()), "f", unix.O_RDONLY, 0)
+		if err != nil {
+			return "", err
+		}
 		got := make([]byte, 3)
 		_, err = unix.Read(fd, got)
 		must(t, err)
 		must(t, unix.Close(fd))
-		if string(got) != "one" {
-			t.Fatalf("%q", got)
-		}
-	} else {
-		is(t, err, syscall.ESTALE)
+		return string(got), nil
+	}
+	if got, err := look(); err != nil || got != "one" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	must(t, other.RemoveAll(t.Context(), "/moved"))
+	_, err := look()
+	is(t, err, syscall.ESTALE)
+}
+
+// A mount is of a directory, wherever another host moves that.
+func TestRootMovedElsewhere(t *testing.T) {
+	r := newRig(t)
+	other := r.Client(t)
+	must(t, other.MkdirAll(t.Context(), "/a/b", 0o755))
+	m := r.mount(fuse.Options{Root: "/a/b"})
+	m.write("f", "one")
+	must(t, other.Rename(t.Context(), "/a", "/moved", false))
+	must(t, other.MkdirAll(t.Context(), "/a/b", 0o755))
+	m.write("g", "two")
+	must(t, os.Rename(m.path("f"), m.path("h")))
+	m.reads("h", "one")
+	got, err := other.ReadFile(t.Context(), "/moved/b/g")
+	if err != nil || string(got) != "two" {
+		t.Fatalf("%q, %v", got, err)
 	}
 }
 

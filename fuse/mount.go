@@ -81,7 +81,6 @@ type Mounted struct {
 	armed     armed
 	epochs    epochs
 	device    *os.File // notifications that go-fuse does not know go this way; or nil
-	names     *names
 	hidden    hiddenNames
 	refused   refusals
 	drafts    draftSet
@@ -117,7 +116,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	}
 	m := &Mounted{
 		log: cfg.Logger, root: "/", dir: dir, within: []byte(strings.TrimSuffix(within, "/") + "/"), wait: o.Wait,
-		ended: make(chan struct{}), files: make(map[uint64]*file), names: newNames(nil),
+		ended: make(chan struct{}), files: make(map[uint64]*file),
 		armed: armed{of: make(map[uint64]*arm)}, draftTime: draftTime, hidden: newHiddenNames(),
 		ids: newIDs(o),
 	}
@@ -201,7 +200,7 @@ func (m *Mounted) mount(ctx context.Context, o Options) error {
 	return nil
 }
 
-// findRoot looks at the mount's root and at the names that lead to it.
+// findRoot looks at the mount's root.
 func (m *Mounted) findRoot(ctx context.Context) (uint64, error) {
 	root, err := fspath.Clean(m.root)
 	if err != nil {
@@ -215,17 +214,6 @@ func (m *Mounted) findRoot(ctx context.Context) (uint64, error) {
 	if !i.IsDir() {
 		return 0, fserror.New(fserror.NotDirectory, "", root, "it is not a directory")
 	}
-	var top []client.RevokedName
-	for p := root; p != "/"; {
-		dir, name := fspath.Split(p)
-		d, err := m.fs.Lstat(ctx, dir)
-		if err != nil {
-			return 0, err
-		}
-		top = append(top, client.RevokedName{Dir: d.Inode, Name: name})
-		p = dir
-	}
-	m.names = newNames(top)
 	return i.Inode, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // node is an inode of the namespace that the kernel knows.
@@ -23,9 +24,6 @@ type node struct {
 	ino uint64
 	// target is where a symbolic link points to, for good.
 	target string
-	// verified is the generation of names in which a directory was found at its
-	// path; 0: none.
-	verified atomic.Uint64
 	// was is, of a directory that this mount removed or replaced, or tried to,
 	// what it was like.
 	was atomic.Pointer[client.FileInfo]
@@ -55,63 +53,27 @@ var (
 	_ gofs.NodeOpendirHandler = (*node)(nil)
 )
 
-// treePath is where the kernel believes the node is; false: nowhere.
-func (n *node) treePath() (string, bool) {
-	var names []string
-	for at := n.EmbeddedInode(); !at.IsRoot(); {
-		name, parent := at.Parent()
-		if parent == nil {
-			return "", false
-		}
-		names = append(names, name)
-		at = parent
+// ref is a name in the directory.
+func (n *node) ref(name string) lowlevel.Ref { return lowlevel.Ref{Base: n.ino, Path: name} }
+
+// path is where the kernel believes the node, or a name in it, to be: for messages.
+func (n *node) path(name string) string { return path.Join(n.m.root, n.Path(nil), name) }
+
+// at is ref of a name that is about to be made or taken. A draft that has it becomes
+// a file before.
+func (n *node) at(ctx context.Context, name string) (lowlevel.Ref, syscall.Errno) {
+	if err := fspath.CheckName(name); err != nil {
+		return lowlevel.Ref{}, errno(err)
 	}
-	p := n.m.root
-	for i := len(names) - 1; i >= 0; i-- {
-		p = fspath.Join(p, names[i])
-	}
-	return p, true
+	return n.ref(name), n.m.settleIn(ctx, n.ino, name)
 }
 
-// dirPath is the path of a directory, which was found there. ESTALE if it is
-// not at the place where the kernel believes it is: somebody renamed it, or one
-// above, and the kernel has to walk again.
-func (n *node) dirPath(ctx context.Context) (string, syscall.Errno) {
-	p, ok := n.treePath()
-	if !ok {
-		return "", syscall.ESTALE
-	}
-	gen := n.m.names.current()
-	if n.verified.Load() == gen && n.m.fs.CacheRemaining() > 0 {
-		return p, 0
-	}
-	// What it depends on is noted first, so that no revocation is missed.
-	n.m.names.dependsOn(n.EmbeddedInode())
-	i, kept, err := n.m.fs.LstatKept(ctx, p)
-	switch {
-	case errors.Is(err, fserror.NotFound), errors.Is(err, fserror.NotDirectory), err == nil && i.Inode != n.ino:
-		return "", syscall.ESTALE
-	case err != nil:
-		return "", errno(err)
-	case kept:
-		n.verified.Store(gen)
-	}
-	return p, 0
-}
-
-// look describes the node, and tells whether that is kept. It looks by path,
-// since that answer is there from the look-up as a rule, else by number.
+// look describes the node, and tells whether that is kept.
 func (n *node) look(ctx context.Context) (i *client.FileInfo, kept bool, err error) {
 	if e := n.settleNode(ctx); e != 0 {
 		return nil, false, e
 	}
-	if p, ok := n.treePath(); ok {
-		i, kept, err = n.m.fs.LstatKept(ctx, p)
-		if err == nil && i.Inode == n.ino {
-			return i, kept, nil
-		}
-	}
-	return n.m.fs.StatInode(ctx, n.ino)
+	return n.m.fs.LstatKept(ctx, lowlevel.Inode(n.ino))
 }
 
 // Lookup finds a name in a directory.
@@ -119,15 +81,11 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	thread := threadOf(ctx)
 	ctx, end := n.m.op(ctx)
 	defer end()
-	ctx, dir, e := n.in(ctx)
-	if e != 0 {
-		return nil, e
-	}
 	if e := n.m.settleIn(ctx, n.ino, name); e != 0 {
 		return nil, e
 	}
-	p := fspath.Join(dir, name)
-	i, kept, err := n.m.find(ctx, thread, p)
+	at := n.ref(name)
+	i, kept, err := n.m.find(ctx, thread, at)
 	if n.m.looked != nil {
 		n.m.looked(name)
 	}
@@ -135,7 +93,7 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 		if e := n.m.settleIn(ctx, i.Inode, ""); e != 0 {
 			return nil, e
 		}
-		i, kept, err = n.m.fs.LstatKept(ctx, p)
+		i, kept, err = n.m.fs.LstatKept(ctx, at)
 	}
 	if errors.Is(err, fserror.InvalidPath) {
 		return nil, syscall.ENOENT // nothing can have such a name; making it says more
@@ -147,7 +105,7 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 		askAttrs(out)
 		if i.IsDir() && n.m.epochs.give(client.RevokedName{Dir: n.ino, Name: name}) {
 			// Looked at again: what is revoked from here on, the kernel is told of.
-			if again, kept, err := n.m.fs.LstatKept(ctx, p); err == nil && kept && again.Inode == i.Inode {
+			if again, kept, err := n.m.fs.LstatKept(ctx, at); err == nil && kept && again.Inode == i.Inode {
 				out.SetEntryTimeout(min(n.m.fs.CacheRemaining(), maxAttrTime))
 			}
 		}
@@ -313,25 +271,3 @@ func (n *node) OnForget() {
 func (n *node) forgotten() bool {
 	return n.Forgotten() //nolint:staticcheck // deprecated for OnForget, which does not do here
 }
-
-// in is the path of a directory, and a context for calls by paths in it, which count
-// only while it is there: the kernel has checked what may be done in this directory.
-func (n *node) in(ctx context.Context) (context.Context, string, syscall.Errno) {
-	dir, e := n.dirPath(ctx)
-	return client.WithPlaces(ctx, client.Place{Path: dir, Inode: n.ino}), dir, e
-}
-
-// at is the path of a name in a directory, and the context of in.
-func (n *node) at(ctx context.Context, name string) (context.Context, string, syscall.Errno) {
-	ctx, dir, e := n.in(ctx)
-	if e != 0 {
-		return ctx, "", e
-	}
-	if err := fspath.CheckName(name); err != nil {
-		return ctx, "", errno(err)
-	}
-	return ctx, fspath.Join(dir, name), n.m.settleIn(ctx, n.ino, name)
-}
-
-// base is the last component of a path.
-func base(p string) string { return path.Base(p) }

@@ -77,7 +77,7 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	must(t, os.Rename(m.path("new"), m.path("f")))
 	old.Store(i.Inode)
 	env.Eventually(t, "another has the old file in its cache", func() bool {
-		_, kept, err := lowlevel.Of(other).StatInode(t.Context(), i.Inode)
+		_, kept, err := lowlevel.Of(other).LstatKept(t.Context(), lowlevel.Inode(i.Inode))
 		must(t, err)
 		return kept
 	})
@@ -87,7 +87,7 @@ func TestOpenWhileTheLastCloses(t *testing.T) {
 	env.Eventually(t, "the second opens it", func() bool { return m.Uses(i.Inode) == 2 || len(second) > 0 })
 	close(answer)
 	env.Eventually(t, "it is gone", func() bool {
-		_, _, err := lowlevel.Of(other).StatInode(context.WithoutCancel(t.Context()), i.Inode)
+		_, _, err := lowlevel.Of(other).LstatKept(context.WithoutCancel(t.Context()), lowlevel.Inode(i.Inode))
 		return errors.Is(err, fserror.NotFound)
 	})
 	(<-second).has(t, "new")

@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // listPage is how many entries are asked for at once.
@@ -87,10 +88,6 @@ func (l *listing) next(ctx context.Context) (*fuse.DirEntry, syscall.Errno) {
 func (l *listing) fetch(ctx context.Context) syscall.Errno {
 	ctx, end := l.n.m.op(ctx)
 	defer end()
-	ctx, dir, e := l.n.in(ctx)
-	if e != 0 {
-		return e
-	}
 	if e := l.n.m.settleIn(ctx, l.n.ino, ""); e != 0 {
 		return e
 	}
@@ -102,7 +99,7 @@ func (l *listing) fetch(ctx context.Context) syscall.Errno {
 			l.marks = append(l.marks, mark{off, after})
 		}
 	}
-	page, more, err := l.n.m.fs.List(ctx, dir, after, listPage)
+	page, more, err := l.n.m.fs.ListAt(ctx, lowlevel.Inode(l.n.ino), after, listPage)
 	if err != nil {
 		return errno(err)
 	}

@@ -56,8 +56,7 @@ func (r *refusals) tell(n *node, what string, args ...any) {
 	if !r.first(n.ino) {
 		return
 	}
-	p, _ := n.treePath()
-	n.m.log.Warn("leasefs: refused "+what+": files only grow at their end; see docs/POSIX.md, editors and databases", append([]any{"path", p, "inode", n.ino}, args...)...)
+	n.m.log.Warn("leasefs: refused "+what+": files only grow at their end; see docs/POSIX.md, editors and databases", append([]any{"path", n.path(""), "inode", n.ino}, args...)...)
 }
 
 // statusTime is for how long statfs tells the same.

@@ -19,9 +19,6 @@ import (
 // maxCallerName bounds user, client and host names, which are kept on inodes.
 const maxCallerName = 255
 
-// maxPlaces is how many directories a call may have looked at where they are.
-const maxPlaces = 4
-
 // minSessionTTL is the shortest soft limit that a session can have of its own.
 const minSessionTTL = 100 * time.Millisecond
 
@@ -41,12 +38,6 @@ func (s *desk) caller(ctx context.Context, c *pb.Caller) (*namespace.Call, error
 		return nil, err
 	}
 	call := &namespace.Call{User: user, Groups: s.cfg.Groups(user)}
-	if len(c.GetPlaces()) > maxPlaces {
-		return nil, fserror.New(fserror.InvalidArgument, "", "", "a call has at most %d places, not %d", maxPlaces, len(c.GetPlaces()))
-	}
-	for _, p := range c.GetPlaces() {
-		call.Places = append(call.Places, namespace.Place{Path: p.GetPath(), Inode: namespace.InodeID(p.GetInode())})
-	}
 	su, sg := s.engine.Superuser()
 	call.Super = user == su || slices.Contains(call.Groups, sg)
 	return call, nil

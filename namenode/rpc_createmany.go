@@ -98,7 +98,7 @@ func (s *writers) lookAtMany(ctx context.Context, files []*pb.CreateRequest, res
 			}
 			seen[dir] = true
 			if a, keys := look(tx, i, dir); a != nil {
-				resp.Directories = append(resp.Directories, &pb.DirectoryLook{Path: dir.Path, Attr: a, Keys: keys})
+				resp.Directories = append(resp.Directories, &pb.DirectoryLook{Attr: a, Keys: keys})
 			}
 		}
 		return nil

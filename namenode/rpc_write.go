@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -157,10 +156,6 @@ func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, e
 	}
 	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetDataCrc32C() {
 		return req, errChecksum(r.GetDataCrc32C(), r.GetData())
-	}
-	if r.GetAs() != 0 {
-		_, req.At.Path = fspath.Split(req.At.Path)
-		req.At.Base = namespace.InodeID(r.GetDir())
 	}
 	var err error
 	if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {

@@ -94,7 +94,12 @@ func mv(e *invocation) error {
 	overwrite := e.flags.Bool("overwrite")
 	return e.each(func(from string) error {
 		if into != 0 {
-			return e.fail(lowlevel.Of(e.fs).RenameInto(e.ctx, from, into, overwrite), from)
+			p, err := fspath.Clean(from)
+			if err == nil {
+				_, name := fspath.Split(p)
+				_, err = lowlevel.Of(e.fs).RenameAt(e.ctx, lowlevel.At(p), lowlevel.Ref{Base: into, Path: name}, overwrite, lowlevel.Taken{})
+			}
+			return e.fail(err, from)
 		}
 		return e.fail(e.fs.Rename(e.ctx, from, to, overwrite), from)
 	})
@@ -124,7 +129,7 @@ func (e *invocation) rm(path string) error {
 	if e.flags.Bool("recursive") {
 		err = lowlevel.Of(e.fs).RemoveTree(e.ctx, path)
 	} else {
-		_, err = lowlevel.Of(e.fs).RemoveTaken(e.ctx, path, lowlevel.Taken{})
+		_, err = lowlevel.Of(e.fs).RemoveTaken(e.ctx, lowlevel.At(path), lowlevel.Taken{})
 	}
 	if fserror.KindOf(err) == fserror.IsDirectory {
 		err = fserror.New(fserror.IsDirectory, e.op, path, "is a directory; -r removes it with all that is in it")

@@ -7,10 +7,12 @@ package lowlevel
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 )
 
@@ -25,8 +27,25 @@ func Of(f *client.FS) FS {
 	return FS{FS: f, Calls: door.Calls(f).(Calls)} //nolint:errcheck // package client has no other
 }
 
-// Taken says from what RenameOver and RemoveTaken take a name, and what becomes of it.
+// Taken says from what RenameAt and RemoveTaken take a name, and what becomes of it.
 type Taken = door.Taken
+
+// Ref names what a call is about: a name in a directory of that inode, an inode, or what
+// has an absolute path.
+type Ref = door.Ref
+
+// At is what has an absolute path.
+func At(path string) Ref { return door.At(path) }
+
+// Inode is an inode, wherever it is.
+func Inode(inode uint64) Ref { return door.Inode(inode) }
+
+// IsGone tells whether an error says that the inode with which a Ref begins is not in the
+// tree any more, as opposed to a name in it. It is of kind NotFound.
+func IsGone(err error) bool {
+	var e *fserror.Error
+	return errors.As(err, &e) && e.Kind == fserror.NotFound && e.Reason == "gone"
+}
 
 // Calls are implemented by package client. A path beside an inode is for errors. A
 // call by inode means the file wherever it is: NotFound if it is not in the tree
@@ -35,9 +54,10 @@ type Calls interface {
 	// LstatKept is Lstat that also tells whether the answer, that there is nothing
 	// of that name included, is kept: then it is good for CacheRemaining, or until
 	// Config.OnRevoke says otherwise.
-	LstatKept(ctx context.Context, path string) (i *client.FileInfo, kept bool, err error)
-	// StatInode is LstatKept for an inode. The FileInfo has no path.
-	StatInode(ctx context.Context, inode uint64) (i *client.FileInfo, kept bool, err error)
+	// The FileInfo's path is that of the Ref.
+	LstatKept(ctx context.Context, at Ref) (i *client.FileInfo, kept bool, err error)
+	// ListAt is List.
+	ListAt(ctx context.Context, dir Ref, after string, limit int) (entries []*client.FileInfo, more bool, err error)
 	// CacheRemaining is for how long what was kept is certainly good, by this
 	// machine's clocks; 0: not at all, or there is no cache.
 	CacheRemaining() time.Duration
@@ -51,18 +71,19 @@ type Calls interface {
 	XattrsInode(inode uint64) *client.Xattrs
 
 	// Draft begins a new file without a call, if this client holds the right to
-	// (Config.Drafts), and knows that there is nothing at the path; else, and with any
-	// other option than WithMode and WithOwner, false: Create it. Of the context only
-	// WithPlaces counts.
-	Draft(ctx context.Context, path string, opts ...client.OpenOption) (*client.Draft, bool)
+	// (Config.Drafts), and knows that nothing has the name; else, and with any
+	// other option than WithMode and WithOwner, false: Create it.
+	Draft(at Ref, path string, opts ...client.OpenOption) (*client.Draft, bool)
+	// CreateAt is Create; path is the Writer's, and as in Draft only for errors.
+	CreateAt(ctx context.Context, at Ref, path string, opts ...client.OpenOption) (*client.Writer, error)
 	// CreateClosed makes an empty file, as Create and Close do, and returns its
 	// inode. Options as of Create.
-	CreateClosed(ctx context.Context, path string, opts ...client.OpenOption) (inode uint64, err error)
+	CreateClosed(ctx context.Context, at Ref, opts ...client.OpenOption) (inode uint64, err error)
 	// MkdirFor is Mkdir for another, see WithOwner. It returns the inode of the new
 	// directory.
-	MkdirFor(ctx context.Context, path string, mode fs.FileMode, owner client.Owner) (inode uint64, err error)
+	MkdirFor(ctx context.Context, at Ref, mode fs.FileMode, owner client.Owner) (inode uint64, err error)
 	// SymlinkFor is Symlink for another, see WithOwner.
-	SymlinkFor(ctx context.Context, target, path string, owner client.Owner) error
+	SymlinkFor(ctx context.Context, target string, at Ref, owner client.Owner) error
 	// AppendInode is Append for an inode; path is the Writer's, too.
 	AppendInode(ctx context.Context, inode uint64, path string, opts ...client.OpenOption) (*client.Writer, error)
 	// TruncateInode is Truncate for an inode.
@@ -75,20 +96,15 @@ type Calls interface {
 	// and not what takes its place; what is gone is no error.
 	SetAttrAll(ctx context.Context, path string, change func(*client.FileInfo) client.AttrChange) error
 
-	// RenameOver is Rename with overwrite of what old says, which is hidden in the same
+	// RenameAt is Rename, with overwrite of what old says, which is hidden in the same
 	// step if that is wanted; then hidden is true.
-	RenameOver(ctx context.Context, from, to string, old Taken) (hidden bool, err error)
-	// RenameInto is Rename into the directory of that inode, wherever it is, under
-	// the name that the file or directory has. NotDirectory, NotFound.
-	RenameInto(ctx context.Context, from string, dir uint64, overwrite bool) error
+	RenameAt(ctx context.Context, from, to Ref, overwrite bool, old Taken) (hidden bool, err error)
 	// RemoveTaken is Remove of what old says, which is hidden instead if that is
 	// wanted; then hidden is true. IsDirectory if it is one. What is another user's is
 	// deleted all the same, unless a superuser asks.
-	RemoveTaken(ctx context.Context, path string, old Taken) (hidden bool, err error)
-	// RemoveInode is Remove of a file by inode.
-	RemoveInode(ctx context.Context, inode uint64) error
+	RemoveTaken(ctx context.Context, at Ref, old Taken) (hidden bool, err error)
 	// RemoveDir is Remove of an empty directory: NotDirectory if it is none.
-	RemoveDir(ctx context.Context, path string) error
+	RemoveDir(ctx context.Context, at Ref) error
 	// RemoveTree is RemoveAll of what has to exist: else NotFound.
 	RemoveTree(ctx context.Context, path string) error
 }

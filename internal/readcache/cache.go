@@ -19,7 +19,7 @@ type Key struct {
 
 // The defaults of Config, and what an entry counts for beyond its value.
 const (
-	DefaultMaxEntries = 10_000
+	DefaultMaxEntries = 20_000
 	DefaultMaxBytes   = 64 << 20
 
 	entryBytes = 128 // the entry itself and its place in the map
@@ -40,6 +40,9 @@ type Config[K comparable, V any] struct {
 	// time. It must not call the Cache. 128 bytes an entry and 40 a dependency
 	// are added. Nil means that only these count.
 	Size func(K, V) int64
+	// Leads tells of an answer to which other request it leads, whose answer is wanted
+	// in its place, as of the same moment. Nil: none does.
+	Leads func(V) (K, bool)
 	// Outlives tells of a request whether its answer stands over changes of one's
 	// own: whoever makes one brings it up to date between GiveUp and the call. Nil:
 	// none does.
@@ -160,6 +163,12 @@ func (c *Cache[K, V]) Begin() Ticket {
 func (c *Cache[K, V]) Get(k K) (V, bool) {
 	c.mu.RLock()
 	e := c.entries[k]
+	if e != nil && c.cfg.Leads != nil {
+		if next, ok := c.cfg.Leads(e.v); ok {
+			e.use()
+			e = c.entries[next]
+		}
+	}
 	if e == nil {
 		c.mu.RUnlock()
 		c.misses.Add(1)
@@ -174,9 +183,7 @@ func (c *Cache[K, V]) Get(k K) (V, bool) {
 		return none, false
 	}
 	v := e.v
-	if !e.used.Load() {
-		e.used.Store(true)
-	}
+	e.use()
 	c.mu.RUnlock()
 	c.hits.Add(1)
 	return v, true

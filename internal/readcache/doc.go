@@ -39,6 +39,12 @@
 // with the reply. If the outcome of the call stays unknown the namenode may still
 // carry it out: the stream has to be ended, since the promise is one of a stream.
 //
+// # Names
+//
+// What a name stands for and what is there change for different reasons, so they may
+// be kept apart: an answer can lead to another ([Config.Leads]), and Get returns that,
+// as of one moment, or nothing if only one of the two is there.
+//
 // # Size
 //
 // Entries are limited in number and in bytes. Out goes what was not used for

@@ -34,6 +34,13 @@ type dependent[K comparable, V any] struct {
 	at int
 }
 
+// use notes that the entry was of use.
+func (e *entry[K, V]) use() {
+	if !e.used.Load() {
+		e.used.Store(true)
+	}
+}
+
 func (e *entry[K, V]) link(root *entry[K, V]) {
 	e.prev, e.next = root, root.next
 	e.prev.next, e.next.prev = e, e

@@ -273,7 +273,7 @@ func (w *putWalk) put(job ...entry) error {
 // mkdir makes a directory that its owner can fill; it gets its own mode at the end.
 func (p *putter) mkdir(ctx context.Context, e entry) error {
 	mode := e.info.Mode() & (fs.ModePerm | fs.ModeSticky)
-	inode, err := p.fs.MkdirFor(ctx, e.remote, mode|0o700, client.Owner{})
+	inode, err := p.fs.MkdirFor(ctx, lowlevel.At(e.remote), mode|0o700, client.Owner{})
 	if err == nil {
 		p.directories.Add(1)
 		p.dirs = append(p.dirs, remoteDir{inode, e.remote, mode, e.info.ModTime()})

@@ -116,9 +116,6 @@ func (tx *Tx) change(ctx context.Context, r *Request, recall *Recall) (out Outco
 			return out, err
 		}
 	}
-	if err := tx.Tree.CheckPlaces(r.Call); err != nil {
-		return out, err
-	}
 	// What has no id (AppendTail, Commit) is known as repeated only to its plan.
 	if r.ID.Seq != 0 {
 		if err := tx.admit(r.Call, r.Grows); err != nil {

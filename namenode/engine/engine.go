@@ -213,12 +213,7 @@ func (e *Engine) Read(fn func(*Tx) error) error {
 // View is Read for an answer to c: when it returns, what fn looked at is durable,
 // whether fn succeeded or not.
 func (e *Engine) View(ctx context.Context, c *namespace.Call, fn func(*Tx) error) error {
-	err := e.Read(func(tx *Tx) error {
-		if err := tx.Tree.CheckPlaces(c); err != nil {
-			return err
-		}
-		return fn(tx)
-	})
+	err := e.Read(fn)
 	if werr := e.WaitDurable(ctx, c.AsOf()); werr != nil {
 		return werr
 	}

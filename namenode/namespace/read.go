@@ -80,6 +80,10 @@ func (t *Tree) Stat(c *Call, r Ref) (Attr, error) {
 	return t.attr(at.node), nil
 }
 
+// Gone is the Reason of an error that says that the inode with which a Ref begins is not
+// in the tree any more, as opposed to a name below it.
+const Gone = "gone"
+
 // reach returns an inode by number if it is in the tree and the caller may
 // search all directories above it.
 func (v view) reach(id InodeID) (*inode, error) {
@@ -91,7 +95,9 @@ func (v view) reach(id InodeID) (*inode, error) {
 		v.c.Collect, v.c.Looks = false, nil
 	}
 	if n == nil || !v.reachable(n, func(n *inode) { v.lookAttr(n.id) }) {
-		return nil, v.errorf(fserror.NotFound, path, "it was deleted, or never was")
+		err := v.errorf(fserror.NotFound, path, "it was deleted, or never was")
+		err.Reason = Gone
+		return nil, err
 	}
 	return n, v.requireSearch(n, path)
 }

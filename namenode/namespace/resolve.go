@@ -1,7 +1,6 @@
 package namespace
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -112,7 +111,7 @@ func (v view) begin(r Ref) (at place, rest string, err error) {
 // at the end only with FollowLast. A component that is missing is no error here,
 // unless Expect is set: see place. Errors are of kind InvalidPath, NameTooLong,
 // NotDirectory, Permission (a directory on the way may not be searched), Loop (also
-// with NoLinks), NotFound (the base, or Expect) and InvalidArgument (How).
+// with NoLinks), NotFound (the base: Gone; or Expect) and InvalidArgument (How).
 func (v view) resolve(r Ref) (place, error) {
 	at, err := v.follow(r)
 	if err == nil && r.Expect != 0 && (at.node == nil || at.node.id != r.Expect) {
@@ -191,30 +190,6 @@ func (v view) find(r Ref) (place, error) {
 		err = v.missing(at)
 	}
 	return at, err
-}
-
-// Moved is the Reason of an error that says that a directory is not where the call
-// believes it to be.
-const Moved = "moved"
-
-// CheckPlaces returns nil if all places of a call are right: then a path with one of
-// them as its directory leads into that directory and no other. Else NotFound with
-// the reason Moved, whatever it is that leads elsewhere.
-func (t *Tree) CheckPlaces(c *Call) error {
-	v := view{t, c, ""}
-	if len(c.Places) == 0 {
-		return nil
-	}
-	collects := c.Collect
-	c.Collect = false // the call's own paths depend on the same
-	defer func() { c.Collect = collects }()
-	for _, p := range c.Places {
-		at, err := v.resolve(Follow(p.Path))
-		if err != nil || at.node == nil || at.node.id != p.Inode {
-			return &fserror.Error{Kind: fserror.NotFound, Reason: Moved, Message: fmt.Sprintf("%s is not the directory any more that it was (inode %d): it, or one above, was renamed or removed; look it up again", p.Path, uint64(p.Inode))}
-		}
-	}
-	return nil
 }
 
 func (v view) missing(at place) error {

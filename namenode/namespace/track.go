@@ -9,9 +9,6 @@ type Call struct {
 	User   string
 	Groups []string
 	Super  bool // may everything: the superuser, or a member of the supergroup
-	// Places are directories that must be where the call believes them to be, see
-	// CheckPlaces.
-	Places []Place
 
 	// ForUser and ForGroup, which only a superuser may say, are whose things are
 	// that the call makes; empty: the caller's, and of their directory's group.
@@ -30,12 +27,6 @@ type Call struct {
 	DirLooks int
 
 	asOf uint64
-}
-
-// Place is a directory and the path that is believed to lead to it.
-type Place struct {
-	Path  string
-	Inode InodeID
 }
 
 // AsOf returns the number of the record that must be durable before the answer

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/internal/fspath"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -108,7 +109,10 @@ func (c *client) numbers(l *lines, path string, first *uint64) {
 
 // draft makes a file with a number, in a directory by inode.
 func (c *client) draft(l *lines, id, path, data string, whole bool, number, dir uint64) *call {
-	out := c.create(id, path, data, whole, func(q *pbCreate) { q.As, q.Dir, q.Cache = number, dir, true })
+	out := c.create(id, path, data, whole, func(q *pbCreate) {
+		_, name := fspath.Split(path)
+		q.At, q.As, q.Cache = &pb.Ref{Base: dir, Path: name}, number, true
+	})
 	effect := out.effect
 	out.effect = func(m *model, answer any) {
 		effect(m, answer)

@@ -476,7 +476,7 @@ func TestOnlyOwnersAttach(t *testing.T) {
 	}
 	b, err := victim.Stat(ctx, "/in/b")
 	must(t, err)
-	if hidden, err := lowlevel.Of(stranger).RemoveTaken(ctx, "/in/b", lowlevel.Taken{Inode: b.Inode, Hidden: "b2", Lease: uint64(l)}); hidden || err != nil {
+	if hidden, err := lowlevel.Of(stranger).RemoveTaken(ctx, lowlevel.At("/in/b"), lowlevel.Taken{Inode: b.Inode, Hidden: "b2", Lease: uint64(l)}); hidden || err != nil {
 		t.Errorf("a stranger who removes another's file has it hidden: %v, %v", hidden, err)
 	}
 	all, err := victim.ReadDir(ctx, "/in")

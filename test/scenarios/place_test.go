@@ -10,54 +10,79 @@ import (
 	"github.com/leasefs/leasefs/test/env"
 )
 
-// A call that counts on a directory's being somewhere is carried out there or not at
-// all, and so is an answer from memory or a draft, for which there is no call.
-func TestWithPlaces(t *testing.T) {
+// A call by a name in a directory is carried out in that directory or not at all, and
+// so is an answer from memory or a draft, for which there is no call: whatever has the
+// directory's path by now, and whether or not it has one itself.
+func TestNamesInADirectory(t *testing.T) {
 	n := env.Start(t)
 	f, g := n.Client(t, drafting), n.Client(t)
-	ctx := t.Context()
-	inode := make(map[string]uint64)
-	for _, d := range []string{"/a", "/b"} {
-		i, err := lowlevel.Of(f).MkdirFor(ctx, d, 0o755, client.Owner{})
-		must(t, err)
-		must(t, g.WriteFile(ctx, d+"/f", []byte("x")))
-		inode[d] = i
-	}
-	in := func(d string) client.Place { return client.Place{Path: d, Inode: inode[d]} }
-	right := client.WithPlaces(client.WithPlaces(ctx, in("/a")), in("/b"))
-	wrong := client.WithPlaces(ctx, in("/b"), client.Place{Path: "/a", Inode: inode["/b"]})
-	mine(t, f, "/a")
-	unkept(t, f, "/a/new")
-	_, kept, err := lowlevel.Of(f).LstatKept(ctx, "/a/f")
+	low, ctx := lowlevel.Of(f), t.Context()
+	dir, err := low.MkdirFor(ctx, lowlevel.At("/a"), 0o755, client.Owner{})
 	must(t, err)
-	if _, again, err := lowlevel.Of(f).LstatKept(right, "/a/f"); err != nil || !kept || !again {
-		t.Fatal("what is kept is not used", kept, again, err)
-	}
-	if _, ok := lowlevel.Of(f).Draft(wrong, "/a/new"); ok {
-		t.Error("a draft begins in another directory")
-	}
-	d, ok := lowlevel.Of(f).Draft(right, "/a/new")
-	if !ok {
-		t.Fatal("no draft")
-	}
-	must(t, d.Close(ctx, 0))
-	for what, call := range map[string]func(in client.Place) error{
-		"stat": func(in client.Place) error { _, err := f.Lstat(client.WithPlaces(ctx, in), "/a/f"); return err },
-		"list": func(in client.Place) error { _, err := f.ReadDir(client.WithPlaces(ctx, in), "/a"); return err },
-		"write": func(in client.Place) error {
-			return f.WriteFile(client.WithPlaces(ctx, in), "/a/g", nil)
-		},
-		"remove": func(in client.Place) error { return f.RemoveAll(client.WithPlaces(ctx, in), "/a/none") },
-		"rename": func(in client.Place) error {
-			return f.Rename(client.WithPlaces(ctx, in), "/a/f", "/b/moved", false)
-		},
-	} {
-		if err := call(client.Place{Path: "/a", Inode: inode["/b"]}); !client.IsMoved(err) || !errors.Is(err, fserror.NotFound) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if what != "rename" { // it is last to be right
-			must(t, call(in("/a")))
+	in := func(name string) lowlevel.Ref { return lowlevel.Ref{Base: dir, Path: name} }
+	must(t, g.WriteFile(ctx, "/a/f", []byte("mine")))
+	mine(t, f, "/a")
+	for _, at := range []lowlevel.Ref{lowlevel.Inode(dir), in("f")} {
+		_, kept, err := low.LstatKept(ctx, at)
+		must(t, err)
+		if _, again, err := low.LstatKept(ctx, at); err != nil || !kept || !again {
+			t.Fatal("what is kept is not used", kept, again, err)
 		}
 	}
-	must(t, f.Rename(right, "/a/f", "/b/moved", false))
+	must(t, g.Rename(ctx, "/a", "/moved", false))
+	must(t, g.Mkdir(ctx, "/a", 0o755))
+	must(t, g.WriteFile(ctx, "/a/f", []byte("theirs")))
+	if i, _, err := low.LstatKept(ctx, in("f")); err != nil || i.Length != 4 {
+		t.Fatal(i, err)
+	}
+	drafted := func(name string) *client.Draft {
+		t.Helper()
+		w, err := low.CreateAt(ctx, in(name+" first"), "")
+		must(t, err)
+		must(t, w.Close())
+		if _, _, err := low.LstatKept(ctx, in(name)); !errors.Is(err, fserror.NotFound) || lowlevel.IsGone(err) {
+			t.Fatal(err)
+		}
+		d, ok := low.Draft(in(name), "")
+		if !ok {
+			t.Fatal("no draft")
+		}
+		return d
+	}
+	must(t, drafted("new").Close(ctx, 0))
+	calls := map[string]func(name string) error{
+		"stat": func(string) error { _, _, err := low.LstatKept(ctx, in("f")); return err },
+		"list": func(string) error { _, _, err := low.ListAt(ctx, lowlevel.Inode(dir), "", 0); return err },
+		"create": func(name string) error {
+			_, err := low.CreateClosed(ctx, in(name))
+			return err
+		},
+		"mkdir":   func(name string) error { _, err := low.MkdirFor(ctx, in(name), 0o755, client.Owner{}); return err },
+		"symlink": func(name string) error { return low.SymlinkFor(ctx, "to", in(name), client.Owner{}) },
+		"rename": func(name string) error {
+			_, err := low.RenameAt(ctx, in("f"), in(name), false, lowlevel.Taken{})
+			return err
+		},
+		"remove": func(string) error { _, err := low.RemoveTaken(ctx, in("f"), lowlevel.Taken{}); return err },
+	}
+	for what, call := range calls {
+		must(t, g.WriteFile(ctx, "/moved/f", []byte("mine"), client.WithOverwrite()))
+		if err := call(what); err != nil {
+			t.Errorf("%s in a directory that was renamed: %v", what, err)
+		}
+	}
+	stray := drafted("stray")
+	if got, err := g.ReadDir(ctx, "/a"); err != nil || len(got) != 1 || got[0].Length != 6 {
+		t.Fatal("the directory that has the path was changed", got, err)
+	}
+	must(t, stray.Close(ctx, 0))
+	must(t, g.RemoveAll(ctx, "/moved"))
+	for what, call := range calls {
+		if err := call(what); !errors.Is(err, fserror.NotFound) || !lowlevel.IsGone(err) {
+			t.Errorf("%s in a directory that was removed: %v", what, err)
+		}
+	}
+	if _, ok := low.Draft(in("late"), ""); ok {
+		t.Error("a draft begins in a directory that was removed")
+	}
 }

@@ -423,18 +423,22 @@ func (c *worker) change(call context.Context) {
 // draft makes a file as a mount does, without a call before its end; false if that
 // cannot be.
 func (c *worker) draft(call context.Context, name, text string) bool {
-	for _, p := range []string{c.dir(), path.Join(c.dir(), name)} { // as a mount looks first
-		if _, _, err := lowlevel.Of(c.fs).LstatKept(call, p); err != nil && !errors.Is(err, fserror.NotFound) {
-			return false
-		}
+	low := lowlevel.Of(c.fs)
+	dir, _, err := low.LstatKept(call, lowlevel.At(c.dir())) // as a mount looks first
+	if err != nil {
+		return false
 	}
-	d, ok := lowlevel.Of(c.fs).Draft(call, path.Join(c.dir(), name))
+	at := lowlevel.Ref{Base: dir.Inode, Path: name}
+	if _, _, err := low.LstatKept(call, at); err != nil && !errors.Is(err, fserror.NotFound) {
+		return false
+	}
+	d, ok := low.Draft(at, "")
 	if !ok {
 		return false
 	}
 	d.Write([][]byte{[]byte(text)})
 	c.pause(call, 200*time.Millisecond)
-	err := d.Close(call, 0)
+	err = d.Close(call, 0)
 	c.outcome("draft", err, []string{name}, func() { c.own[name] = text })
 	return true
 }

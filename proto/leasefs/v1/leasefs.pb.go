@@ -304,7 +304,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -380,11 +380,7 @@ type Caller struct {
 	Pid     int64                  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
 	// The session's own soft limit, from 100 ms to the namenode's hard limit; 0:
 	// the namenode's. It is the same in all calls of a session.
-	TtlMs int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
-	// At most four directories that must be where the caller believes them to be when
-	// the call is carried out: else it is refused with NOT_FOUND, reason "moved". So a
-	// path with one of them as its directory leads into no other.
-	Places        []*Place `protobuf:"bytes,8,rep,name=places,proto3" json:"places,omitempty"`
+	TtlMs         int64 `protobuf:"varint,6,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -461,17 +457,11 @@ func (x *Caller) GetTtlMs() int64 {
 	return 0
 }
 
-func (x *Caller) GetPlaces() []*Place {
-	if x != nil {
-		return x.Places
-	}
-	return nil
-}
-
 // Ref names what a call is about, as openat(2) does: by a path from an inode. The
 // namenode resolves it within one attempt of the call. It gives no rights, as a
 // descriptor would: numbers of inodes can be guessed. So also who names a base has to
-// be allowed to search all directories above it.
+// be allowed to search all directories above it. NOT_FOUND has the reason "gone" if it
+// is the base that is not in the tree any more.
 type Ref struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Base          uint64                 `protobuf:"varint,1,opt,name=base,proto3" json:"base,omitempty"`     // inode to start from; 0: the root, and path is absolute
@@ -540,59 +530,6 @@ func (x *Ref) GetExpect() uint64 {
 	return 0
 }
 
-// Place is a directory and the path that leads to it.
-type Place struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Inode         uint64                 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Place) Reset() {
-	*x = Place{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Place) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Place) ProtoMessage() {}
-
-func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Place.ProtoReflect.Descriptor instead.
-func (*Place) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *Place) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
-}
-
-func (x *Place) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
-}
-
 // WriterId is what a writer shows with each call.
 type WriterId struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -606,7 +543,7 @@ type WriterId struct {
 
 func (x *WriterId) Reset() {
 	*x = WriterId{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +555,7 @@ func (x *WriterId) String() string {
 func (*WriterId) ProtoMessage() {}
 
 func (x *WriterId) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +568,7 @@ func (x *WriterId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriterId.ProtoReflect.Descriptor instead.
 func (*WriterId) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WriterId) GetInode() uint64 {
@@ -685,7 +622,7 @@ type Attr struct {
 
 func (x *Attr) Reset() {
 	*x = Attr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +634,7 @@ func (x *Attr) String() string {
 func (*Attr) ProtoMessage() {}
 
 func (x *Attr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +647,7 @@ func (x *Attr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attr.ProtoReflect.Descriptor instead.
 func (*Attr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attr) GetInode() uint64 {
@@ -825,7 +762,7 @@ type OpenState struct {
 
 func (x *OpenState) Reset() {
 	*x = OpenState{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +774,7 @@ func (x *OpenState) String() string {
 func (*OpenState) ProtoMessage() {}
 
 func (x *OpenState) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +787,7 @@ func (x *OpenState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenState.ProtoReflect.Descriptor instead.
 func (*OpenState) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OpenState) GetHolder() *HolderInfo {
@@ -903,7 +840,7 @@ type HolderInfo struct {
 
 func (x *HolderInfo) Reset() {
 	*x = HolderInfo{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +852,7 @@ func (x *HolderInfo) String() string {
 func (*HolderInfo) ProtoMessage() {}
 
 func (x *HolderInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +865,7 @@ func (x *HolderInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HolderInfo.ProtoReflect.Descriptor instead.
 func (*HolderInfo) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HolderInfo) GetUser() string {
@@ -997,7 +934,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +946,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +959,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{8}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Block) GetTerm() uint64 {
@@ -1093,7 +1030,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1042,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1055,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{9}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ErrorDetail) GetKind() uint32 {
@@ -1206,7 +1143,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1155,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1168,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{10}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Hello) GetCaller() *Caller {
@@ -1273,7 +1210,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1222,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1235,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{11}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Welcome) GetNamespaceId() string {
@@ -1389,7 +1326,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1338,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1351,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionRequest) GetKind() isSessionRequest_Kind {
@@ -1504,7 +1441,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1453,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1466,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionResponse) GetKind() isSessionResponse_Kind {
@@ -1631,7 +1568,7 @@ type CacheRenew struct {
 
 func (x *CacheRenew) Reset() {
 	*x = CacheRenew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1580,7 @@ func (x *CacheRenew) String() string {
 func (*CacheRenew) ProtoMessage() {}
 
 func (x *CacheRenew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1593,7 @@ func (x *CacheRenew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRenew.ProtoReflect.Descriptor instead.
 func (*CacheRenew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CacheRenew) GetSeq() uint64 {
@@ -1676,7 +1613,7 @@ type CacheTerm struct {
 
 func (x *CacheTerm) Reset() {
 	*x = CacheTerm{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1625,7 @@ func (x *CacheTerm) String() string {
 func (*CacheTerm) ProtoMessage() {}
 
 func (x *CacheTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1638,7 @@ func (x *CacheTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheTerm.ProtoReflect.Descriptor instead.
 func (*CacheTerm) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CacheTerm) GetSeq() uint64 {
@@ -1730,7 +1667,7 @@ type CacheRevocation struct {
 
 func (x *CacheRevocation) Reset() {
 	*x = CacheRevocation{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1679,7 @@ func (x *CacheRevocation) String() string {
 func (*CacheRevocation) ProtoMessage() {}
 
 func (x *CacheRevocation) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1692,7 @@ func (x *CacheRevocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheRevocation.ProtoReflect.Descriptor instead.
 func (*CacheRevocation) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CacheRevocation) GetSeq() uint64 {
@@ -1792,7 +1729,7 @@ type CacheAck struct {
 
 func (x *CacheAck) Reset() {
 	*x = CacheAck{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1741,7 @@ func (x *CacheAck) String() string {
 func (*CacheAck) ProtoMessage() {}
 
 func (x *CacheAck) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1754,7 @@ func (x *CacheAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheAck.ProtoReflect.Descriptor instead.
 func (*CacheAck) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CacheAck) GetSeq() uint64 {
@@ -1848,7 +1785,7 @@ type Draft struct {
 
 func (x *Draft) Reset() {
 	*x = Draft{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1797,7 @@ func (x *Draft) String() string {
 func (*Draft) ProtoMessage() {}
 
 func (x *Draft) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1810,7 @@ func (x *Draft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draft.ProtoReflect.Descriptor instead.
 func (*Draft) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Draft) GetDir() uint64 {
@@ -1911,7 +1848,7 @@ type CacheKey struct {
 
 func (x *CacheKey) Reset() {
 	*x = CacheKey{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +1860,7 @@ func (x *CacheKey) String() string {
 func (*CacheKey) ProtoMessage() {}
 
 func (x *CacheKey) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +1873,7 @@ func (x *CacheKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheKey.ProtoReflect.Descriptor instead.
 func (*CacheKey) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CacheKey) GetKind() uint32 {
@@ -1978,7 +1915,7 @@ type CacheGivenUp struct {
 
 func (x *CacheGivenUp) Reset() {
 	*x = CacheGivenUp{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +1927,7 @@ func (x *CacheGivenUp) String() string {
 func (*CacheGivenUp) ProtoMessage() {}
 
 func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +1940,7 @@ func (x *CacheGivenUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheGivenUp.ProtoReflect.Descriptor instead.
 func (*CacheGivenUp) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CacheGivenUp) GetStream() uint64 {
@@ -2043,7 +1980,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +1992,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2005,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RenewLeaseRequest) GetSession() []byte {
@@ -2123,7 +2060,7 @@ type OpenRef struct {
 
 func (x *OpenRef) Reset() {
 	*x = OpenRef{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2072,7 @@ func (x *OpenRef) String() string {
 func (*OpenRef) ProtoMessage() {}
 
 func (x *OpenRef) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2085,7 @@ func (x *OpenRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRef.ProtoReflect.Descriptor instead.
 func (*OpenRef) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OpenRef) GetInode() uint64 {
@@ -2181,7 +2118,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2130,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2143,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RenewLeaseResponse) GetLost() []*LostFile {
@@ -2277,7 +2214,7 @@ type LostFile struct {
 
 func (x *LostFile) Reset() {
 	*x = LostFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2226,7 @@ func (x *LostFile) String() string {
 func (*LostFile) ProtoMessage() {}
 
 func (x *LostFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2239,7 @@ func (x *LostFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LostFile.ProtoReflect.Descriptor instead.
 func (*LostFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LostFile) GetInode() uint64 {
@@ -2348,7 +2285,7 @@ type ListLeasesRequest struct {
 
 func (x *ListLeasesRequest) Reset() {
 	*x = ListLeasesRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2297,7 @@ func (x *ListLeasesRequest) String() string {
 func (*ListLeasesRequest) ProtoMessage() {}
 
 func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2310,7 @@ func (x *ListLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListLeasesRequest) GetCaller() *Caller {
@@ -2435,7 +2372,7 @@ type ListLeasesResponse struct {
 
 func (x *ListLeasesResponse) Reset() {
 	*x = ListLeasesResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2384,7 @@ func (x *ListLeasesResponse) String() string {
 func (*ListLeasesResponse) ProtoMessage() {}
 
 func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2397,7 @@ func (x *ListLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListLeasesResponse) GetLeases() []*Lease {
@@ -2500,7 +2437,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2449,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2462,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Lease) GetId() string {
@@ -2644,7 +2581,7 @@ type LeaseFile struct {
 
 func (x *LeaseFile) Reset() {
 	*x = LeaseFile{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2593,7 @@ func (x *LeaseFile) String() string {
 func (*LeaseFile) ProtoMessage() {}
 
 func (x *LeaseFile) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2606,7 @@ func (x *LeaseFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseFile.ProtoReflect.Descriptor instead.
 func (*LeaseFile) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeaseFile) GetPath() string {
@@ -2706,7 +2643,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2655,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2668,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RecoverRequest) GetCall() *CallId {
@@ -2780,7 +2717,7 @@ type RecoverResponse struct {
 
 func (x *RecoverResponse) Reset() {
 	*x = RecoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2729,7 @@ func (x *RecoverResponse) String() string {
 func (*RecoverResponse) ProtoMessage() {}
 
 func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +2742,7 @@ func (x *RecoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverResponse.ProtoReflect.Descriptor instead.
 func (*RecoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RecoverResponse) GetWasOpen() bool {
@@ -2841,7 +2778,7 @@ type GrantLeaseRequest struct {
 
 func (x *GrantLeaseRequest) Reset() {
 	*x = GrantLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +2790,7 @@ func (x *GrantLeaseRequest) String() string {
 func (*GrantLeaseRequest) ProtoMessage() {}
 
 func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +2803,7 @@ func (x *GrantLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseRequest.ProtoReflect.Descriptor instead.
 func (*GrantLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GrantLeaseRequest) GetCall() *CallId {
@@ -2908,7 +2845,7 @@ type GrantLeaseResponse struct {
 
 func (x *GrantLeaseResponse) Reset() {
 	*x = GrantLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +2857,7 @@ func (x *GrantLeaseResponse) String() string {
 func (*GrantLeaseResponse) ProtoMessage() {}
 
 func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +2870,7 @@ func (x *GrantLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantLeaseResponse.ProtoReflect.Descriptor instead.
 func (*GrantLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GrantLeaseResponse) GetId() uint64 {
@@ -2968,7 +2905,7 @@ type RevokeLeaseRequest struct {
 
 func (x *RevokeLeaseRequest) Reset() {
 	*x = RevokeLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +2917,7 @@ func (x *RevokeLeaseRequest) String() string {
 func (*RevokeLeaseRequest) ProtoMessage() {}
 
 func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +2930,7 @@ func (x *RevokeLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RevokeLeaseRequest) GetCall() *CallId {
@@ -3027,7 +2964,7 @@ type RevokeLeaseResponse struct {
 
 func (x *RevokeLeaseResponse) Reset() {
 	*x = RevokeLeaseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +2976,7 @@ func (x *RevokeLeaseResponse) String() string {
 func (*RevokeLeaseResponse) ProtoMessage() {}
 
 func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +2989,7 @@ func (x *RevokeLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
@@ -3081,7 +3018,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3030,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3043,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeepAliveRequest) GetCaller() *Caller {
@@ -3142,7 +3079,7 @@ type KeepAliveResponse struct {
 
 func (x *KeepAliveResponse) Reset() {
 	*x = KeepAliveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3091,7 @@ func (x *KeepAliveResponse) String() string {
 func (*KeepAliveResponse) ProtoMessage() {}
 
 func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3104,7 @@ func (x *KeepAliveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveResponse.ProtoReflect.Descriptor instead.
 func (*KeepAliveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeepAliveResponse) GetLeases() []*LeaseAlive {
@@ -3196,7 +3133,7 @@ type LeaseAlive struct {
 
 func (x *LeaseAlive) Reset() {
 	*x = LeaseAlive{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3145,7 @@ func (x *LeaseAlive) String() string {
 func (*LeaseAlive) ProtoMessage() {}
 
 func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3158,7 @@ func (x *LeaseAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAlive.ProtoReflect.Descriptor instead.
 func (*LeaseAlive) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaseAlive) GetId() uint64 {
@@ -3263,7 +3200,7 @@ type LeaseTimeToLiveRequest struct {
 
 func (x *LeaseTimeToLiveRequest) Reset() {
 	*x = LeaseTimeToLiveRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3212,7 @@ func (x *LeaseTimeToLiveRequest) String() string {
 func (*LeaseTimeToLiveRequest) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3225,7 @@ func (x *LeaseTimeToLiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseTimeToLiveRequest) GetCaller() *Caller {
@@ -3325,7 +3262,7 @@ type LeaseTimeToLiveResponse struct {
 
 func (x *LeaseTimeToLiveResponse) Reset() {
 	*x = LeaseTimeToLiveResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3274,7 @@ func (x *LeaseTimeToLiveResponse) String() string {
 func (*LeaseTimeToLiveResponse) ProtoMessage() {}
 
 func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3287,7 @@ func (x *LeaseTimeToLiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTimeToLiveResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTimeToLiveResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LeaseTimeToLiveResponse) GetId() uint64 {
@@ -3400,7 +3337,7 @@ type AttachLeaseRequest struct {
 
 func (x *AttachLeaseRequest) Reset() {
 	*x = AttachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3349,7 @@ func (x *AttachLeaseRequest) String() string {
 func (*AttachLeaseRequest) ProtoMessage() {}
 
 func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3362,7 @@ func (x *AttachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*AttachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AttachLeaseRequest) GetCall() *CallId {
@@ -3467,7 +3404,7 @@ type DetachLeaseRequest struct {
 
 func (x *DetachLeaseRequest) Reset() {
 	*x = DetachLeaseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3479,7 +3416,7 @@ func (x *DetachLeaseRequest) String() string {
 func (*DetachLeaseRequest) ProtoMessage() {}
 
 func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3492,7 +3429,7 @@ func (x *DetachLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachLeaseRequest.ProtoReflect.Descriptor instead.
 func (*DetachLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DetachLeaseRequest) GetCall() *CallId {
@@ -3529,7 +3466,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3478,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3491,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WatchRequest) GetCaller() *Caller {
@@ -3604,7 +3541,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3616,7 +3553,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3566,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -3663,7 +3600,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3612,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3625,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Event) GetTxid() uint64 {
@@ -3777,10 +3714,8 @@ type CreateRequest struct {
 	// make files in the directory without asking (drafts), as long as it keeps the
 	// directory's attributes too, and knows that the name is free.
 	Creations bool `protobuf:"varint,16,opt,name=creations,proto3" json:"creations,omitempty"`
-	// A draft: the inode is this number, which was set aside for the session, and
-	// its directory is the inode dir, wherever that is; of at only the name counts.
+	// A draft: the inode is this number, which was set aside for the session.
 	As      uint64 `protobuf:"varint,17,opt,name=as,proto3" json:"as,omitempty"`
-	Dir     uint64 `protobuf:"varint,18,opt,name=dir,proto3" json:"dir,omitempty"`
 	Numbers bool   `protobuf:"varint,19,opt,name=numbers,proto3" json:"numbers,omitempty"` // with creations: set inode numbers aside, too
 	Owner   *Owner `protobuf:"bytes,20,opt,name=owner,proto3" json:"owner,omitempty"`      // whose it is
 	// Bits that the modes of what is made do not have: of a file, without has_mode,
@@ -3792,7 +3727,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +3739,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3752,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateRequest) GetCall() *CallId {
@@ -3939,13 +3874,6 @@ func (x *CreateRequest) GetAs() uint64 {
 	return 0
 }
 
-func (x *CreateRequest) GetDir() uint64 {
-	if x != nil {
-		return x.Dir
-	}
-	return 0
-}
-
 func (x *CreateRequest) GetNumbers() bool {
 	if x != nil {
 		return x.Numbers
@@ -3979,7 +3907,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +3919,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +3932,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Owner) GetUser() string {
@@ -4045,7 +3973,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4057,7 +3985,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4070,7 +3998,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OpenResponse) GetAttr() *Attr {
@@ -4165,7 +4093,7 @@ type CreateManyRequest struct {
 
 func (x *CreateManyRequest) Reset() {
 	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4105,7 @@ func (x *CreateManyRequest) String() string {
 func (*CreateManyRequest) ProtoMessage() {}
 
 func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4118,7 @@ func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
 func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CreateManyRequest) GetFiles() []*CreateRequest {
@@ -4219,7 +4147,7 @@ type CreateManyResponse struct {
 
 func (x *CreateManyResponse) Reset() {
 	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4159,7 @@ func (x *CreateManyResponse) String() string {
 func (*CreateManyResponse) ProtoMessage() {}
 
 func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4172,7 @@ func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
 func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateManyResponse) GetResults() []*CreateResult {
@@ -4275,7 +4203,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4215,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4228,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateResult) GetInode() uint64 {
@@ -4333,7 +4261,6 @@ func (x *CreateResult) GetKeys() []*CacheKey {
 
 type DirectoryLook struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Attr          *Attr                  `protobuf:"bytes,2,opt,name=attr,proto3" json:"attr,omitempty"`
 	Keys          []*CacheKey            `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4342,7 +4269,7 @@ type DirectoryLook struct {
 
 func (x *DirectoryLook) Reset() {
 	*x = DirectoryLook{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4281,7 @@ func (x *DirectoryLook) String() string {
 func (*DirectoryLook) ProtoMessage() {}
 
 func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,14 +4294,7 @@ func (x *DirectoryLook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryLook.ProtoReflect.Descriptor instead.
 func (*DirectoryLook) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
-}
-
-func (x *DirectoryLook) GetPath() string {
-	if x != nil {
-		return x.Path
-	}
-	return ""
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DirectoryLook) GetAttr() *Attr {
@@ -4420,7 +4340,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4352,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4365,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4575,7 +4495,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4587,7 +4507,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4600,7 +4520,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4647,7 +4567,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +4579,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +4592,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4693,7 +4613,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4705,7 +4625,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4718,7 +4638,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4745,7 +4665,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4757,7 +4677,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4770,7 +4690,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4796,7 +4716,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +4728,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +4741,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4844,7 +4764,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4856,7 +4776,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4869,7 +4789,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4922,7 +4842,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4934,7 +4854,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4947,7 +4867,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4995,7 +4915,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5007,7 +4927,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5020,7 +4940,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -5054,7 +4974,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +4986,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +4999,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -5147,7 +5067,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5159,7 +5079,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5172,7 +5092,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -5193,7 +5113,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5205,7 +5125,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5218,7 +5138,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5263,7 +5183,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5195,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5208,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5389,7 +5309,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5401,7 +5321,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5414,7 +5334,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5506,7 +5426,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5518,7 +5438,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5531,7 +5451,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5579,7 +5499,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5591,7 +5511,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5604,7 +5524,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5653,7 +5573,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5665,7 +5585,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5678,7 +5598,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5712,7 +5632,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +5644,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +5657,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5764,7 +5684,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +5696,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +5709,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Xattr) GetName() string {
@@ -5819,7 +5739,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5831,7 +5751,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5844,7 +5764,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5898,7 +5818,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5910,7 +5830,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5923,7 +5843,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5972,7 +5892,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5984,7 +5904,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5997,7 +5917,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Entry) GetName() string {
@@ -6031,7 +5951,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6043,7 +5963,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6056,7 +5976,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -6087,7 +6007,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6099,7 +6019,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6112,7 +6032,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -6169,7 +6089,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +6101,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +6114,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6235,7 +6155,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6247,7 +6167,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6260,7 +6180,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6287,7 +6207,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6299,7 +6219,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6312,7 +6232,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6340,7 +6260,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6352,7 +6272,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6365,7 +6285,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6404,7 +6324,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6416,7 +6336,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6429,7 +6349,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6496,7 +6416,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6508,7 +6428,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6521,7 +6441,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6587,7 +6507,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6599,7 +6519,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6612,7 +6532,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6650,7 +6570,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6662,7 +6582,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6675,7 +6595,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6737,7 +6657,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6749,7 +6669,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6762,7 +6682,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6842,7 +6762,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6854,7 +6774,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6867,7 +6787,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6926,7 +6846,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6938,7 +6858,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6951,7 +6871,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -7008,7 +6928,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7020,7 +6940,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7033,7 +6953,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -7076,7 +6996,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7008,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7021,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -7141,7 +7061,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7153,7 +7073,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7166,7 +7086,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -7218,7 +7138,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7230,7 +7150,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7243,7 +7163,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -7496,7 +7416,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7508,7 +7428,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7521,7 +7441,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -7554,7 +7474,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7566,7 +7486,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7579,7 +7499,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7600,7 +7520,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7612,7 +7532,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7625,7 +7545,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7659,7 +7579,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7671,7 +7591,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7684,7 +7604,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7711,7 +7631,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7723,7 +7643,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7736,7 +7656,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7764,7 +7684,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7776,7 +7696,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7789,7 +7709,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7825,7 +7745,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7837,7 +7757,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7850,7 +7770,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7894,7 +7814,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7906,7 +7826,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7919,7 +7839,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7966,7 +7886,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7978,7 +7898,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7991,7 +7911,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -8013,7 +7933,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8025,7 +7945,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8038,7 +7958,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -8082,7 +8002,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8094,7 +8014,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8107,7 +8027,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -8133,7 +8053,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8145,7 +8065,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8158,7 +8078,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8177,7 +8097,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8189,7 +8109,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8202,7 +8122,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -8221,7 +8141,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8233,7 +8153,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8246,7 +8166,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -8266,7 +8186,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8278,7 +8198,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8291,7 +8211,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8330,7 +8250,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8262,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8275,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8458,23 +8378,19 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06CallId\x12\x18\n" +
 	"\asession\x18\x01 \x01(\fR\asession\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\xb6\x01\n" +
+	"\x05acked\x18\x03 \x01(\x04R\x05acked\"\x8b\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x18\n" +
 	"\asession\x18\x03 \x01(\fR\asession\x12\x12\n" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\x03R\x03pid\x12\x15\n" +
-	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\x12)\n" +
-	"\x06places\x18\b \x03(\v2\x11.leasefs.v1.PlaceR\x06places\"W\n" +
+	"\x06ttl_ms\x18\x06 \x01(\x03R\x05ttlMs\"W\n" +
 	"\x03Ref\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x04R\x04base\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x10\n" +
 	"\x03how\x18\x03 \x01(\rR\x03how\x12\x16\n" +
-	"\x06expect\x18\x04 \x01(\x04R\x06expect\"1\n" +
-	"\x05Place\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
-	"\x05inode\x18\x02 \x01(\x04R\x05inode\"f\n" +
+	"\x06expect\x18\x04 \x01(\x04R\x06expect\"f\n" +
 	"\bWriterId\x12\x14\n" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
@@ -8734,7 +8650,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"timeUnixMs\x12\x16\n" +
 	"\x06length\x18\a \x01(\x03R\x06length\x12\x1c\n" +
 	"\tdirectory\x18\b \x01(\bR\tdirectory\x12\x16\n" +
-	"\x06holder\x18\t \x01(\tR\x06holder\"\xf9\x04\n" +
+	"\x06holder\x18\t \x01(\tR\x06holder\"\xe7\x04\n" +
 	"\rCreateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -8754,8 +8670,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\bgiven_up\x18\x0e \x01(\v2\x18.leasefs.v1.CacheGivenUpR\agivenUp\x12\x14\n" +
 	"\x05cache\x18\x0f \x01(\bR\x05cache\x12\x1c\n" +
 	"\tcreations\x18\x10 \x01(\bR\tcreations\x12\x0e\n" +
-	"\x02as\x18\x11 \x01(\x04R\x02as\x12\x10\n" +
-	"\x03dir\x18\x12 \x01(\x04R\x03dir\x12\x18\n" +
+	"\x02as\x18\x11 \x01(\x04R\x02as\x12\x18\n" +
 	"\anumbers\x18\x13 \x01(\bR\anumbers\x12'\n" +
 	"\x05owner\x18\x14 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x19\n" +
 	"\x05umask\x18\x15 \x01(\rH\x00R\x05umask\x88\x01\x01B\b\n" +
@@ -8788,9 +8703,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12-\n" +
 	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\x12$\n" +
 	"\x04attr\x18\x03 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
-	"\x04keys\x18\x04 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"s\n" +
-	"\rDirectoryLook\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\tR\x04path\x12$\n" +
+	"\x04keys\x18\x04 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"_\n" +
+	"\rDirectoryLook\x12$\n" +
 	"\x04attr\x18\x02 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12(\n" +
 	"\x04keys\x18\x03 \x03(\v2\x14.leasefs.v1.CacheKeyR\x04keys\"\xa6\x04\n" +
 	"\rAppendRequest\x12&\n" +
@@ -9227,7 +9141,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 110)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -9237,357 +9151,355 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CallId)(nil),                  // 5: leasefs.v1.CallId
 	(*Caller)(nil),                  // 6: leasefs.v1.Caller
 	(*Ref)(nil),                     // 7: leasefs.v1.Ref
-	(*Place)(nil),                   // 8: leasefs.v1.Place
-	(*WriterId)(nil),                // 9: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 10: leasefs.v1.Attr
-	(*OpenState)(nil),               // 11: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 12: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 13: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 14: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 15: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 16: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 17: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 18: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 19: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 20: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 21: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 22: leasefs.v1.CacheAck
-	(*Draft)(nil),                   // 23: leasefs.v1.Draft
-	(*CacheKey)(nil),                // 24: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 25: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 26: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 27: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 28: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 29: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 30: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 31: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 32: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 33: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 34: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 35: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 36: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 37: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 38: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 39: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 40: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 41: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 42: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 43: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 44: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 45: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 46: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 47: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 48: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 49: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 50: leasefs.v1.CreateRequest
-	(*Owner)(nil),                   // 51: leasefs.v1.Owner
-	(*OpenResponse)(nil),            // 52: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 53: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 54: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 55: leasefs.v1.CreateResult
-	(*DirectoryLook)(nil),           // 56: leasefs.v1.DirectoryLook
-	(*AppendRequest)(nil),           // 57: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 58: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 59: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 60: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 61: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 62: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 63: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 64: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 65: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 66: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 67: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 68: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 69: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 70: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 71: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 72: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 73: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 74: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 75: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 76: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 77: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 78: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 79: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 80: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 81: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 82: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 83: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 84: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 85: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 86: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 87: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 88: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 89: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 90: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 91: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 92: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 93: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 94: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 95: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 96: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 97: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 98: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 99: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 100: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 101: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 102: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 103: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 104: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 105: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 106: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 107: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 108: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 109: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 110: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 111: leasefs.v1.BackupResponse
-	nil,                             // 112: leasefs.v1.Block.HeadersEntry
-	nil,                             // 113: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 114: leasefs.v1.BackupResponse.HeadersEntry
+	(*WriterId)(nil),                // 8: leasefs.v1.WriterId
+	(*Attr)(nil),                    // 9: leasefs.v1.Attr
+	(*OpenState)(nil),               // 10: leasefs.v1.OpenState
+	(*HolderInfo)(nil),              // 11: leasefs.v1.HolderInfo
+	(*Block)(nil),                   // 12: leasefs.v1.Block
+	(*ErrorDetail)(nil),             // 13: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                   // 14: leasefs.v1.Hello
+	(*Welcome)(nil),                 // 15: leasefs.v1.Welcome
+	(*SessionRequest)(nil),          // 16: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),         // 17: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),              // 18: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),               // 19: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),         // 20: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                // 21: leasefs.v1.CacheAck
+	(*Draft)(nil),                   // 22: leasefs.v1.Draft
+	(*CacheKey)(nil),                // 23: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),            // 24: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),       // 25: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 26: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 27: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 28: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 29: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 30: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 31: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 32: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 33: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 34: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 35: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 36: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 37: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 38: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 39: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 40: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 41: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 42: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 43: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 44: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 45: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 46: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 47: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 48: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 49: leasefs.v1.CreateRequest
+	(*Owner)(nil),                   // 50: leasefs.v1.Owner
+	(*OpenResponse)(nil),            // 51: leasefs.v1.OpenResponse
+	(*CreateManyRequest)(nil),       // 52: leasefs.v1.CreateManyRequest
+	(*CreateManyResponse)(nil),      // 53: leasefs.v1.CreateManyResponse
+	(*CreateResult)(nil),            // 54: leasefs.v1.CreateResult
+	(*DirectoryLook)(nil),           // 55: leasefs.v1.DirectoryLook
+	(*AppendRequest)(nil),           // 56: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 57: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 58: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 59: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 60: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 61: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 62: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 63: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 64: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 65: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 66: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 67: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 68: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 69: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 70: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 71: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 72: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 73: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 74: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 75: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 76: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 77: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 78: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 79: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 80: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 81: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 82: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 83: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 84: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 85: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 86: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 87: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 88: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 89: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 90: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 91: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 92: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 93: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 94: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 95: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 96: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 97: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 98: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 99: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 100: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 101: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 102: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 103: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 104: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 105: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 106: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 107: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 108: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 109: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 110: leasefs.v1.BackupResponse
+	nil,                             // 111: leasefs.v1.Block.HeadersEntry
+	nil,                             // 112: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 113: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
-	8,   // 0: leasefs.v1.Caller.places:type_name -> leasefs.v1.Place
-	1,   // 1: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	11,  // 2: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	12,  // 3: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	112, // 4: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	12,  // 5: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	6,   // 6: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	15,  // 7: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	26,  // 8: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	19,  // 9: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	22,  // 10: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	16,  // 11: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	28,  // 12: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	14,  // 13: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	20,  // 14: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	21,  // 15: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	24,  // 16: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	23,  // 17: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
-	24,  // 18: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	27,  // 19: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	6,   // 20: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	29,  // 21: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	27,  // 22: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	12,  // 23: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	6,   // 24: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	32,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	12,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	33,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	5,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 30: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 31: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 32: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 33: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 34: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 35: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	42,  // 36: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	6,   // 37: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 38: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 39: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 40: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 41: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 42: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 43: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 44: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	49,  // 45: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	2,   // 46: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	5,   // 47: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 48: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 49: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	25,  // 50: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	51,  // 51: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	10,  // 52: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	9,   // 53: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	24,  // 54: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 55: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	24,  // 56: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	50,  // 57: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	55,  // 58: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	56,  // 59: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
-	14,  // 60: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	10,  // 61: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
-	24,  // 62: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 63: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
-	24,  // 64: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
-	5,   // 65: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 66: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 67: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 68: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	9,   // 69: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	25,  // 70: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	9,   // 71: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	61,  // 72: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	63,  // 73: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	113, // 74: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	9,   // 75: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	13,  // 76: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	5,   // 77: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	9,   // 78: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	25,  // 79: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	5,   // 80: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 81: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 82: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 83: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 84: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 85: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	10,  // 86: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	13,  // 87: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	24,  // 88: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	6,   // 89: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 90: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	10,  // 91: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	24,  // 92: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	14,  // 93: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	6,   // 94: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 95: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	75,  // 96: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	24,  // 97: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	6,   // 98: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 99: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	78,  // 100: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	10,  // 101: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	24,  // 102: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	10,  // 103: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	6,   // 104: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 105: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 106: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 107: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	83,  // 108: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	10,  // 109: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	10,  // 110: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	5,   // 111: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 112: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 113: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	51,  // 114: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	5,   // 115: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 116: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 117: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	7,   // 118: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	87,  // 119: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	5,   // 120: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 121: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 122: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 123: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	87,  // 124: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	5,   // 125: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 126: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 127: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 128: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 129: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 130: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	3,   // 131: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	5,   // 132: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 133: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 134: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	51,  // 135: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	5,   // 136: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 137: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 138: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 139: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 140: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 141: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	7,   // 142: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	6,   // 143: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	96,  // 144: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	6,   // 145: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 146: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 147: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	6,   // 148: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	103, // 149: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	6,   // 150: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 151: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 152: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 153: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	114, // 154: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	17,  // 155: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	26,  // 156: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	30,  // 157: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	34,  // 158: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	36,  // 159: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	38,  // 160: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	40,  // 161: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	43,  // 162: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	45,  // 163: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	46,  // 164: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	47,  // 165: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	50,  // 166: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	53,  // 167: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	57,  // 168: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	58,  // 169: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	60,  // 170: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	64,  // 171: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	66,  // 172: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	68,  // 173: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	69,  // 174: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	71,  // 175: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	73,  // 176: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	76,  // 177: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	79,  // 178: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	81,  // 179: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	85,  // 180: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	86,  // 181: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	88,  // 182: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	89,  // 183: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	91,  // 184: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	90,  // 185: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	92,  // 186: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	93,  // 187: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	94,  // 188: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	97,  // 189: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	99,  // 190: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	101, // 191: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	104, // 192: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	110, // 193: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	106, // 194: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	108, // 195: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	18,  // 196: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	28,  // 197: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	31,  // 198: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	35,  // 199: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	37,  // 200: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	39,  // 201: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	41,  // 202: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	44,  // 203: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	84,  // 204: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	84,  // 205: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	48,  // 206: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	52,  // 207: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	54,  // 208: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	52,  // 209: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	59,  // 210: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	62,  // 211: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	65,  // 212: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	67,  // 213: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	67,  // 214: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	70,  // 215: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	72,  // 216: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	74,  // 217: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	77,  // 218: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	80,  // 219: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	82,  // 220: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	84,  // 221: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	84,  // 222: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	84,  // 223: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	84,  // 224: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	84,  // 225: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	84,  // 226: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	84,  // 227: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	84,  // 228: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	95,  // 229: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	98,  // 230: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	100, // 231: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	102, // 232: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	105, // 233: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	111, // 234: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	107, // 235: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	109, // 236: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	196, // [196:237] is the sub-list for method output_type
-	155, // [155:196] is the sub-list for method input_type
-	155, // [155:155] is the sub-list for extension type_name
-	155, // [155:155] is the sub-list for extension extendee
-	0,   // [0:155] is the sub-list for field type_name
+	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
+	10,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	11,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	111, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	11,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	6,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	14,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	25,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	18,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	21,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	15,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	27,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	13,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	19,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	20,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	23,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	22,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	23,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	26,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	6,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	28,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	26,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	11,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	6,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	31,  // 24: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	11,  // 25: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	32,  // 26: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	5,   // 27: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 28: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 29: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 30: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 31: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 32: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 33: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 34: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	41,  // 35: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	6,   // 36: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 37: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 38: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 39: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 40: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 41: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 42: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 43: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	48,  // 44: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	2,   // 45: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	5,   // 46: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 47: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 48: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	24,  // 49: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	50,  // 50: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	9,   // 51: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	8,   // 52: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	23,  // 53: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 54: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	23,  // 55: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	49,  // 56: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
+	54,  // 57: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
+	55,  // 58: leasefs.v1.CreateManyResponse.directories:type_name -> leasefs.v1.DirectoryLook
+	13,  // 59: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
+	9,   // 60: leasefs.v1.CreateResult.attr:type_name -> leasefs.v1.Attr
+	23,  // 61: leasefs.v1.CreateResult.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 62: leasefs.v1.DirectoryLook.attr:type_name -> leasefs.v1.Attr
+	23,  // 63: leasefs.v1.DirectoryLook.keys:type_name -> leasefs.v1.CacheKey
+	5,   // 64: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 65: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 66: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 67: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	8,   // 68: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	24,  // 69: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	8,   // 70: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	60,  // 71: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	62,  // 72: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	112, // 73: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	8,   // 74: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	12,  // 75: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	5,   // 76: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	8,   // 77: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	24,  // 78: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	5,   // 79: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 80: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 81: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 82: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 83: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 84: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	9,   // 85: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	12,  // 86: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	23,  // 87: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	6,   // 88: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 89: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 90: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	23,  // 91: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 92: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	6,   // 93: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 94: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	74,  // 95: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	23,  // 96: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	6,   // 97: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 98: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	77,  // 99: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	9,   // 100: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	23,  // 101: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 102: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	6,   // 103: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 104: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 105: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 106: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	82,  // 107: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	9,   // 108: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	9,   // 109: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	5,   // 110: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 111: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 112: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	50,  // 113: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	5,   // 114: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 115: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 116: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	7,   // 117: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	86,  // 118: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	5,   // 119: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 120: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 121: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 122: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	86,  // 123: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	5,   // 124: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 125: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 126: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 127: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 128: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 129: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	3,   // 130: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	5,   // 131: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 132: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 133: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	50,  // 134: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	5,   // 135: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 136: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 137: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 138: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 139: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 140: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	7,   // 141: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	6,   // 142: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	95,  // 143: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	6,   // 144: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 145: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 146: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	6,   // 147: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	102, // 148: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	6,   // 149: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 150: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 151: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 152: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	113, // 153: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	16,  // 154: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	25,  // 155: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	29,  // 156: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	33,  // 157: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	35,  // 158: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	37,  // 159: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	39,  // 160: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	42,  // 161: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	44,  // 162: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	45,  // 163: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	46,  // 164: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	49,  // 165: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	52,  // 166: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	56,  // 167: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	57,  // 168: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	59,  // 169: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	63,  // 170: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	65,  // 171: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	67,  // 172: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	68,  // 173: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	70,  // 174: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	72,  // 175: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	75,  // 176: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	78,  // 177: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	80,  // 178: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	84,  // 179: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	85,  // 180: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	87,  // 181: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	88,  // 182: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	90,  // 183: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	89,  // 184: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	91,  // 185: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	92,  // 186: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	93,  // 187: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	96,  // 188: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	98,  // 189: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	100, // 190: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	103, // 191: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	109, // 192: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	105, // 193: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	107, // 194: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	17,  // 195: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	27,  // 196: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	30,  // 197: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	34,  // 198: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	36,  // 199: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	38,  // 200: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	40,  // 201: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	43,  // 202: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	83,  // 203: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	83,  // 204: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	47,  // 205: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	51,  // 206: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	53,  // 207: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	51,  // 208: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	58,  // 209: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	61,  // 210: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	64,  // 211: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	66,  // 212: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	66,  // 213: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	69,  // 214: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	71,  // 215: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	73,  // 216: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	76,  // 217: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	79,  // 218: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	81,  // 219: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	83,  // 220: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	83,  // 221: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	83,  // 222: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	83,  // 223: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	83,  // 224: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	83,  // 225: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	83,  // 226: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	83,  // 227: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	94,  // 228: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	97,  // 229: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	99,  // 230: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	101, // 231: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	104, // 232: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	110, // 233: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	106, // 234: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	108, // 235: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	195, // [195:236] is the sub-list for method output_type
+	154, // [154:195] is the sub-list for method input_type
+	154, // [154:154] is the sub-list for extension type_name
+	154, // [154:154] is the sub-list for extension extendee
+	0,   // [0:154] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9595,28 +9507,28 @@ func file_leasefs_v1_leasefs_proto_init() {
 	if File_leasefs_v1_leasefs_proto != nil {
 		return
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[12].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[11].OneofWrappers = []any{
 		(*SessionRequest_Hello)(nil),
 		(*SessionRequest_Renew)(nil),
 		(*SessionRequest_CacheRenew)(nil),
 		(*SessionRequest_CacheAck)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[13].OneofWrappers = []any{
+	file_leasefs_v1_leasefs_proto_msgTypes[12].OneofWrappers = []any{
 		(*SessionResponse_Welcome)(nil),
 		(*SessionResponse_Renewed)(nil),
 		(*SessionResponse_Error)(nil),
 		(*SessionResponse_CacheTerm)(nil),
 		(*SessionResponse_CacheRevocation)(nil),
 	}
-	file_leasefs_v1_leasefs_proto_msgTypes[45].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[52].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[44].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   110,
+			NumMessages:   109,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
