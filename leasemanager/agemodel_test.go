@@ -431,7 +431,7 @@ func (r *ageRun) check(t *rapid.T) {
 		}
 	}
 	infos, _ := r.m.List(Filter{Limit: 1000})
-	if st := r.m.Stats(); len(infos) != len(r.units) || st.Granted != len(r.units)-sessions || st.Leases != sessions {
+	if st := figuresOf(r.m); len(infos) != len(r.units) || st.Granted != len(r.units)-sessions || st.Leases != sessions {
 		t.Fatalf("%d leases listed, %+v; want %d", len(infos), st, len(r.units))
 	}
 	if !r.safeMode && r.whole && len(r.past()) > 0 && r.m.Sleep() > failedSleep+1 {

@@ -213,7 +213,6 @@ func (w *writers) NotEnded(leaseID uint64) {
 	if l == nil {
 		return
 	}
-	w.notEnded++
 	l.out = false
 	s := l.s
 	if len(l.files) == 0 {

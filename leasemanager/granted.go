@@ -13,9 +13,9 @@ type grantedLeases struct {
 	*index
 	ages *ages
 
-	deadlines               order               // leases that are not ending, by deadline
-	over                    *btree.BTreeG[item] // leases that are ending
-	grantedExpired, notOver uint64
+	deadlines      order               // leases that are not ending, by deadline
+	over           *btree.BTreeG[item] // leases that are ending
+	grantedExpired uint64
 }
 
 // clear forgets all leases.
@@ -175,7 +175,6 @@ func (g *grantedLeases) NotExpired(id uint64) {
 	if l == nil || !l.out {
 		return
 	}
-	g.notOver++
 	l.out = false
 	g.over.Delete(item{stamp: l.key, id: id})
 	g.deadlines.ReplaceOrInsert(item{l.key, id, l})

@@ -574,7 +574,7 @@ func (r *run) check(t *rapid.T) {
 			listed++
 		}
 	}
-	st := r.m.Stats()
+	st := figuresOf(r.m)
 	if len(infos) != listed || st.Leases != len(r.model.leases) || st.Files != len(r.model.files) ||
 		st.Sessions != len(r.model.sessions) || (st.OldestOverdue > 0) != r.overdue() {
 		t.Fatalf("%d leases listed, %+v; want %d of %d, %d sessions, overdue %v", len(infos), st, listed, len(r.model.leases), len(r.model.sessions), r.overdue())

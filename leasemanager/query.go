@@ -198,32 +198,25 @@ func (m *Manager) Stats() Stats {
 	now := m.now()
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	st := Stats{
-		Leases:    m.order.Len() + m.ending.Len(),
-		Ending:    m.ending.Len(),
-		Lapsing:   m.lapsing,
-		Sessions:  m.sessions,
-		Connected: m.connected,
-		Files:     len(m.inodes),
-		Expired:   m.expired,
-		NotEnded:  m.notEnded + m.notOver,
-		Renewals:  m.dir.renewals(),
-		Suspended: m.safeMode,
-
-		Granted:        m.deadlines.Len() + m.over.Len(),
+	return Stats{
+		Leases:         m.order.Len() + m.ending.Len(),
+		Connected:      m.connected,
+		OldestOverdue:  m.overdue(&m.order, m.ending, now-m.cfg.Hard, m.stamp),
+		Expired:        m.expired,
+		Renewals:       m.dir.renewals(),
 		GrantedExpired: m.grantedExpired,
-		KeepAlives:     m.grants.renewals(),
+		GrantedOverdue: m.overdue(&m.deadlines, m.over, now, m.deadline),
 	}
-	st.OldestOverdue, st.WouldExpire = m.overdue(&m.order, m.ending, now-m.cfg.Hard, m.stamp)
-	st.GrantedOverdue, _ = m.overdue(&m.deadlines, m.over, now, m.deadline)
-	return st
 }
 
 // overdue returns how long the oldest lease is late whose stamp or deadline is
-// before due, and counts those that are not yet being ended.
-func (m *Manager) overdue(o *order, ending *btree.BTreeG[item], due time.Duration, stamp func(*lease) time.Duration) (oldest time.Duration, count int) {
+// before due.
+func (m *Manager) overdue(o *order, ending *btree.BTreeG[item], due time.Duration, stamp func(*lease) time.Duration) (oldest time.Duration) {
 	if it, ok := ending.Min(); ok {
 		oldest = max(due-it.stamp, 0)
+	}
+	if m.safeMode {
+		return oldest
 	}
 	looked := 0
 	o.Ascend(func(it item) bool {
@@ -231,13 +224,8 @@ func (m *Manager) overdue(o *order, ending *btree.BTreeG[item], due time.Duratio
 		if it.stamp >= due || looked > maxCount {
 			return false
 		}
-		if d := due - stamp(it.l); d > 0 {
-			count++
-			if !m.safeMode {
-				oldest = max(oldest, d)
-			}
-		}
+		oldest = max(oldest, due-stamp(it.l))
 		return true
 	})
-	return oldest, count
+	return oldest
 }

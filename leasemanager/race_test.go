@@ -116,7 +116,7 @@ func TestScenario06(t *testing.T) {
 		m.Grant(Holder{}, i, ttl)
 	}
 	c.add(DefaultHard + time.Minute)
-	if st := m.Stats(); st.WouldExpire == 0 || st.OldestOverdue != time.Minute || st.GrantedOverdue != DefaultHard+time.Minute-ttl {
+	if st := figuresOf(m); st.WouldExpire == 0 || st.OldestOverdue != time.Minute || st.GrantedOverdue != DefaultHard+time.Minute-ttl {
 		t.Errorf("%+v", st)
 	}
 	const look = 25 * time.Microsecond // a thousand a pass
@@ -151,7 +151,7 @@ func TestScenario06(t *testing.T) {
 			endAll(m, ends)
 			return len(ends)
 		}))
-		st := m.Stats()
+		st := figuresOf(m)
 		if st.Expired != ended || (st.OldestOverdue > 0) != (ended < n) || st.OldestOverdue > overdue {
 			t.Fatalf("%+v", st)
 		}
@@ -165,7 +165,7 @@ func TestScenario06(t *testing.T) {
 			}
 			return len(ids)
 		}))
-		if st := m.Stats(); st.GrantedExpired != ended || (st.GrantedOverdue > 0) != (ended < n) {
+		if st := figuresOf(m); st.GrantedExpired != ended || (st.GrantedOverdue > 0) != (ended < n) {
 			t.Fatalf("%+v", st)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // confirm renews with the whole set, as a client does after a change.
 func confirm(t testing.TB, m *Manager, h Holder, version uint64, open ...Ref) {
 	t.Helper()
-	r := m.Renew(Renewal{Session: h.Session, Version: version, HasSet: true, Open: open, Holder: h})
+	r := m.Renew(Renewal{Session: h.Session, Version: version, HasSet: true, Open: open})
 	if r.UnknownSession || r.WantSet || r.Ending || len(r.Lost)+len(r.Unknown) != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -219,12 +219,12 @@ func TestLargeSet(t *testing.T) {
 	confirm(t, m, a, 1, all...)
 	c.Advance(every + 1)
 	confirm(t, m, a, 2, all[:portion]...)
-	if st := m.Stats(); st.Lapsing != n-portion || st.Leases != n-portion+1 {
+	if st := figuresOf(m); st.Lapsing != n-portion || st.Leases != n-portion+1 {
 		t.Errorf("%+v", st)
 	}
 	sound(t, m)
 	confirm(t, m, a, 3, all...)
-	if st := m.Stats(); st.Lapsing != 0 || st.Leases != 1 || st.Files != n {
+	if st := figuresOf(m); st.Lapsing != 0 || st.Leases != 1 || st.Files != n {
 		t.Errorf("%+v", st)
 	}
 }
@@ -270,7 +270,7 @@ func TestRebuild(t *testing.T) {
 	if stale.renew(c.Mono(), flagEnding) {
 		t.Error("a lease of the time before can be renewed")
 	}
-	if st := m.Stats(); st.Files != 2 || st.Leases != 1 || st.Connected != 2 || st.Sessions != 2 {
+	if st := figuresOf(m); st.Files != 2 || st.Leases != 1 || st.Connected != 2 || st.Sessions != 2 {
 		t.Errorf("%+v", st)
 	}
 	if st, _ := m.State(1); !st.Connected || st.Idle != 0 || st.Since != 0 {
@@ -339,7 +339,7 @@ func TestEndOfManyFiles(t *testing.T) {
 		endAll(m, ends)
 		sound(t, m)
 	}
-	if st := m.Stats(); st.Expired != 1 || st.Leases != 1 || st.Sessions != 1 {
+	if st := figuresOf(m); st.Expired != 1 || st.Leases != 1 || st.Sessions != 1 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -353,7 +353,7 @@ func TestWhileEnding(t *testing.T) {
 	}
 	c.Advance(hard + 1)
 	e := m.Expire(1)[0]
-	if st := m.Stats(); st.Ending != 1 || st.OldestOverdue != 1 {
+	if st := figuresOf(m); st.Ending != 1 || st.OldestOverdue != 1 {
 		t.Errorf("%+v", st)
 	}
 	wantVerdict(t, m, 0, b, Takeable)
@@ -365,7 +365,7 @@ func TestWhileEnding(t *testing.T) {
 	sound(t, m)
 	m.NotEnded(e.LeaseID) // too late: nothing is left of it
 	sound(t, m)
-	if st := m.Stats(); st.Ending != 0 || st.Leases != 2 || st.Files != 2 {
+	if st := figuresOf(m); st.Ending != 0 || st.Leases != 2 || st.Files != 2 {
 		t.Errorf("%+v", st)
 	}
 
@@ -476,14 +476,14 @@ func TestRenewAllocs(t *testing.T) {
 		all = append(all, Ref{i, i})
 	}
 	confirm(t, m, a, 1, all...)
-	r := Renewal{Session: a.Session, Version: 1, Holder: a}
+	r := Renewal{Session: a.Session, Version: 1}
 	if n := testing.AllocsPerRun(1000, func() { m.Renew(r) }); n != 0 {
 		t.Errorf("%v allocations a renewal", n)
 	}
 	if n := testing.AllocsPerRun(1000, func() { m.Touch(a.Session, 1) }); n != 0 {
 		t.Errorf("%v allocations a touch", n)
 	}
-	if st := m.Stats(); st.Renewals < 1000 {
+	if st := figuresOf(m); st.Renewals < 1000 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -66,7 +66,7 @@ func wantVerdict(t testing.TB, m *Manager, inode uint64, by Holder, want Verdict
 func empty(t testing.TB, m *Manager) {
 	t.Helper()
 	sound(t, m)
-	st := m.Stats()
+	st := figuresOf(m)
 	if st.Leases+st.Files+st.Sessions+st.Ending+st.Lapsing+st.Granted != 0 {
 		t.Errorf("not empty: %+v", st)
 	}
@@ -103,7 +103,7 @@ func TestScenario01(t *testing.T) {
 	m.Connect(a)
 	m.Open(a, 1, 200)
 	m.Close(1, 200, ReasonClosed, &a)
-	if st := m.Stats(); st.Leases != 0 || st.Connected != 1 || m.order.Len() != 0 {
+	if st := figuresOf(m); st.Leases != 0 || st.Connected != 1 || m.order.Len() != 0 {
 		t.Errorf("%+v", st)
 	}
 	m.Disconnect(a.Session)
@@ -201,7 +201,7 @@ func TestScenario03(t *testing.T) {
 	m.Open(b, 1, 12)
 	wantFiles(t, m, 1, 1)
 	wantFiles(t, m, 2, 1)
-	if st := m.Stats(); st.Files != 2 || st.Leases != 2 {
+	if st := figuresOf(m); st.Files != 2 || st.Leases != 2 {
 		t.Errorf("%+v", st)
 	}
 	m.Open(a, 1, 11) // a late one
@@ -386,7 +386,7 @@ func TestScenario30(t *testing.T) {
 	if st.SoftExpired || st.HardExpired || st.TakeableIn <= soft || st.Idle != 3*hard {
 		t.Errorf("%+v", st)
 	}
-	if s := m.Stats(); s.WouldExpire != 1 || s.OldestOverdue != 0 || !s.Suspended {
+	if s := figuresOf(m); s.WouldExpire != 1 || s.OldestOverdue != 0 || !s.Suspended {
 		t.Errorf("%+v", s)
 	}
 	m.Resume()

@@ -71,9 +71,6 @@ type Renewal struct {
 	// HasSet tells that Open is the whole set of that version.
 	HasSet bool
 	Open   []Ref
-	// Holder is who says so. It is not used to make anything: a session that
-	// is not known is told so. That it owns the session is the caller's check.
-	Holder Holder
 }
 
 // The reasons of Lost that this package gives or knows itself; the caller of
@@ -246,35 +243,20 @@ type Info struct {
 	Refs []Ref // at most Filter.MaxFiles, in no order
 	// TTL and Remaining are those of a granted lease, see TimeToLive.
 	TTL, Remaining time.Duration
-	// Attached are the inodes attached to a granted lease. The tree knows them:
-	// they are for the caller to fill in.
-	Attached []uint64
 }
 
 // Stats are figures for metrics and status pages.
 type Stats struct {
 	Leases    int // that have files open, those that are ending included
-	Ending    int // of them, being ended
-	Lapsing   int // of them, files that their session lists no more
-	Sessions  int // known: connected or with files
 	Connected int // sessions that have a stream
-	Files     int // open for write
 	// OldestOverdue is how long the oldest lease that is past its hard limit
 	// has been so; 0 if none is.
 	OldestOverdue time.Duration
 	Expired       uint64 // leases ended by the hard limit, in all
-	NotEnded      uint64 // tries to end one whose record could not be written
 	Renewals      uint64 // calls of Renew, in all
-	// WouldExpire is how many leases are past the hard limit and not yet being
-	// ended, because of safe mode or because the monitor is behind; counted up
-	// to 1,000.
-	WouldExpire int
-	Suspended   bool // in safe mode
 
-	Granted        int    // granted leases, those that are ending included
-	GrantedExpired uint64 // ended because their TTL was over, in all
+	GrantedExpired uint64 // granted leases ended because their TTL was over, in all
 	// GrantedOverdue is how long the oldest granted lease that is past its TTL
 	// has been so; 0 if none is.
 	GrantedOverdue time.Duration
-	KeepAlives     uint64 // calls of KeepAlive, in all
 }

@@ -14,19 +14,18 @@ type writers struct {
 	*holders
 	ages *ages
 
-	order             order               // leases that have files and are not ending
-	ending            *btree.BTreeG[item] // leases that are ending
-	portions          []*lease            // ending leases of which the next files are to be handed out
-	nextID            uint64
-	pass              uint64
-	lapsing           int
-	expired, notEnded uint64
+	order    order               // leases that have files and are not ending
+	ending   *btree.BTreeG[item] // leases that are ending
+	portions []*lease            // ending leases of which the next files are to be handed out
+	nextID   uint64
+	pass     uint64
+	expired  uint64
 }
 
 // clear forgets all leases.
 func (w *writers) clear() {
 	w.order, w.ending = newOrder(), btree.NewG(32, byStamp)
-	w.portions, w.lapsing = nil, 0
+	w.portions = nil
 }
 
 // Open notes that h has the inode open for write under the epoch: the record is
@@ -153,7 +152,6 @@ func (w *writers) attach(f *file, l *lease) {
 		w.ids.ReplaceOrInsert(item{l.key, l.id, l})
 		if l != l.s.main {
 			l.s.others++
-			w.lapsing++
 		}
 		w.ages.watch(l)
 	}
@@ -189,7 +187,6 @@ func (w *writers) detach(f *file) {
 	l.id = 0
 	if l != l.s.main {
 		l.s.others--
-		w.lapsing--
 	}
 }
 
@@ -205,9 +202,6 @@ func (w *writers) finish(l *lease) {
 		w.setMain(s)
 	} else {
 		s.others--
-		if l.kind == KindLapsing {
-			w.lapsing--
-		}
 	}
 }
 
@@ -217,7 +211,6 @@ func (w *writers) live(s *session) *lease {
 	if old := s.main; old.has(flagEnding) {
 		old.kind = KindLapsing // if it is put back, renewals do not reach it
 		s.others++
-		w.lapsing++
 		w.setMain(s)
 	}
 	return s.main

@@ -257,7 +257,6 @@ func (c *Change) Wait(ctx context.Context) error {
 	t.n.waits.Add(1)
 	defer func() {
 		took := t.now() - began
-		t.n.waitTime.Add(int64(took))
 		if t.cfg.ObserveWait != nil {
 			t.cfg.ObserveWait(took)
 		}

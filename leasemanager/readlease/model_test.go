@@ -423,7 +423,7 @@ func TestModel(t *testing.T) {
 			}
 			w.advance(time.Hour)
 		}
-		if st := w.t.Stats(); st.Keys != 0 || st.Holdings != 0 {
+		if st := w.t.Stats(); w.t.keyCount() != 0 || st.Holdings != 0 {
 			t.Fatalf("left: %+v", st)
 		}
 		hits += w.hits

@@ -40,9 +40,8 @@ type Table struct {
 	nextShed atomic.Int64 // not before that time (Mono)
 
 	n struct {
-		grants, refused, marked, limited, renewals      atomic.Uint64
+		grants, refused, marked, limited                atomic.Uint64
 		revocations, dropAlls, lost, waits, waitsByTerm atomic.Uint64
-		waitTime                                        atomic.Int64
 	}
 }
 
@@ -250,7 +249,6 @@ func (st *Stream) Renew() time.Duration {
 		return 0
 	}
 	s.until = now + t.grantorsTerm()
-	t.n.renewals.Add(1)
 	return t.cfg.Term
 }
 

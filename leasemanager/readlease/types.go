@@ -100,56 +100,35 @@ func (c Config) withDefaults() Config {
 
 // Stats are figures of a Table. Those of the second group only grow.
 type Stats struct {
-	Sessions   int // known ones
-	Connected  int // those with a stream
-	Recovering int // of a former reign, not back and still to be waited for
-	Keys       int // different keys, held or marked
-	Holdings   int // held keys, one held by two counted twice
+	Sessions int // known ones
+	Holdings int // held keys, one held by two counted twice
 
 	Grants        uint64 // that were given
 	Refused       uint64 // that were not, for whatever reason
 	RefusedMarked uint64 // of these: a key was being changed or withdrawn
 	RefusedLimit  uint64 // of these: a limit was reached
-	Renewals      uint64 // that extended a term
 	Revocations   uint64 // that were pushed
 	DropAlls      uint64 // of these: to drop everything
 	Lost          uint64 // leases that ended with a revocation unacknowledged
 	Waits         uint64 // that had something to wait for
 	WaitsByTerm   uint64 // of these: ended by a session's term
-	WaitTime      time.Duration
 }
 
-// Stats returns the figures. It takes each shard's lock for a moment. The
-// namespace lock should not be held.
+// Stats returns the figures. The namespace lock should not be held.
 func (t *Table) Stats() Stats {
 	t.sweep()
 	st := Stats{
 		Sessions:      int(t.active.Load()),
-		Connected:     int(t.connected.Load()),
 		Holdings:      int(t.keys.total.Load()),
 		Grants:        t.n.grants.Load(),
 		RefusedMarked: t.n.marked.Load(),
 		RefusedLimit:  t.n.limited.Load(),
-		Renewals:      t.n.renewals.Load(),
 		Revocations:   t.n.revocations.Load(),
 		DropAlls:      t.n.dropAlls.Load(),
 		Lost:          t.n.lost.Load(),
 		Waits:         t.n.waits.Load(),
 		WaitsByTerm:   t.n.waitsByTerm.Load(),
-		WaitTime:      time.Duration(t.n.waitTime.Load()),
 	}
 	st.Refused = t.n.refused.Load() + st.RefusedMarked + st.RefusedLimit
-	for i := range t.keys.shards {
-		sh := &t.keys.shards[i]
-		sh.mu.Lock()
-		st.Keys += len(sh.entries)
-		sh.mu.Unlock()
-	}
-	now := t.cfg.Clock.Mono()
-	t.recMu.Lock()
-	if now < t.rec.until {
-		st.Recovering = len(t.rec.ids)
-	}
-	t.recMu.Unlock()
 	return st
 }
