@@ -202,7 +202,7 @@ func checkNames(dirs []string, name string) error {
 
 // Answer is what the call of a record is answered, now and when it is repeated.
 func (r *Result) Answer(op Op) CallResult {
-	out := CallResult{TxID: r.TxID, Op: op.opType(), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength, Flag: r.flag}
+	out := CallResult{TxID: r.TxID, Op: opType(op), Inode: r.Inode, Length: r.Length, BlocksLength: r.BlocksLength, Flag: r.flag}
 	if r.Opened != nil {
 		out.Token = r.Opened.Token
 	}

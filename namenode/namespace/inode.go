@@ -244,9 +244,6 @@ func growTail(tail, data []byte) []byte {
 
 // exactTail returns a tail that has no more memory than it needs.
 func exactTail(tail []byte) []byte {
-	if len(tail) == 0 {
-		return nil
-	}
 	if cap(tail) == len(tail) {
 		return tail
 	}
@@ -258,9 +255,7 @@ func copyTail(tail []byte) []byte {
 	if len(tail) == 0 {
 		return nil
 	}
-	c := make([]byte, len(tail))
-	copy(c, tail)
-	return c[:len(c):len(c)]
+	return append(make([]byte, 0, len(tail)), tail...)
 }
 
 // exactBlocks returns a block list with little spare memory.
@@ -271,7 +266,5 @@ func exactBlocks(blocks []Block) []Block {
 	if cap(blocks)-len(blocks) <= len(blocks)/8 {
 		return blocks
 	}
-	c := make([]Block, len(blocks))
-	copy(c, blocks)
-	return c
+	return append(make([]Block, 0, len(blocks)), blocks...)
 }

@@ -12,7 +12,7 @@ func EncodeOp(dst []byte, call CallID, op Op) (typ uint8, body []byte) {
 	c := coder{codec.Encoder(dst)}
 	c.call(&call)
 	op.fields(c)
-	return op.opType(), c.Written()
+	return opType(op), c.Written()
 }
 
 // DecodeOp is the inverse of EncodeOp. It accepts only what EncodeOp writes:

@@ -81,8 +81,8 @@ func TestCodec(t *testing.T) {
 		if (newOp(typ) != nil) != kinds[typ] {
 			t.Errorf("kind %d has no sample, or is no kind", typ)
 		}
-		if op := newOp(typ); op != nil && op.opType() != typ {
-			t.Errorf("kind %d says that it is %d", typ, op.opType())
+		if op := newOp(typ); op != nil && opType(op) != typ {
+			t.Errorf("kind %d says that it is %d", typ, opType(op))
 		}
 	}
 }
@@ -138,8 +138,8 @@ func TestLayoutIsFixed(t *testing.T) {
 		}
 	}
 	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}} {
-		if int(op.opType()) != 20+i {
-			t.Errorf("%T has number %d", op, op.opType())
+		if int(opType(op)) != 20+i {
+			t.Errorf("%T has number %d", op, opType(op))
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (m *machine) Grant(t *rapid.T) {
 		t.Fatalf("grant: %+v, %v", res, err)
 	}
 	got, known, err := m.tree.CallResult(call)
-	if err != nil || !known || got.Inode != InodeID(id) || got.TxID != res.TxID || got.Op != (*OpGrant)(nil).opType() {
+	if err != nil || !known || got.Inode != InodeID(id) || got.TxID != res.TxID || got.Op != opType(new(OpGrant)) {
 		t.Fatalf("the grant's call has the result %+v %v, %v", got, known, err)
 	}
 	if _, err := m.apply(call, op); err == nil {

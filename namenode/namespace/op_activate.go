@@ -4,13 +4,13 @@ import "strings"
 
 // OpActivate begins a reign.
 type OpActivate struct {
+	unseen
+
 	Term        uint64
 	NamespaceID [16]byte // set in the first record of a namespace
 	User, Group string   // the superuser and supergroup, owner of the root
 	Nonce       [16]byte // tells it from a reign of that term in another history
 }
-
-func (*OpActivate) opType() uint8 { return 1 }
 
 func (op *OpActivate) fields(c coder) {
 	c.U64(&op.Term)
@@ -47,6 +47,3 @@ func (op *OpActivate) apply(t applier) (Result, error) {
 	}
 	return Result{}, nil
 }
-
-func (*OpActivate) affects(a affected) affected { return a }
-func (*OpActivate) events(n news) news          { return n }

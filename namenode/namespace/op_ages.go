@@ -8,9 +8,11 @@ import (
 // OpAges keeps how old leases are that have missed renewals (0: renewed
 // since), so that a namenode that takes over continues counting. A record of a
 // writer (WriterOf), or that opens a file, forgets those of its session and file.
-type OpAges struct{ Ages []Age }
+type OpAges struct {
+	unseen
 
-func (*OpAges) opType() uint8 { return 25 }
+	Ages []Age
+}
 
 func (op *OpAges) fields(c coder) {
 	codec.List(c.Coder, &op.Ages, tables.AgeSize, func(a *Age) { a.Code(c.Coder) })
@@ -32,9 +34,6 @@ func (op *OpAges) apply(t applier) (Result, error) {
 	}
 	return Result{}, nil
 }
-
-func (*OpAges) affects(a affected) affected { return a }
-func (*OpAges) events(n news) news          { return n }
 
 // canAge reports whether there is a lease that can have an age: of a file that
 // is open, or a granted one that lives. Which sessions there are the tree does

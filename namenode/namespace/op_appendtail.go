@@ -14,8 +14,6 @@ type OpAppendTail struct {
 	Data   []byte
 }
 
-func (*OpAppendTail) opType() uint8 { return 5 }
-
 func (op *OpAppendTail) fields(c coder) {
 	c.inode(&op.Inode)
 	c.I64(&op.Offset)

@@ -8,8 +8,6 @@ type OpAttach struct {
 	Inode InodeID
 }
 
-func (*OpAttach) opType() uint8 { return 23 }
-
 func (op *OpAttach) fields(c coder) {
 	c.lease(&op.ID)
 	c.inode(&op.Inode)

@@ -3,11 +3,11 @@ package namespace
 // OpCaching notes that a session may have read-cache leases, or (Term 0) may
 // not any more.
 type OpCaching struct {
+	unseen
+
 	Session SessionID
 	Term    int64 // milliseconds that one lasts at most after each renewal
 }
-
-func (*OpCaching) opType() uint8 { return 26 }
 
 func (op *OpCaching) fields(c coder) {
 	c.Raw((*[16]byte)(&op.Session))
@@ -24,6 +24,3 @@ func (op *OpCaching) apply(t applier) (Result, error) {
 	t.cachers.Put(op.Session, op.Term)
 	return Result{}, nil
 }
-
-func (*OpCaching) affects(a affected) affected { return a }
-func (*OpCaching) events(n news) news          { return n }

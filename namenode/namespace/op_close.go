@@ -13,8 +13,6 @@ type OpClose struct {
 	MTime int64 // 0: the record's time
 }
 
-func (*OpClose) opType() uint8 { return 7 }
-
 func (op *OpClose) fields(c coder) {
 	c.inode(&op.Inode)
 	c.Bytes(&op.Data)

@@ -3,9 +3,11 @@ package namespace
 import "github.com/leasefs/leasefs/internal/blockstore"
 
 // OpCollected says that garbage blocks are gone from the store.
-type OpCollected struct{ Keys []blockstore.Key }
+type OpCollected struct {
+	unseen
 
-func (*OpCollected) opType() uint8 { return 17 }
+	Keys []blockstore.Key
+}
 
 func (op *OpCollected) fields(c coder) { c.keys(&op.Keys) }
 
@@ -16,6 +18,3 @@ func (op *OpCollected) apply(t applier) (Result, error) {
 	}
 	return Result{}, nil
 }
-
-func (*OpCollected) affects(a affected) affected { return a }
-func (*OpCollected) events(n news) news          { return n }

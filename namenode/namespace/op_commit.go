@@ -21,8 +21,6 @@ type OpCommit struct {
 	ReplaceLast bool
 }
 
-func (*OpCommit) opType() uint8 { return 6 }
-
 func (op *OpCommit) fields(c coder) {
 	c.inode(&op.Inode)
 	c.I64(&op.Offset)

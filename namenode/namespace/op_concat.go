@@ -14,8 +14,6 @@ type OpConcat struct {
 	Sources []InodeID
 }
 
-func (*OpConcat) opType() uint8 { return 15 }
-
 func (op *OpConcat) fields(c coder) {
 	c.inode(&op.Target)
 	c.inodes(&op.Sources)

@@ -20,8 +20,6 @@ type OpCreate struct {
 	Lease       LeaseID // the granted lease that it is attached to; 0: none
 }
 
-func (*OpCreate) opType() uint8 { return 3 }
-
 func (op *OpCreate) fields(c coder) {
 	c.inode(&op.Parent)
 	c.strings(&op.Dirs)

@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
+)
 
 // OpCreateAs is an OpCreate, without missing parents and replacing nothing,
 // of a file whose number was set aside for the session.
@@ -9,8 +12,6 @@ type OpCreateAs struct {
 	Inode   InodeID
 	OpCreate
 }
-
-func (*OpCreateAs) opType() uint8 { return 31 }
 
 func (op *OpCreateAs) fields(c coder) {
 	c.Raw((*[16]byte)(&op.Session))
@@ -26,31 +27,18 @@ const NoNumber = "no number"
 // aside for the holder's session. Errors: as of PlanCreate without Overwrite and
 // Parents, and InvalidArgument (the number).
 func PlanCreateAs(t *Tree, c *Call, id InodeID, r CreateRequest) (*OpCreateAs, error) {
-	v := view{t, c, "create"}
-	at, err := v.resolve(r.At)
-	if err != nil {
-		return nil, err
-	}
-	if at.node != nil {
-		return nil, exists(v.op, at.path, at.node)
-	}
-	_, name, err := v.planNew(at, false)
+	r.Overwrite, r.Parents, r.DirMode, r.Lease = false, false, 0, 0
+	op, err := PlanCreate(t, c, r)
 	if err != nil {
 		return nil, err
 	}
 	if !t.Reserved(r.Holder.Session, id) {
-		err := v.errorf(fserror.InvalidArgument, at.path, "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
+		v := view{t, c, "create"}
+		err := v.errorf(fserror.InvalidArgument, fspath.Join(v.where(t.get(op.Parent)), op.Name), "inode number %d is not set aside for this session, or is used; create the file without a number", uint64(id))
 		err.Reason = NoNumber
 		return nil, err
 	}
-	o := &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: OpCreate{
-		Parent: at.dir.id, Name: name, Mode: r.Mode & modeBits, User: v.caller(), Group: v.groupIn(at.dir),
-		MTime: r.MTime, Closed: r.Close, Data: r.Data,
-	}}
-	if !r.Close {
-		o.Holder, o.Token = r.Holder, r.Token
-	}
-	return o, nil
+	return &OpCreateAs{Session: r.Holder.Session, Inode: id, OpCreate: *op}, nil
 }
 
 func (op *OpCreateAs) apply(t applier) (Result, error) {

@@ -12,8 +12,6 @@ type OpCut struct {
 	Token  Token
 }
 
-func (*OpCut) opType() uint8 { return 27 }
-
 func (op *OpCut) fields(c coder) {
 	c.inode(&op.Inode)
 	c.I64(&op.Length)

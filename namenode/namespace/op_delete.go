@@ -11,8 +11,6 @@ type OpDelete struct {
 	Inode  InodeID
 }
 
-func (*OpDelete) opType() uint8 { return 10 }
-
 func (op *OpDelete) fields(c coder) {
 	c.entry(&op.Parent, &op.Name)
 	c.inode(&op.Inode)

@@ -3,8 +3,6 @@ package namespace
 // OpDetach takes a file from its granted lease.
 type OpDetach struct{ Inode InodeID }
 
-func (*OpDetach) opType() uint8 { return 24 }
-
 func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 
 // PlanDetach checks the detaching of a file from its lease. A nil record

@@ -7,8 +7,6 @@ type OpEndLease struct {
 	Reason string // LeaseExpired or LeaseRevoked
 }
 
-func (*OpEndLease) opType() uint8 { return 21 }
-
 func (op *OpEndLease) fields(c coder) {
 	c.lease(&op.ID)
 	c.Text(&op.Reason)

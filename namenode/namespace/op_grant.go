@@ -9,12 +9,12 @@ import (
 
 // OpGrant grants a lease with a time to live of its own.
 type OpGrant struct {
+	unseen
+
 	ID    LeaseID
 	TTL   int64 // milliseconds
 	Owner Owner
 }
-
-func (*OpGrant) opType() uint8 { return 20 }
 
 func (op *OpGrant) fields(c coder) {
 	c.lease(&op.ID)
@@ -58,6 +58,3 @@ func (op *OpGrant) apply(t applier) (Result, error) {
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
 	return Result{Lease: op.ID, Granted: l}, nil
 }
-
-func (*OpGrant) affects(a affected) affected { return a }
-func (*OpGrant) events(n news) news          { return n }

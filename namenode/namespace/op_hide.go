@@ -20,8 +20,6 @@ type OpHide struct {
 	Detach     bool
 }
 
-func (*OpHide) opType() uint8 { return 28 }
-
 func (op *OpHide) fields(c coder) {
 	c.entry(&op.Parent, &op.Name)
 	c.inode(&op.Inode)
@@ -40,36 +38,24 @@ type Hide struct {
 	Lease LeaseID
 }
 
-// Loses returns the inode that a planned rename replaces or a delete removes; 0 if
-// there is none.
-func Loses(op Op) InodeID {
-	switch p := op.(type) {
-	case *OpRename:
-		return p.Replace
-	case *OpDelete:
-		return p.Inode
-	}
-	return 0
-}
-
 // PlanHide makes of a checked rename or delete one that hides the file which it
 // would delete; or returns op itself if that is not the inode of h, or not a file
 // that the caller may attach to a lease. Errors:
 // those of a bad name; Exists, NotFound (the lease), Permission (likewise).
 func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	v := view{t, c, "hide"}
-	if h.Inode == 0 {
-		return op, nil // no inode has this number; it is what stands for none
-	}
-	if Loses(op) != h.Inode {
-		return op, nil
-	}
 	o := &OpHide{Inode: h.Inode, Hidden: h.Name, Lease: h.Lease}
+	loses := InodeID(0) // the inode that op replaces or removes, if any
 	switch p := op.(type) {
 	case *OpRename:
+		loses = p.Replace
 		o.Parent, o.Name, o.FromParent, o.FromName, o.Detach = p.ToParent, p.ToName, p.FromParent, p.FromName, p.Detach
 	case *OpDelete:
+		loses = p.Inode
 		o.Parent, o.Name = p.Parent, p.Name
+	}
+	if loses == 0 || loses != h.Inode {
+		return op, nil
 	}
 	n := t.get(h.Inode)
 	path := v.where(n)

@@ -10,8 +10,6 @@ type OpImage struct {
 	CRC  uint32
 }
 
-func (*OpImage) opType() uint8 { return 18 }
-
 func (op *OpImage) fields(c coder) {
 	c.U64(&op.TxID)
 	c.Text(&op.Name)

@@ -9,8 +9,6 @@ type OpMkdir struct {
 	User, Group string
 }
 
-func (*OpMkdir) opType() uint8 { return 2 }
-
 func (op *OpMkdir) fields(c coder) {
 	c.inode(&op.Parent)
 	c.strings(&op.Names)

@@ -8,8 +8,6 @@ type OpOpen struct {
 	Token  Token
 }
 
-func (*OpOpen) opType() uint8 { return 4 }
-
 func (op *OpOpen) fields(c coder) {
 	c.inode(&op.Inode)
 	op.Holder.Code(c.Coder)

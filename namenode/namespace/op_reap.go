@@ -6,8 +6,6 @@ type OpReap struct {
 	Limit uint32
 }
 
-func (*OpReap) opType() uint8 { return 22 }
-
 func (op *OpReap) fields(c coder) {
 	c.lease(&op.ID)
 	c.U32(&op.Limit)

@@ -1,9 +1,11 @@
 package namespace
 
 // OpReclaim frees up to Limit inodes of detached subtrees.
-type OpReclaim struct{ Limit uint32 }
+type OpReclaim struct {
+	unseen
 
-func (*OpReclaim) opType() uint8 { return 11 }
+	Limit uint32
+}
 
 func (op *OpReclaim) fields(c coder) { c.U32(&op.Limit) }
 
@@ -43,6 +45,3 @@ func (op *OpReclaim) apply(t applier) (Result, error) {
 	}
 	return Result{}, nil
 }
-
-func (*OpReclaim) affects(a affected) affected { return a }
-func (*OpReclaim) events(n news) news          { return n }

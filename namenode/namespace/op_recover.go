@@ -7,8 +7,6 @@ type OpRecover struct {
 	Reason string // "soft limit", "hard limit", "forced", "same client", "repair"
 }
 
-func (*OpRecover) opType() uint8 { return 8 }
-
 func (op *OpRecover) fields(c coder) {
 	c.inode(&op.Inode)
 	c.Text(&op.Reason)

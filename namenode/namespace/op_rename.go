@@ -13,8 +13,6 @@ type OpRename struct {
 	Detach     bool // take the file from the granted lease that it is attached to
 }
 
-func (*OpRename) opType() uint8 { return 9 }
-
 func (op *OpRename) fields(c coder) {
 	c.entry(&op.FromParent, &op.FromName)
 	c.entry(&op.ToParent, &op.ToName)

@@ -5,11 +5,11 @@ import "github.com/leasefs/leasefs/namenode/namespace/tables"
 // OpReserve sets Count inode numbers aside for a session that may cache, from
 // Result.Inode on: no inode gets one of them but by an OpCreateAs of it.
 type OpReserve struct {
+	unseen
+
 	Session SessionID
 	Count   uint32
 }
-
-func (*OpReserve) opType() uint8 { return 30 }
 
 func (op *OpReserve) fields(c coder) {
 	c.Raw((*[16]byte)(&op.Session))
@@ -28,6 +28,3 @@ func (op *OpReserve) apply(t applier) (Result, error) {
 	t.cachers.SetAside(op.Session, first, op.Count)
 	return Result{Inode: first}, nil
 }
-
-func (*OpReserve) affects(a affected) affected { return a }
-func (*OpReserve) events(n news) news          { return n }

@@ -1,9 +1,11 @@
 package namespace
 
 // OpSafeMode enters or leaves safe mode by hand.
-type OpSafeMode struct{ On bool }
+type OpSafeMode struct {
+	unseen
 
-func (*OpSafeMode) opType() uint8 { return 19 }
+	On bool
+}
 
 func (op *OpSafeMode) fields(c coder) { c.Bool(&op.On) }
 
@@ -12,6 +14,3 @@ func (op *OpSafeMode) apply(t applier) (Result, error) {
 	t.touch(safeModeChange)
 	return Result{}, nil
 }
-
-func (*OpSafeMode) affects(a affected) affected { return a }
-func (*OpSafeMode) events(n news) news          { return n }

@@ -16,8 +16,6 @@ type OpSetAttr struct {
 	MTime       int64
 }
 
-func (*OpSetAttr) opType() uint8 { return 12 }
-
 func (op *OpSetAttr) fields(c coder) {
 	c.inode(&op.Inode)
 	c.Bool(&op.SetMode)

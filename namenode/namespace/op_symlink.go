@@ -16,8 +16,6 @@ type OpSymlink struct {
 	User, Group string
 }
 
-func (*OpSymlink) opType() uint8 { return 13 }
-
 func (op *OpSymlink) fields(c coder) {
 	c.inode(&op.Parent)
 	c.strings(&op.Dirs)

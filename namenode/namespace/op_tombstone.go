@@ -6,9 +6,11 @@ import (
 )
 
 // OpTombstone declares blocks that no file has as garbage.
-type OpTombstone struct{ Blocks []StoredBlock }
+type OpTombstone struct {
+	unseen
 
-func (*OpTombstone) opType() uint8 { return 16 }
+	Blocks []StoredBlock
+}
 
 func (op *OpTombstone) fields(c coder) {
 	codec.List(c.Coder, &op.Blocks, 3, func(b *StoredBlock) { b.Code(c.Coder) })
@@ -43,6 +45,3 @@ func (op *OpTombstone) apply(t applier) (Result, error) {
 	}
 	return Result{}, nil
 }
-
-func (*OpTombstone) affects(a affected) affected { return a }
-func (*OpTombstone) events(n news) news          { return n }

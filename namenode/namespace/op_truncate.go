@@ -8,8 +8,6 @@ type OpTruncate struct {
 	Length int64
 }
 
-func (*OpTruncate) opType() uint8 { return 14 }
-
 func (op *OpTruncate) fields(c coder) {
 	c.inode(&op.Inode)
 	c.I64(&op.Length)

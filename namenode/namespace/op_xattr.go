@@ -16,8 +16,6 @@ type OpXattr struct {
 	Remove bool
 }
 
-func (*OpXattr) opType() uint8 { return 29 }
-
 func (op *OpXattr) fields(c coder) {
 	c.inode(&op.Inode)
 	c.Text(&op.Name)

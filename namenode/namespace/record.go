@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
@@ -81,8 +82,6 @@ type Entry struct {
 //
 // Ops name inodes by id, never by path, so that replay is independent of names.
 type Op interface {
-	// opType is the number of the kind, its place in ops.
-	opType() uint8
 	// fields codes the fields, in the order of the layout.
 	fields(c coder)
 	// apply checks that the record fits, all of it before it changes anything.
@@ -128,9 +127,27 @@ var ops = [...]func() Op{
 	31: func() Op { return new(OpCreateAs) },
 }
 
+// opTypes are the numbers of the kinds.
+var opTypes = func() map[reflect.Type]uint8 {
+	types := make(map[reflect.Type]uint8)
+	for i, op := range ops[1:] {
+		types[reflect.TypeOf(op())] = uint8(i + 1) //nolint:gosec // a few
+	}
+	return types
+}()
+
+// opType is the number of the kind of a record, its place in ops.
+func opType(op Op) uint8 { return opTypes[reflect.TypeOf(op)] }
+
+// unseen is of records that change nothing that a caller can have cached or watch.
+type unseen struct{}
+
+func (unseen) affects(a affected) affected { return a }
+func (unseen) events(n news) news          { return n }
+
 // newOp returns an empty record of the kind, nil if there is none such.
 func newOp(typ uint8) Op {
-	if int(typ) >= len(ops) || ops[typ] == nil {
+	if typ == 0 || int(typ) >= len(ops) {
 		return nil
 	}
 	return ops[typ]()

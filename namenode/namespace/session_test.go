@@ -35,7 +35,7 @@ func TestCallResults(t *testing.T) {
 	made := apply(call(2, 0), &OpMkdir{Parent: RootID, Names: []string{"two"}, Mode: 0o755})
 	apply(call(1, 0), &OpMkdir{Parent: RootID, Names: []string{"one"}, Mode: 0o755})
 	res, ok, err := r.tree.CallResult(call(2, 0))
-	if err != nil || !ok || res.Inode != made.Inode || res.TxID != made.TxID || res.Op != (*OpMkdir)(nil).opType() {
+	if err != nil || !ok || res.Inode != made.Inode || res.TxID != made.TxID || res.Op != opType(new(OpMkdir)) {
 		t.Fatalf("%+v %v %v", res, ok, err)
 	}
 	if known(CallID{}) || known(call(3, 0)) {
