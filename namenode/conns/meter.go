@@ -1,7 +1,6 @@
 package conns
 
 import (
-	"context"
 	"encoding/binary"
 	"net"
 	"sync"
@@ -31,11 +30,6 @@ func (m metered) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 // Clone implements credentials.TransportCredentials.
 func (m metered) Clone() credentials.TransportCredentials {
 	return metered{m.TransportCredentials.Clone()}
-}
-
-// ClientHandshake implements credentials.TransportCredentials.
-func (m metered) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return m.TransportCredentials.ClientHandshake(ctx, authority, raw)
 }
 
 // What this package knows of HTTP/2 (RFC 9113) and of gRPC over it.

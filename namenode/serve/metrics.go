@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"path"
 	"strings"
 	"time"
@@ -42,32 +43,14 @@ func (c *calls) failed(method string, err error) {
 	}
 }
 
+// opNames are methods' names on the command line, where they are others.
+var opNames = map[string]string{
+	"Delete": "rm", "Rename": "mv", "GetFile": "open", "List": "ls", "Summary": "du", "AppendTail": "flush",
+	"AllocateBlock": "write", "Commit": "write", "CloseAbandoned": "close", "RenewLease": "renew", "Collect": "gc", "ResolveStore": "resolve",
+}
+
 // opName is a method's name as the command line calls the operation.
 func opName(method string) string {
 	name := path.Base(method)
-	switch name {
-	case "Delete":
-		return "rm"
-	case "Rename":
-		return "mv"
-	case "GetFile":
-		return "open"
-	case "List":
-		return "ls"
-	case "Summary":
-		return "du"
-	case "AppendTail":
-		return "flush"
-	case "AllocateBlock", "Commit":
-		return "write"
-	case "CloseAbandoned":
-		return "close"
-	case "RenewLease":
-		return "renew"
-	case "Collect":
-		return "gc"
-	case "ResolveStore":
-		return "resolve"
-	}
-	return strings.ToLower(name)
+	return cmp.Or(opNames[name], strings.ToLower(name))
 }

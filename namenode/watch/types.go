@@ -37,27 +37,6 @@ const (
 	Lease // who holds a file
 )
 
-// String is the type in one lower-case word.
-func (t Type) String() string {
-	switch t {
-	case Create:
-		return "create"
-	case Close:
-		return "close"
-	case Delete:
-		return "delete"
-	case Rename:
-		return "rename"
-	case Length:
-		return "length"
-	case Attr:
-		return "attr"
-	case Lease:
-		return "lease"
-	}
-	return fmt.Sprintf("type %d", uint8(t))
-}
-
 // Event is one change of a file or directory.
 type Event struct {
 	TxID  uint64 // set by Hub.Add

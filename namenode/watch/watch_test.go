@@ -72,19 +72,6 @@ func wantOld(t testing.TB, err error, from, oldest uint64) {
 	}
 }
 
-func TestTypeString(t *testing.T) {
-	var all []string
-	for i := Create; i <= Lease; i++ {
-		all = append(all, i.String())
-	}
-	if got := strings.Join(all, " "); got != "create close delete rename length attr lease" {
-		t.Fatal(got)
-	}
-	if got := Type(99).String(); got != "type 99" {
-		t.Fatal(got)
-	}
-}
-
 func TestFilter(t *testing.T) {
 	deep := strings.Repeat("/x", 1000)
 	for _, c := range []struct {
