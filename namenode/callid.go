@@ -1,6 +1,8 @@
 package namenode
 
 import (
+	"context"
+
 	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/proto"
 
@@ -9,9 +11,28 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
+// request asks for a change that happens once.
+type request interface {
+	proto.Message
+	GetCall() *pb.CallId
+	GetCaller() *pb.Caller
+}
+
+// asked finds out who asks for a change, whose is what it makes, and which call it is.
+func (s *desk) asked(ctx context.Context, r request) (c *namespace.Call, id namespace.CallID, err error) {
+	var owner *pb.Owner
+	if r, ok := r.(interface{ GetOwner() *pb.Owner }); ok {
+		owner = r.GetOwner()
+	}
+	if c, err = s.callerFor(ctx, r.GetCaller(), owner); err == nil {
+		id, err = callID(r, r.GetCall())
+	}
+	return c, id, err
+}
+
 // callID takes a request's call id and hashes the rest of the request, so that
 // a number used twice for different requests is noticed.
-func callID(id *pb.CallId, req proto.Message, clearCall func()) (namespace.CallID, error) {
+func callID(req proto.Message, id *pb.CallId) (namespace.CallID, error) {
 	var out namespace.CallID
 	if id == nil || id.GetSeq() == 0 || len(id.GetSession()) != len(out.Session) {
 		return out, fserror.New(fserror.InvalidArgument, "", "", "the request has no call id (16 bytes of session and a number from 1 on)")
@@ -21,14 +42,18 @@ func callID(id *pb.CallId, req proto.Message, clearCall func()) (namespace.CallI
 	}
 	copy(out.Session[:], id.GetSession())
 	out.Seq, out.Acked = id.GetSeq(), id.GetAcked()
-	clearCall()
+	m := req.ProtoReflect()
+	field := m.Descriptor().Fields().ByName("call")
+	call := m.Get(field)
+	m.Clear(field)
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	m.Set(field, call)
 	if err != nil {
 		return out, fserror.Wrap(fserror.InvalidArgument, "", "", err)
 	}
 	var d xxhash.Digest
 	d.Reset()
-	_, _ = d.WriteString(string(req.ProtoReflect().Descriptor().Name()))
+	_, _ = d.WriteString(string(m.Descriptor().Name()))
 	_, _ = d.Write(raw)
 	out.Hash = d.Sum64()
 	return out, nil

@@ -172,14 +172,13 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	mkdir("root", "/bob/private/x", 0o700)
 
 	r := remove()
-	call := r.GetCall()
 	checked := new(removal)
-	if err := s.mayRemoveAll(t.Context(), call, r, checked); err != nil || checked.dir == 0 {
+	if err := s.mayRemoveAll(t.Context(), r, checked); err != nil || checked.dir == 0 {
 		t.Fatal(checked, err)
 	}
 	rename("/all/d", "/all/was")
 	rename("/bob", "/all/d")
-	if _, err := s.remove(t.Context(), call, r, checked); !errors.Is(err, fserror.Retry) {
+	if _, err := s.remove(t.Context(), r, checked); !errors.Is(err, fserror.Retry) {
 		t.Errorf("removed what was not checked: %v", err)
 	}
 	if _, err := s.Delete(t.Context(), remove()); !errors.Is(err, fserror.Permission) {
@@ -194,12 +193,11 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	mkdir("root", "/bob/open/private", 0o700)
 	mkdir("root", "/bob/open/private/x", 0o700)
 	checked, r = new(removal), remove()
-	call = r.GetCall()
-	if err := s.mayRemoveAll(t.Context(), call, r, checked); err != nil {
+	if err := s.mayRemoveAll(t.Context(), r, checked); err != nil {
 		t.Fatal(err)
 	}
 	rename("/bob/open", "/all/d/sub/open")
-	if _, err := s.remove(t.Context(), call, r, checked); !errors.Is(err, fserror.Retry) {
+	if _, err := s.remove(t.Context(), r, checked); !errors.Is(err, fserror.Retry) {
 		t.Errorf("removed what came later: %v", err)
 	}
 	s.removals.end(checked)

@@ -14,11 +14,7 @@ import (
 // free is decided where the record is applied: of two calls with the same id
 // one gets EXISTS.
 func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.GrantLeaseResponse, error) {
-	c, err := s.caller(ctx, r.GetCaller())
-	if err != nil {
-		return nil, err
-	}
-	id, err := callID(r.GetCall(), r, func() { r.Call = nil })
+	c, id, err := s.asked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +46,7 @@ func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 // record, the rest at the rate of Config.ReapRate; the answer does not wait for
 // them.
 func (s *granted) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*pb.RevokeLeaseResponse, error) {
-	c, err := s.caller(ctx, r.GetCaller())
-	if err != nil {
-		return nil, err
-	}
-	id, err := callID(r.GetCall(), r, func() { r.Call = nil })
+	c, id, err := s.asked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -116,14 +108,14 @@ func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit in
 
 // AttachLease attaches a file to a granted lease: it is deleted at its end.
 func (s *granted) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanAttach(tx.Tree, c, namespace.LeaseID(r.GetId()), ref(r.GetAt())))
 	})
 }
 
 // DetachLease takes a file from its lease: it stays when the lease ends.
 func (s *granted) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanDetach(tx.Tree, c, ref(r.GetAt())))
 	})
 }

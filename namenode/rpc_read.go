@@ -394,9 +394,3 @@ func (s *tree) Find(r *pb.FindRequest, stream grpc.ServerStreamingServer[pb.Find
 	}
 	return send()
 }
-
-func asHeld(err error) (*fserror.Error, bool) {
-	var fe *fserror.Error
-	ok := errors.As(err, &fe) && fe.Kind == fserror.Held
-	return fe, ok
-}

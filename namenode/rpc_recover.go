@@ -3,8 +3,6 @@ package namenode
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -17,16 +15,12 @@ type mayRecover func(f namespace.OpenFile, by namespace.Holder) (reason string, 
 
 // recoverFile closes a file by the one record of recovery, if decide
 // lets it. A file that is closed already is no error.
-func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Caller, at *pb.Ref, req proto.Message, clearCall func(), decide mayRecover) (out engine.Outcome, length int64, err error) {
-	c, err := s.caller(ctx, who)
+func (s *writers) recoverFile(ctx context.Context, r request, at *pb.Ref, decide mayRecover) (out engine.Outcome, length int64, err error) {
+	c, id, err := s.asked(ctx, r)
 	if err != nil {
 		return out, 0, err
 	}
-	h, err := s.holder(who)
-	if err != nil {
-		return out, 0, err
-	}
-	id, err := callID(call, req, clearCall)
+	h, err := s.holder(r.GetCaller())
 	if err != nil {
 		return out, 0, err
 	}
@@ -54,7 +48,7 @@ func (s *writers) recoverFile(ctx context.Context, call *pb.CallId, who *pb.Call
 // CloseAbandoned closes a file that an earlier process of the same user and
 // client name left open. Closed already is no error.
 func (s *writers) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedRequest) (*pb.CloseResponse, error) {
-	_, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetAt(), r, func() { r.Call = nil },
+	_, length, err := s.recoverFile(ctx, r, r.GetAt(),
 		func(f namespace.OpenFile, by namespace.Holder) (string, error) {
 			v, st := s.leases.Take(f, by)
 			mine := f.Holder.User == by.User && f.Holder.Client == by.Client
@@ -71,7 +65,7 @@ func (s *writers) CloseAbandoned(ctx context.Context, r *pb.CloseAbandonedReques
 
 // Recover closes an abandoned file at its flushed length under a new epoch.
 func (s *writers) Recover(ctx context.Context, r *pb.RecoverRequest) (*pb.RecoverResponse, error) {
-	out, length, err := s.recoverFile(ctx, r.GetCall(), r.GetCaller(), r.GetAt(), r, func() { r.Call = nil },
+	out, length, err := s.recoverFile(ctx, r, r.GetAt(),
 		func(f namespace.OpenFile, by namespace.Holder) (string, error) {
 			if r.GetEpoch() != 0 && r.GetEpoch() != f.Epoch {
 				return "", nil

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/engine"
@@ -17,18 +15,8 @@ import (
 const maxConcat = 1000
 
 // mutate is the shape of all changes of the tree that open no file.
-func (s *desk) mutate(ctx context.Context, call *pb.CallId, who *pb.Caller, req proto.Message, clearCall func(), grows bool,
-	plan func(*engine.Tx, *namespace.Call) (namespace.Op, error),
-) (*pb.MutateResponse, error) {
-	var owner *pb.Owner
-	if r, ok := req.(interface{ GetOwner() *pb.Owner }); ok {
-		owner = r.GetOwner()
-	}
-	c, err := s.callerFor(ctx, who, owner)
-	if err != nil {
-		return nil, err
-	}
-	id, err := callID(call, req, clearCall)
+func (s *desk) mutate(ctx context.Context, r request, grows bool, plan func(*engine.Tx, *namespace.Call) (namespace.Op, error)) (*pb.MutateResponse, error) {
+	c, id, err := s.asked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +40,7 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 			return nil, err
 		}
 	}
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanMkdir(tx.Tree, c, ref(r.GetAt()), m, r.GetParents()))
 	})
 }
@@ -60,7 +48,7 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 // Rename moves a file or directory. A file open for write continues under its
 // new name; one that is replaced loses its writer, as in POSIX.
 func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		op, err := engine.OrNil(namespace.PlanRename(tx.Tree, c, ref(r.GetFrom()), ref(r.GetTo()), r.GetOverwrite(), r.GetDetach()))
 		return hiding(tx, c, op, err, r.GetHide())
 	})
@@ -69,15 +57,14 @@ func (s *tree) Rename(ctx context.Context, r *pb.RenameRequest) (*pb.MutateRespo
 // Delete takes a file or, if recursive, a directory with all below it out of
 // the tree at once; memory and blocks are given back behind.
 func (s *tree) Delete(ctx context.Context, r *pb.DeleteRequest) (*pb.MutateResponse, error) {
-	call := r.GetCall()
 	checked := &removal{}
 	if r.GetRecursive() {
 		defer s.removals.end(checked)
-		if err := s.mayRemoveAll(ctx, call, r, checked); err != nil {
+		if err := s.mayRemoveAll(ctx, r, checked); err != nil {
 			return nil, err
 		}
 	}
-	resp, err := s.remove(ctx, call, r, checked)
+	resp, err := s.remove(ctx, r, checked)
 	if err == nil {
 		select {
 		case s.blocks.Deleted <- struct{}{}:
@@ -142,8 +129,8 @@ func (l *removals) tell(t *namespace.Tree, op namespace.Op, inode namespace.Inod
 // remove is Delete once the caller may remove all that is below the directory
 // checked. If the name is another one's by now, or a directory has come into it, the
 // caller has to try again.
-func (s *tree) remove(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+func (s *tree) remove(ctx context.Context, r *pb.DeleteRequest, checked *removal) (*pb.MutateResponse, error) {
+	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		op, err := namespace.PlanDelete(tx.Tree, c, ref(r.GetAt()), r.GetRecursive(), namespace.Type(r.GetOnly())) //nolint:gosec // an unknown type matches nothing
 		if err == nil && r.GetRecursive() && !c.Super && (op.Inode != checked.dir || s.removals.disturbed(checked)) && tx.Tree.IsDir(op.Inode) {
 			return nil, &fserror.Error{Kind: fserror.Retry, Message: "another directory got this name, or was moved into it, while the permissions below it were checked; try again"}
@@ -173,31 +160,24 @@ func (s *tree) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateRes
 			return nil, err
 		}
 	}
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanSetAttr(tx.Tree, c, ref(r.GetAt()), op))
 	})
 }
 
 // Symlink makes a symbolic link.
 func (s *tree) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanSymlink(tx.Tree, c, ref(r.GetAt()), r.GetTarget(), r.GetParents()))
 	})
 }
 
 // Truncate shrinks a closed file.
 func (s *tree) Truncate(ctx context.Context, r *pb.TruncateRequest) (*pb.MutateResponse, error) {
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		op, err := namespace.PlanTruncate(tx.Tree, c, ref(r.GetAt()), r.GetLength())
-		return s.orHeld(tx, op, err)
+		return engine.OrNil(op, s.withLease(tx, err))
 	})
-}
-
-func (s *tree) orHeld(tx *engine.Tx, op *namespace.OpTruncate, err error) (namespace.Op, error) {
-	if err != nil {
-		return nil, s.withLease(tx, err)
-	}
-	return engine.OrNil(op, nil)
 }
 
 // Concat moves the blocks of the sources to the end of the target. Tails that
@@ -206,14 +186,13 @@ func (s *tree) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRespo
 	if n := len(r.GetSources()); n < 1 || n > maxConcat {
 		return nil, fserror.New(fserror.InvalidArgument, "", "", "concat takes 1 to %d sources, not %d", maxConcat, n)
 	}
-	call := r.GetCall()
 	sources := make([]namespace.Ref, len(r.GetSources()))
 	for i, f := range r.GetSources() {
 		sources[i] = ref(f)
 	}
 	for range 3 {
 		var unsealed []namespace.InodeID
-		resp, err := s.mutate(ctx, call, r.GetCaller(), r, func() { r.Call = nil }, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		resp, err := s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 			op, err := namespace.PlanConcat(tx.Tree, c, ref(r.GetTarget()), sources)
 			if err != nil {
 				return nil, s.withLease(tx, err)
@@ -237,8 +216,8 @@ func (s *tree) Concat(ctx context.Context, r *pb.ConcatRequest) (*pb.MutateRespo
 
 // withLease adds to a HELD error what the lease table knows of the holder.
 func (s *desk) withLease(tx *engine.Tx, err error) error {
-	held, ok := asHeld(err)
-	if !ok || held.Path == "" {
+	var held *fserror.Error
+	if !errors.As(err, &held) || held.Kind != fserror.Held || held.Path == "" {
 		return err
 	}
 	a, serr := tx.Tree.Stat(&namespace.Call{Super: true}, namespace.Follow(held.Path))
@@ -258,12 +237,12 @@ const removeSlice = 2000
 // notes the directory that it checks: what the path names when it begins; none if
 // that is no directory. A call that happened before is not checked: it gets its
 // first answer.
-func (s *tree) mayRemoveAll(ctx context.Context, call *pb.CallId, r *pb.DeleteRequest, checked *removal) error {
+func (s *tree) mayRemoveAll(ctx context.Context, r *pb.DeleteRequest, checked *removal) error {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil || c.Super {
 		return err
 	}
-	id, err := callID(call, r, func() { r.Call = nil })
+	id, err := callID(r, r.GetCall())
 	if err != nil {
 		return err
 	}

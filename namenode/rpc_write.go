@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"net/http"
 	"time"
 
@@ -84,21 +83,21 @@ func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.Open
 // create does all of a create, by a request that says how, but waiting for the disk; the
 // caller waits until the txid it returns is durable, also when there is an error.
 func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Request) (out engine.Outcome, req namespace.CreateRequest, wait uint64, err error) {
-	c, err := s.callerFor(ctx, r.GetCaller(), r.GetOwner())
-	if err != nil {
-		return out, req, 0, err
+	c, id, err := s.asked(ctx, r)
+	if err == nil {
+		req, err = s.createRequest(r)
 	}
-	if req, err = s.createRequest(r); err != nil {
-		return out, req, 0, err
-	}
-	id, err := callID(r.GetCall(), r, func() { r.Call = nil })
 	if err != nil {
 		return out, req, 0, err
 	}
 	do.Call, do.ID, do.Grows = c, id, true
 	do.Plan = func(tx *engine.Tx) (namespace.Op, error) {
-		if r.GetAs() != 0 {
-			return s.planDraft(ctx, tx, c, r, req)
+		if as := namespace.InodeID(r.GetAs()); as != 0 { // a file that the session has begun to make without asking
+			op, err := namespace.PlanCreateAs(tx.Tree, c, as, req)
+			if err != nil {
+				return nil, err
+			}
+			return op, s.checkTailBudget(ctx, tx, c, op.User, len(op.Data))
 		}
 		op, err := namespace.PlanCreate(tx.Tree, c, req)
 		if errors.Is(err, fserror.Exists) {
@@ -119,15 +118,6 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 	}
 	out, wait, err = s.engine.Begin(ctx, do)
 	return out, req, wait, err
-}
-
-// planDraft is for a file that the session has begun to make without asking.
-func (s *writers) planDraft(ctx context.Context, tx *engine.Tx, c *namespace.Call, r *pb.CreateRequest, req namespace.CreateRequest) (namespace.Op, error) {
-	op, err := namespace.PlanCreateAs(tx.Tree, c, namespace.InodeID(r.GetAs()), req)
-	if err != nil {
-		return nil, err
-	}
-	return op, s.checkTailBudget(ctx, tx, c, op.User, len(op.Data))
 }
 
 // orBeingWritten makes HELD of EXISTS while another writes the file: that name
@@ -223,7 +213,7 @@ func opened(out engine.Outcome, h namespace.Holder, closed bool) *pb.OpenRespons
 
 // Append opens an existing file for write at its end.
 func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResponse, error) {
-	c, err := s.caller(ctx, r.GetCaller())
+	c, id, err := s.asked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -232,11 +222,6 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 		return nil, err
 	}
 	wait := time.Duration(r.GetWaitMs()) * time.Millisecond
-	call := r.GetCall()
-	id, err := callID(call, r, func() { r.Call = nil })
-	if err != nil {
-		return nil, err
-	}
 	var token namespace.Token
 	if _, err := rand.Read(token[:]); err != nil {
 		return nil, err
@@ -463,9 +448,6 @@ func (s *writers) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 	if err := s.checkStored(ctx, w, b); err != nil {
 		return nil, err
 	}
-	if err := s.checkOlder(ctx, w, b); err != nil {
-		return nil, err
-	}
 	c := &namespace.Call{Super: true} // the writer's token is all the right that it takes
 	var now namespace.Attr
 	out, err := s.engine.Do(ctx, engine.Request{Call: c, Plan: func(tx *engine.Tx) (namespace.Op, error) {
@@ -499,8 +481,10 @@ func (s *writers) Commit(ctx context.Context, r *pb.CommitRequest) (*pb.CommitRe
 // says that it exists. Only a writer who may commit the block is told.
 func (s *writers) checkStored(ctx context.Context, w namespace.Writer, b namespace.Block) error {
 	c := &namespace.Call{Super: true}
+	known := false
 	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		if err := s.writer(tx, c, w); err != nil || tx.Tree.HasBlock(b.Key) { // it may be this file's: a repeated call
+		known = tx.Tree.HasBlock(b.Key) // it may be this file's: a repeated call
+		if err := s.writer(tx, c, w); err != nil || known {
 			return err
 		}
 		return s.blocks.MayCommit(w, b)
@@ -511,7 +495,10 @@ func (s *writers) checkStored(ctx context.Context, w namespace.Writer, b namespa
 	if errors.Is(err, fserror.NotFound) || err == nil && info.Length != int64(b.Stored) {
 		return notStored(b)
 	}
-	return err
+	if err != nil || known || !s.blocks.Older(b.Key) { // MayCommit knows enough of others
+		return err
+	}
+	return s.checkOlder(ctx, b)
 }
 
 // notStored does not say what is stored instead: a key of an earlier reign may be
@@ -523,23 +510,12 @@ func notStored(b namespace.Block) error {
 // checkOlder reads a block of an earlier reign whole, outside the lock, and
 // holds it against the commit: what was allocated then is not known any more,
 // so nothing else says what these bytes should be.
-func (s *writers) checkOlder(ctx context.Context, w namespace.Writer, b namespace.Block) error {
-	if !s.blocks.Older(b.Key) {
-		return nil // MayCommit knows enough
-	}
-	c := &namespace.Call{Super: true}
-	var known bool
-	if err := s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		known = tx.Tree.HasBlock(b.Key)
-		return s.writer(tx, c, w)
-	}); err != nil || known {
-		return err
-	}
+func (s *writers) checkOlder(ctx context.Context, b namespace.Block) error {
 	back, err := s.front.Park(ctx, taker(ctx, nil))
 	if err != nil {
 		return err
 	}
-	select { // each holds a disk up
+	select { // each holds a disk up, and a block in memory
 	case s.older <- struct{}{}:
 		back()
 		defer func() { <-s.older }()
@@ -547,20 +523,11 @@ func (s *writers) checkOlder(ctx context.Context, w namespace.Writer, b namespac
 		back()
 		return ctx.Err()
 	}
-	rc, err := s.store.Get(ctx, b.Key, 0, -1)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rc.Close() }()
-	sum := crc32.New(castagnoli)
-	n, err := io.Copy(sum, rc)
-	if err != nil {
-		return err
-	}
-	if n != int64(b.Stored) || sum.Sum32() != b.CRC {
+	_, err = s.blocks.Fetch(ctx, b)
+	if errors.Is(err, fserror.Damaged) {
 		return notStored(b)
 	}
-	return nil
+	return err
 }
 
 // Close ends writing.
@@ -573,8 +540,8 @@ func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 		return nil, errChecksum(r.GetCrc32C(), r.GetData())
 	}
 	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
-	call := r.GetCall()
-	id, err := callID(call, r, func() { r.Call, r.GivenUp = nil, nil })
+	r.GivenUp = nil // a repeated call is known without it
+	id, err := callID(r, r.GetCall())
 	if err != nil {
 		return nil, err
 	}

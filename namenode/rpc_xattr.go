@@ -11,7 +11,7 @@ import (
 // SetXattr sets or removes one extended attribute.
 func (s *tree) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateResponse, error) {
 	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
-	return s.mutate(ctx, r.GetCall(), r.GetCaller(), r, func() { r.Call = nil }, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+	return s.mutate(ctx, r, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
 		return engine.OrNil(namespace.PlanXattr(tx.Tree, c, ref(r.GetAt()), r.GetName(), r.GetValue(), action))
 	})
