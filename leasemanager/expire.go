@@ -71,9 +71,11 @@ func (w *writers) Expire(n int) []Ending {
 		}
 	}
 	w.order.walk(w.timing, begin, w.cfg.Hard, n-len(out), func(it item) bool {
-		if !w.end(it, begin) {
+		if !w.order.end(w.timing, it, 0, w.ending) {
 			return false
 		}
+		it.l.s.endings++
+		w.settle(it.l.s)
 		out = append(out, handOut(it.l))
 		return true
 	})
@@ -139,27 +141,24 @@ func (o *order) walk(tm *timing, begin, limit time.Duration, n int, end func(ite
 	}
 }
 
-// end sets the lease's ending bit, or puts it back under its true stamp if it was
-// renewed.
-func (w *writers) end(it item, now time.Duration) bool {
+// end sets the ending bit of a lease whose key is past its limit, or puts the lease
+// back under its true key, if that is later; it comes again if that is past, too.
+func (o *order) end(tm *timing, it item, ttl time.Duration, ending *btree.BTreeG[item]) bool {
 	l := it.l
 	for {
-		word := l.word.Load()
-		stamp := max(stampOf(word), w.floor)
-		expired := now-stamp > w.cfg.Hard
-		if expired && !l.word.CompareAndSwap(word, word|flagEnding) {
+		w := l.word.Load()
+		key := max(stampOf(w), tm.floor) + ttl
+		late := key <= it.stamp
+		if late && !l.word.CompareAndSwap(w, w|flagEnding) {
 			continue
 		}
-		w.order.Delete(it)
-		l.key = stamp
-		moved := item{stamp, l.id, l}
-		if !expired {
-			w.order.ReplaceOrInsert(moved)
+		o.Delete(it)
+		if !late {
+			l.key = key
+			o.ReplaceOrInsert(item{key, l.id, l})
 			return false
 		}
-		w.ending.ReplaceOrInsert(moved)
-		l.s.endings++
-		w.settle(l.s)
+		ending.ReplaceOrInsert(it)
 		return true
 	}
 }

@@ -111,36 +111,14 @@ func (g *grantedLeases) ExpireGranted(n int) []uint64 {
 	begin := g.now()
 	var out []uint64
 	g.deadlines.walk(g.timing, begin, 0, n, func(it item) bool {
-		if !g.endGranted(it) {
+		if !g.deadlines.end(g.timing, it, time.Duration(it.l.limit.Load()), g.over) {
 			return false
 		}
+		it.l.out = true
 		out = append(out, it.id)
 		return true
 	})
 	return out
-}
-
-// endGranted sets the ending bit of a lease whose key is past, or puts it back
-// under its true deadline if that is later; it comes again if that is past too.
-func (g *grantedLeases) endGranted(it item) bool {
-	l := it.l
-	for {
-		w := l.word.Load()
-		deadline := max(stampOf(w), g.floor) + time.Duration(l.limit.Load())
-		late := deadline <= it.stamp
-		if late && !l.word.CompareAndSwap(w, w|flagEnding) {
-			continue
-		}
-		g.deadlines.Delete(it)
-		if !late {
-			l.key = deadline
-			g.deadlines.ReplaceOrInsert(item{deadline, l.id, l})
-			return false
-		}
-		g.over.ReplaceOrInsert(it)
-		l.out = true
-		return true
-	}
 }
 
 // Revoke notes that a granted lease ended, because its TTL was over or somebody
