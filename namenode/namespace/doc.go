@@ -8,7 +8,7 @@
 //
 // [Tree.Apply] is the only way to change state. It depends on the state and the
 // record alone: an active namenode, a standby, a restart and a test that apply
-// the same records have the same tree, which [Tree.Equal] can show. Records
+// the same records have the same tree, and its image the same bytes. Records
 // name inodes by number, so their meaning does not depend on names; numbers are
 // given by Apply, in order, and never reused. All that is duplicate-sensitive
 // is checked where it is applied: that a name is free, what an inode is, that a
@@ -137,6 +137,6 @@
 // an applier; view.go and resolve.go what a call sees, and paths and permissions;
 // plan.go, writer.go, read.go, walk.go what callers ask; affects.go and event.go who
 // hears of a change; track.go durability; image.go the image, imageinode.go and
-// imageparts.go the layouts of its parts, imagelink.go what is made of them; check.go
-// and equal.go. The byte formats are in docs/design/records-and-image.md.
+// imageparts.go the layouts of its parts, imagelink.go what is made of them; check.go.
+// The byte formats are in docs/design/records-and-image.md.
 package namespace

@@ -70,9 +70,7 @@ func TestNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := r.tree.difference(image); d != "" {
-		t.Fatal(d)
-	}
+	same(t, r.tree, image)
 	r.must(t, &OpCaching{Session: a})
 	if r.tree.Reserved(a, last) || r.tree.cachers.Ranges() != 1 {
 		t.Fatal("a session that has gone has numbers, or another lost its own")
@@ -120,9 +118,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := r.tree.difference(image); d != "" {
-		t.Fatal(d)
-	}
+	same(t, r.tree, image)
 	for i := range InodeID(20) {
 		if used := i == 19 || i == 3 || i == 0 || i == 8 || i == 7; image.Reserved(a, first+i) == used {
 			t.Errorf("number %d can be used: %v", i, used)

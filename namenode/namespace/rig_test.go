@@ -3,6 +3,7 @@ package namespace
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"strings"
 	"testing"
@@ -261,11 +262,26 @@ func sound(t tb, tree *Tree) {
 	}
 }
 
+// same compares the states of two trees, which are all in their images.
 func same(t tb, a, b *Tree) {
 	t.Helper()
-	if ok, diff := a.Equal(b); !ok {
-		t.Fatalf("trees differ: %s", diff)
+	if bytes.Equal(imageOf(t, a), imageOf(t, b)) {
+		return
 	}
+	t.Fatalf("trees differ:\n%s\n%s", shown(t, a), shown(t, b))
+}
+
+// shown is what there is to see of a tree.
+func shown(t tb, tree *Tree) string {
+	t.Helper()
+	s := fmt.Sprintf("%+v %+v", tree.Counts(), tree.history)
+	if err := tree.Walk(RootID, func(path []byte, a Attr) error {
+		s += fmt.Sprintf("\n%s %+v %+v", path, a, a.Open)
+		return nil
+	}); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return s
 }
 
 func imageOf(t tb, tree *Tree) []byte {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -308,9 +309,13 @@ func (w *World) trees() (trees []*namespace.Tree, why string) {
 		}
 		trees = append(trees, t)
 	}
-	for i, t := range trees[1:] {
-		if equal, what := trees[0].Equal(t); !equal {
-			return trees, fmt.Sprintf("%s and %s: %s", w.nodes[0].name, w.nodes[i+1].name, what)
+	images := make([]bytes.Buffer, len(trees)) // each has the whole state
+	for i, t := range trees {
+		if err := t.WriteImage(&images[i]); err != nil {
+			return trees, err.Error()
+		}
+		if !bytes.Equal(images[0].Bytes(), images[i].Bytes()) {
+			return trees, fmt.Sprintf("%s has %+v, and %s %+v", w.nodes[0].name, trees[0].Counts(), w.nodes[i].name, t.Counts())
 		}
 	}
 	return trees, ""

@@ -101,6 +101,3 @@ func (t *Ages) Check(problem Problem, can func(AgeKey) bool) {
 		return true
 	})
 }
-
-// Difference says in what two tables differ first.
-func (t *Ages) Difference(o *Ages) string { return Difference("ages of leases", t.set, o.set) }

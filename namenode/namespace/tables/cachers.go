@@ -218,11 +218,3 @@ func (t *Cachers) Check(problem Problem, next InodeID) {
 		problem("inode number %d, set aside for session %x, is another session's, too", n.first, n.session)
 	}
 }
-
-// Difference says in what two tables differ first.
-func (t *Cachers) Difference(o *Cachers) string {
-	return cmp.Or(
-		Difference("sessions that may cache", t.terms, o.terms),
-		Difference("inode numbers set aside", t.ranges, o.ranges),
-	)
-}

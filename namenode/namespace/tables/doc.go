@@ -10,6 +10,5 @@
 //     before it is changed;
 //   - Code, its layout in an image. One that reads checks all that it can by itself,
 //     and asks the tree, by a function, what it cannot know;
-//   - Check, which finds where its indexes disagree;
-//   - Difference, which says in what two tables differ first.
+//   - Check, which finds where its indexes disagree.
 package tables

@@ -126,6 +126,3 @@ func (t *Garbage) Check(problem Problem, inUse func(blockstore.Key) bool) {
 		problem("garbage takes %d bytes, but %d are counted", bytes, t.bytes)
 	}
 }
-
-// Difference says in what two tables differ first.
-func (t *Garbage) Difference(o *Garbage) string { return Difference("garbage", t.byTime, o.byTime) }

@@ -260,11 +260,3 @@ func (t *Leases) Check(problem Problem, isFile func(InodeID) bool) {
 		problem("%d leases have ended, %d are in the order of the end", ended, t.ended.Len())
 	}
 }
-
-// Difference says in what two tables differ first.
-func (t *Leases) Difference(o *Leases) string {
-	return cmp.Or(
-		Difference("attached files", t.files, o.files),
-		difference("granted leases", t.byID, o.byID, func(x, y *Lease) bool { return *x == *y }),
-	)
-}

@@ -3,7 +3,6 @@ package tables
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
@@ -76,12 +75,4 @@ func (t *Owners) Code(c *codec.Coder) {
 			c.Fail(fmt.Sprintf("user or group %q comes twice, or is one too many", name))
 		}
 	}
-}
-
-// Difference says in what two tables differ.
-func (t *Owners) Difference(what string, o *Owners) string {
-	if slices.Equal(t.names, o.names) {
-		return ""
-	}
-	return fmt.Sprintf("%s: %v and %v", what, t.names, o.names)
 }

@@ -2,7 +2,6 @@ package tables
 
 import (
 	"encoding/hex"
-	"fmt"
 	"slices"
 
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
@@ -78,13 +77,4 @@ func (t *Reigns) Code(c *codec.Coder) {
 	if n := len(all) - 1; n >= 0 {
 		t.past, t.Reign = all[:n:n], all[n]
 	}
-}
-
-// Difference says in what two tables differ.
-func (t *Reigns) Difference(o *Reigns) string {
-	a, b := t.All(), o.All()
-	if slices.Equal(a, b) {
-		return ""
-	}
-	return fmt.Sprintf("reigns: %v and %v", a, b)
 }

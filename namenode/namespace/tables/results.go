@@ -2,7 +2,6 @@ package tables
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -308,19 +307,4 @@ func (t *Results) Check(problem Problem) {
 		}
 		return true
 	})
-}
-
-// Difference says in what two tables differ first.
-func (t *Results) Difference(o *Results) string {
-	return cmp.Or(
-		Difference("age of sessions", t.idle, o.idle),
-		difference("results of calls", t.sessions, o.sessions, func(s, p sessionItem) bool {
-			return p.last == s.last && p.acked == s.acked && slices.Equal(p.results, s.results)
-		}),
-	)
-}
-
-// String shows a session in a Difference.
-func (s *session) String() string {
-	return fmt.Sprintf("last %d, acknowledged %d, results %+v", s.last, s.acked, s.results)
 }

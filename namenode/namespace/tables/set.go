@@ -56,23 +56,5 @@ func (s Set[T]) code(c *codec.Coder, item func(*T), add func(last, x T) bool) {
 	}
 }
 
-// Difference says in what two sets differ first; "" if they are equal.
-func Difference[T comparable](what string, a, b Set[T]) string {
-	return difference(what, a, b, func(x, y T) bool { return x == y })
-}
-
-func difference[T any](what string, a, b Set[T], equal func(x, y T) bool) (diff string) {
-	if a.Len() != b.Len() {
-		return fmt.Sprintf("%s: %d and %d", what, a.Len(), b.Len())
-	}
-	a.Ascend(func(x T) bool {
-		if y, ok := b.Get(x); !ok || !equal(x, y) {
-			diff = fmt.Sprintf("%s: %+v and %+v", what, x, y)
-		}
-		return diff == ""
-	})
-	return diff
-}
-
 // Problem is called by Check for each problem found.
 type Problem func(format string, args ...any)

@@ -123,8 +123,3 @@ func (t *Xattrs) Code(c *codec.Coder, put func(Xattr) bool) {
 		return CheckXattrName(x.Name) == nil && len(x.Value) <= MaxXattrValue && sum <= MaxXattrs && put(x)
 	})
 }
-
-// Difference says in what two tables differ first.
-func (t *Xattrs) Difference(o *Xattrs) string {
-	return Difference("extended attributes", t.set, o.set)
-}
