@@ -14,9 +14,17 @@ const ownAhead = 16
 
 // OwnAll gives a node and all below it to the users of the session, and to nobody
 // else. It calls saw after each node with whether that had other owners before.
-// What is made meanwhile below a node has the owners that its maker gives it; what
-// goes meanwhile is passed over. When it fails it can be repeated.
+// What was made before the call is found, also on a server that lags. What is made
+// meanwhile below a node has the owners that its maker gives it; what goes meanwhile
+// is passed over. When it fails it can be repeated.
 func (s *Session) OwnAll(ctx context.Context, path string, saw func(changed bool)) error {
+	if err := s.Retry(ctx, func() error { return s.Sync(ctx, path) }); err != nil {
+		return err
+	}
+	return s.ownBelow(ctx, path, saw)
+}
+
+func (s *Session) ownBelow(ctx context.Context, path string, saw func(changed bool)) error {
 	children, changed, err := s.own(ctx, path, s.acl)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -39,7 +47,7 @@ func (s *Session) OwnAll(ctx context.Context, path string, saw func(changed bool
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ownAhead)
 	for _, name := range names {
-		g.Go(func() error { return s.OwnAll(ctx, path+"/"+name, saw) })
+		g.Go(func() error { return s.ownBelow(ctx, path+"/"+name, saw) })
 	}
 	return g.Wait()
 }
@@ -49,6 +57,9 @@ func (s *Session) OwnAll(ctx context.Context, path string, saw func(changed bool
 func (s *Session) OwnShared(ctx context.Context, path string) error {
 	var acl []zk.ACL
 	err := s.Retry(ctx, func() (err error) {
+		if err = s.Sync(ctx, path); err != nil { // the server may lag
+			return err
+		}
 		acl, _, err = s.getACL(ctx, path)
 		return err
 	})

@@ -35,11 +35,17 @@ func dialer(e *zkmodel.Ensemble) func(context.Context, string, string) (net.Conn
 
 func dial(t *testing.T, e *zkmodel.Ensemble, servers ...int) *zkconn.Session {
 	t.Helper()
-	var names []string
+	return dialAs(t, e, zkconn.Config{}, servers...)
+}
+
+// dialAs is dial with the users of cfg.
+func dialAs(t *testing.T, e *zkmodel.Ensemble, cfg zkconn.Config, servers ...int) *zkconn.Session {
+	t.Helper()
 	for _, i := range servers {
-		names = append(names, fmt.Sprintf("zk%d:1", i))
+		cfg.Servers = append(cfg.Servers, fmt.Sprintf("zk%d:1", i))
 	}
-	s, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: names, SessionTimeout: 4 * time.Second, Dial: dialer(e), Logger: quiet})
+	cfg.SessionTimeout, cfg.Dial, cfg.Logger = 4*time.Second, dialer(e), quiet
+	s, err := zkconn.Dial(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +71,41 @@ func create(t *testing.T, s *zkconn.Session, path string, flags int32) {
 	if _, err := s.Create(t.Context(), path, []byte{}, flags); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestOwnersThroughALaggingServer changes the owners of nodes through a server that
+// has not heard of what was done through another one.
+func TestOwnersThroughALaggingServer(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *zkmodel.Ensemble) {
+		before := dialAs(t, e, zkconn.Config{User: "nn", Password: "before"}, 0)
+		if err := before.EnsureShared(t.Context(), "/shared"); err != nil {
+			t.Fatal(err)
+		}
+		create(t, before, "/own", 0)
+		both := dialAs(t, e, zkconn.Config{User: "nn", Password: "before", AlsoUser: "nn", AlsoPassword: "after"}, 0)
+		after := dialAs(t, e, zkconn.Config{User: "nn", Password: "after"}, 1)
+		e.Server(1).SetLag(time.Second)
+		create(t, before, "/own/a", 0)
+		if err := errors.Join(both.OwnShared(t.Context(), "/shared"), both.OwnAll(t.Context(), "/own", func(bool) {})); err != nil {
+			t.Fatal(err)
+		}
+		var nodes int
+		err := errors.Join(after.OwnShared(t.Context(), "/shared"), after.OwnAll(t.Context(), "/own", func(changed bool) {
+			if changed {
+				nodes++
+			}
+		}))
+		if err != nil || nodes != 2 {
+			t.Fatalf("of two nodes, %d had two owners: %v", nodes, err)
+		}
+		create(t, after, "/shared/theirs", 0)
+		create(t, after, "/own/b", 0)
+		for _, path := range []string{"/shared/theirs", "/own/b"} {
+			if err := before.Delete(t.Context(), path, -1); !errors.Is(err, gozk.ErrNoAuth) {
+				t.Errorf("the owner of before removes %s: %v", path, err)
+			}
+		}
+	})
 }
 
 // TestFirstTickIsEarly: the first tick may come before New has returned.
