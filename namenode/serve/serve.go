@@ -367,8 +367,12 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	defer func() {
 		if p := recover(); p != nil {
 			err = f.panicked(info.FullMethod, p)
-		} else if err != nil && ss.Context().Err() != nil {
-			err = fserror.Wrap(fserror.Canceled, "", "", err) // its client has left
+		} else if why := ss.Context().Err(); err != nil && why != nil {
+			kind := fserror.Canceled // its client has left
+			if errors.Is(why, context.DeadlineExceeded) {
+				kind = fserror.Deadline
+			}
+			err = fserror.Wrap(kind, "", "", err)
 		}
 		f.calls.failed(info.FullMethod, err)
 		err = wire.ToStatus(err)

@@ -1,0 +1,47 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/namenode/loops"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+type streamOf struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // a stream has one
+}
+
+func (s streamOf) Context() context.Context { return s.ctx }
+
+// TestStreamsEndAsTheirClientsDid: a stream whose deadline has passed says so; one
+// whose client has left was canceled.
+func TestStreamsEndAsTheirClientsDid(t *testing.T) {
+	f := &Front{cfg: Config{Loops: loops.New(slog.Default(), func(err error) { t.Error(err) })}, calls: newCalls()}
+	defer f.cfg.Loops.Stop(errors.New("the test is over"))
+	info := &grpc.StreamServerInfo{FullMethod: pb.Admin_Status_FullMethodName} // answered by any namenode
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for _, c := range []struct {
+		ctx  context.Context
+		kind error
+	}{{late, fserror.Deadline}, {left, fserror.Canceled}} {
+		err := f.stream(nil, streamOf{ctx: c.ctx}, info, func(_ any, s grpc.ServerStream) error {
+			<-s.Context().Done()
+			return s.Context().Err()
+		})
+		if err := wire.FromStatus(err); !errors.Is(err, c.kind) {
+			t.Errorf("a stream that ended by %v: %v", c.ctx.Err(), err)
+		}
+	}
+}
