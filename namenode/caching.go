@@ -67,14 +67,20 @@ func (s *streams) beginCaching(ctx context.Context, h namespace.Holder, number u
 		if err := s.role.Active(); err != nil {
 			return nil, err
 		}
-		stream = s.engine.Caches().Connect(readlease.SessionID(id), ownerOf(ctx, h.User), number, revoke)
+		if stream == nil { // not planned before
+			stream = s.engine.Caches().Connect(readlease.SessionID(id), ownerOf(ctx, h.User), number, revoke)
+		}
 		term := s.cfg.CacheTerm.Milliseconds()
 		if stream == nil || tx.Tree.Caching(id) >= term {
 			return nil, nil
 		}
 		return &namespace.OpCaching{Session: id, Term: term}, nil
 	}})
-	return stream, err
+	if err != nil { // also that the client left before it was durable
+		stream.Disconnect()
+		return nil, err
+	}
+	return stream, nil
 }
 
 // ownerOf names whose sessions are taken for one when a reader does not answer: a

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
@@ -95,9 +97,8 @@ func (f *stuckFile) Sync() error {
 	return f.File.Sync()
 }
 
-// That there is nothing to do is known for sure only when what says so is
-// durable.
-func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
+func startOnStuckDisk(t *testing.T) (*Server, *stuckDisk) {
+	t.Helper()
 	disk := &stuckDisk{FS: vfs.OS()}
 	s, err := Start(t.Context(), Config{
 		Data: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Superuser: "root", Supergroup: "supergroup",
@@ -106,7 +107,64 @@ func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = s.Close() }()
+	t.Cleanup(func() { _ = s.Close() })
+	return s, disk
+}
+
+// greeting is the stream of a session that says Hello, and no more.
+type greeting struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // a stream has one
+}
+
+func (g greeting) Context() context.Context { return g.ctx }
+
+func (g greeting) Recv() (*pb.SessionRequest, error) {
+	session := make([]byte, 16)
+	session[0] = 1
+	return &pb.SessionRequest{Kind: &pb.SessionRequest_Hello{Hello: &pb.Hello{
+		Caller: &pb.Caller{User: "root", Client: "c", Session: session, Host: "h", Pid: 1}, Stream: 1, Cache: true,
+	}}}, nil
+}
+
+func (g greeting) Send(*pb.SessionResponse) error { return errors.New("nobody listens") }
+
+// TestWhoLeavesWhileItIsGreetedIsForgotten: a client that leaves before its session is
+// durable leaves no caching session behind.
+func TestWhoLeavesWhileItIsGreetedIsForgotten(t *testing.T) {
+	s, disk := startOnStuckDisk(t)
+	disk.gate.Lock()
+	open := sync.OnceFunc(disk.gate.Unlock)
+	defer open()
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.calls.Session(greeting{ctx: ctx}) }()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for s.engine.Caches().Stats().Sessions == 0 {
+		select {
+		case <-tick.C:
+		case err := <-ended:
+			t.Fatal("not greeted:", err)
+		}
+	}
+	leave()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	open()
+	if err := s.calls.endCaching(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.engine.Caches().Stats().Sessions; n != 0 {
+		t.Errorf("%d sessions are known that have ended", n)
+	}
+}
+
+// That there is nothing to do is known for sure only when what says so is
+// durable.
+func TestNothingToDoIsToldWhenItIsDurable(t *testing.T) {
+	s, disk := startOnStuckDisk(t)
 	disk.gate.Lock()
 	open := sync.OnceFunc(disk.gate.Unlock)
 	defer open()
