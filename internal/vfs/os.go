@@ -84,7 +84,7 @@ func (osFS) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flock(f); err != nil {
+	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = &fs.PathError{Op: "lock", Path: name, Err: lockedBy(f)}
 		} else {
@@ -97,11 +97,17 @@ func (osFS) Lock(name string) (io.Closer, error) {
 	if err := f.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
-	return f, nil
+	return &lock{f}, nil
 }
 
-func flock(f *os.File) error {
-	return control(f, func(fd int) error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+// lock is a locked file. Close gives the lock up by name: a process that this one is
+// just starting has a copy of the descriptor until its program runs.
+type lock struct{ f *os.File }
+
+func (l *lock) Close() error { return errors.Join(flock(l.f, unix.LOCK_UN), l.f.Close()) }
+
+func flock(f *os.File, how int) error {
+	return control(f, func(fd int) error { return unix.Flock(fd, how) })
 }
 
 func lockedBy(f *os.File) error {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/env/vfstest"
@@ -106,5 +108,46 @@ func TestOSErrors(t *testing.T) {
 	names, err := fsys.List(dir)
 	if err != nil || !slices.Equal(names, []string{"f"}) {
 		t.Errorf("List: %q, %v", names, err)
+	}
+}
+
+// TestLockOfACopiedDescriptor: a closed lock is free, although a process that was
+// being started just then still has a copy of its descriptor.
+func TestLockOfACopiedDescriptor(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "lock")
+	l, err := vfs.OS().Lock(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := -1
+	for _, e := range fds {
+		if to, _ := os.Readlink("/proc/self/fd/" + e.Name()); to != name {
+			continue
+		}
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if copied, err = unix.Dup(fd); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Close(copied) }()
+	}
+	if copied < 0 {
+		t.Fatal("the lock has no descriptor")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err = vfs.OS().Lock(name)
+	if err != nil {
+		t.Fatalf("Lock after Close: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
