@@ -80,7 +80,7 @@ func (t *drafts) begin(f *engine, d *Draft, r door.Ref) bool {
 	if _, mine := f.kept(readKey{readCreations, door.Inode(d.dir)}); !mine || t.left == 0 || t.begun[d.dir][d.name] != nil {
 		return false
 	}
-	if v, ok := f.kept(stat(r)); !(ok && v.missing != nil) && !f.absent(r) {
+	if v, ok := f.kept(stat(r)); !ok || v.missing == nil {
 		return false
 	}
 	d.inode = t.numbers[0].first
@@ -96,7 +96,6 @@ func (t *drafts) begin(f *engine, d *Draft, r door.Ref) bool {
 		t.begun[d.dir] = make(map[string]*Draft)
 	}
 	t.begun[d.dir][d.name] = d
-	f.willMake(d.dir, d.name)
 	return true
 }
 
@@ -309,17 +308,10 @@ func (d *Draft) Close(ctx context.Context, mtime int64) error {
 	req := d.request()
 	req.Close, req.MtimeUnixMs = true, mtime
 	req.Data, req.DataCrc32C = data, blockstore.CRC(data)
-	x := &closing{d: d, req: req}
-	if d.fs.closes.closeTogether(ctx, x) {
-		return (&namecall.Call{Op: "create", Path: d.path, Mutates: true, Lost: true}).Ended(ctx)
-	}
-	defer x.over()
-	if x.made {
-		return nil
-	}
-	c := namecall.Call{Op: "create", Path: d.path, Mutates: true, TailToo: len(data) > 0, Lost: x.lost, AnyLost: x.lost}
+	defer d.fs.drafts.end(d)
+	defer d.fs.ids.End(req.Call)
+	c := namecall.Call{Op: "create", Path: d.path, Mutates: true, TailToo: len(data) > 0}
 	err = d.send(ctx, &c, req, new(pb.OpenResponse))
-	x.slot.end()
 	if numberGone(err) { // better with another number than not at all
 		again := d.request()
 		again.As = 0
@@ -364,7 +356,6 @@ func (d *Draft) keys() []readcache.Key {
 func (d *Draft) send(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	f := d.fs
 	g := f.giveUp(d.keys()...)
-	f.willMake(d.dir, d.name) // the set of names may be newer than the draft
 	req.GivenUp = g.wire()
 	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {

@@ -53,7 +53,6 @@ type engine struct {
 	session *session.Session
 	*answers
 	drafts drafts
-	closes *closes // of drafts
 	keeper *keepalive.Keeper
 }
 
@@ -78,7 +77,6 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		readers: make(map[*Reader]struct{}),
 	}
 	e.answers = &answers{cache: newReadCache(&cfg), stream: func() *session.Stream { return e.session.Stream() }, onRevoke: cfg.OnRevoke, onGiveUp: cfg.OnGiveUp}
-	e.closes = &closes{f: e, slow: slowClose}
 	f := &FS{engine: e}
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))

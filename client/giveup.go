@@ -63,15 +63,10 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 	if g == nil {
 		return nil
 	}
-	return g.wireOf(g.keys)
-}
-
-// wireOf is what the request says that changes only these of the keys.
-func (g *givenUp) wireOf(keys []readcache.Key) *pb.CacheGivenUp {
-	out := &pb.CacheGivenUp{Stream: g.on.Number(), Keys: make([]*pb.CacheKey, len(keys))}
-	for i, k := range keys {
+	out := &pb.CacheGivenUp{Stream: g.on.Number(), Keys: make([]*pb.CacheKey, len(g.keys))}
+	for i, k := range g.keys {
 		out.Keys[i] = &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name}
-		if k.Kind == keyEntries || k.Kind == keyCreations { // see outlives
+		if k.Kind == keyCreations { // see Outlives of the cache
 			out.Held = append(out.Held, uint32(i)) //nolint:gosec // an index
 		}
 	}

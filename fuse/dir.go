@@ -38,7 +38,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 			ino = w.Inode()
 		}
 	} else {
-		ino, err = n.createClosed(ctx, raw, at, mode)
+		ino, err = n.m.createClosed(ctx, raw, at, mode)
 	}
 	if errors.Is(err, fserror.Exists) && flags&syscall.O_EXCL == 0 {
 		// Somebody made it since the look-up. The kernel looks again, and opens it.
@@ -69,9 +69,9 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 }
 
 // createClosed makes an empty file.
-func (n *node) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (ino uint64, err error) {
-	err = n.m.giver.do(raw, func(o client.Owner) (err error) {
-		ino, err = n.m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithOwner(o))
+func (m *Mounted) createClosed(ctx, raw context.Context, at lowlevel.Ref, mode uint32) (ino uint64, err error) {
+	err = m.giver.do(raw, func(o client.Owner) (err error) {
+		ino, err = m.fs.CreateClosed(ctx, at, client.WithMode(modeOf(mode)), client.WithOwner(o))
 		return err
 	})
 	return ino, err
@@ -169,7 +169,7 @@ func (n *node) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse
 	if e != 0 {
 		return nil, e
 	}
-	if _, err := n.createClosed(ctx, raw, at, mode); err != nil {
+	if _, err := n.m.createClosed(ctx, raw, at, mode); err != nil {
 		return nil, errno(err)
 	}
 	return n.made(ctx, at, out)

@@ -2,12 +2,9 @@ package namenode_test
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -97,7 +94,7 @@ func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)
 	r := n.Raw(t, "a")
-	many := &pb.CreateManyRequest{NoWait: true}
+	many := new(pb.CreateManyRequest)
 	for _, path := range []string{"/a", "/no/dir", "/b"} {
 		many.Files = append(many.Files, &pb.CreateRequest{
 			Call: r.Call(), Caller: r.Who, At: pb.At(path), Close: true, Cache: true, Data: []byte("x"), DataCrc32C: blockstore.CRC([]byte("x")),
@@ -146,80 +143,8 @@ func keeps(t *testing.T, r *env.Raw) {
 	s.renew()
 }
 
-// What CreateMany tells of a file is to be kept, so it tells nothing of one that
-// another session writes by then.
-func TestAFileOfManyThatAnotherWrites(t *testing.T) {
-	t.Parallel()
-	n := env.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
-	r, other := n.Raw(t, "a"), n.Raw(t, "b")
-	keeps(t, r)
-	many := &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: r.Call(), Caller: r.Who, At: pb.At("/f"), Cache: true}}}
-	look := func() *pb.CreateResult {
-		out, err := r.NN.CreateMany(t.Context(), proto.Clone(many).(*pb.CreateManyRequest))
-		if err != nil || out.GetResults()[0].GetError() != nil {
-			t.Fatal(out, err)
-		}
-		return out.GetResults()[0]
-	}
-	if got := look(); len(got.GetKeys()) == 0 || got.GetAttr().GetInode() != got.GetInode() {
-		t.Errorf("it may be kept: %v", got)
-	}
-	if _, err := other.Append("/f"); err != nil {
-		t.Fatal(err)
-	}
-	if got := look(); got.GetKeys() != nil || got.GetAttr() != nil {
-		t.Errorf("another writes it: %v", got)
-	}
-}
-
-// The answer to CreateMany has no more cache keys than it may, whatever the paths:
-// of what it leaves out its caller asks. All files are made.
-func TestKeysOfManyAreBounded(t *testing.T) {
-	t.Parallel()
-	const files, depth = 600, 12
-	n := env.Start(t, func(c *namenode.Config) { c.CacheTerm = time.Hour })
-	r := n.Raw(t, "a")
-	keeps(t, r)
-	dir := strings.Repeat("/d", depth)
-	if _, err := r.NN.Mkdir(t.Context(), &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(dir), Parents: true}); err != nil {
-		t.Fatal(err)
-	}
-	many := &pb.CreateManyRequest{}
-	for i := range files {
-		many.Files = append(many.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(fmt.Sprintf("%s/%d", dir, i)), Cache: true})
-	}
-	out, err := r.NN.CreateMany(t.Context(), many)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, most, without := 0, 0, 0
-	count := func(attr *pb.Attr, list []*pb.CacheKey) {
-		if (attr == nil) != (len(list) == 0) {
-			t.Fatalf("%v with the keys %v", attr, list)
-		}
-		keys, most = keys+len(list), max(most, len(list))
-	}
-	for i, res := range out.GetResults() {
-		if res.GetError() != nil || res.GetInode() == 0 {
-			t.Fatalf("file %d: %v", i, res)
-		}
-		if count(res.GetAttr(), res.GetKeys()); res.GetAttr() == nil {
-			without++
-		}
-	}
-	for _, d := range out.GetDirectories() {
-		count(d.GetAttr(), d.GetKeys())
-	}
-	if limit := namenode.MaxManyKeys; keys < limit || keys >= limit+most || files*most <= 2*limit {
-		t.Errorf("%d keys, up to %d for one of %d; want %d, or what the last one has more", keys, most, files, limit)
-	}
-	if without == 0 || len(out.GetDirectories()) != 1 {
-		t.Errorf("%d files and %d directories are looked at", files-without, len(out.GetDirectories()))
-	}
-}
-
-// Asking whose groups the caller has may take long. CreateMany, which asks again
-// when it looks at what it made, holds nobody up meanwhile.
+// Asking whose groups the caller has may take long. CreateMany holds nobody up
+// meanwhile.
 func TestManyAndSlowGroups(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -228,7 +153,7 @@ func TestManyAndSlowGroups(t *testing.T) {
 	defer release()
 	n := env.Start(t, func(c *namenode.Config) {
 		c.Groups = func(user string) []string {
-			if user == "ann" && asked.Add(1) == 2 {
+			if user == "ann" && asked.Add(1) == 1 {
 				close(at)
 				<-goOn
 			}

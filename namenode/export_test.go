@@ -15,9 +15,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
-// MaxManyKeys is about how many cache keys an answer to CreateMany has.
-const MaxManyKeys = maxManyKeys
-
 // ForgetLeases is damage: the lease table loses all it knows, the inodes do not.
 func (s *Server) ForgetLeases() {
 	s.leases.Rebuild(func(func(leasemanager.Holder, leasemanager.Ref) bool) {}, func(func(leasemanager.Granted) bool) {}, nil)

@@ -21,10 +21,10 @@ func (s *Session) OwnAll(ctx context.Context, path string, saw func(changed bool
 	if err := s.Retry(ctx, func() error { return s.Sync(ctx, path) }); err != nil {
 		return err
 	}
-	return s.ownBelow(ctx, path, saw)
+	return ownBelow(ctx, s, path, saw)
 }
 
-func (s *Session) ownBelow(ctx context.Context, path string, saw func(changed bool)) error {
+func ownBelow(ctx context.Context, s *Session, path string, saw func(changed bool)) error {
 	children, changed, err := s.own(ctx, path, s.acl)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -47,7 +47,7 @@ func (s *Session) ownBelow(ctx context.Context, path string, saw func(changed bo
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(ownAhead)
 	for _, name := range names {
-		g.Go(func() error { return s.ownBelow(ctx, path+"/"+name, saw) })
+		g.Go(func() error { return ownBelow(ctx, s, path+"/"+name, saw) })
 	}
 	return g.Wait()
 }

@@ -28,8 +28,6 @@ type Request struct {
 	Grows bool
 	// Given is what the caller's session has given up of what it keeps.
 	Given *readlease.GivenUp
-	// NoWait refuses a change that would have to wait for sessions.
-	NoWait bool
 	// Plan checks the request against the tree and makes its record; it changes
 	// nothing. A nil Op without an error: there is nothing to change. It runs
 	// under the lock, and again if sessions had to be waited for.
@@ -68,7 +66,7 @@ func (e *Engine) Begin(ctx context.Context, r Request) (out Outcome, wait uint64
 		if !errors.Is(err, ErrCached) {
 			break
 		}
-		if err = e.await(ctx, &recall, r.NoWait); err != nil {
+		if err = e.await(ctx, &recall); err != nil {
 			break
 		}
 	}

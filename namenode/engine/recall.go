@@ -70,10 +70,7 @@ func (tx *Tx) revokedBy(op namespace.Op) []readlease.Key {
 
 // await waits until the sessions have given up what is marked, or their terms are
 // over.
-func (e *Engine) await(ctx context.Context, r *Recall, noWait bool) error {
-	if noWait {
-		return fserror.New(fserror.Retry, "", "", "sessions that have cached what this changes are being asked for it; ask for this change alone, which waits for them")
-	}
+func (e *Engine) await(ctx context.Context, r *Recall) error {
 	back, err := e.cfg.Rooms.Park(ctx)
 	if err != nil {
 		return err
