@@ -35,8 +35,8 @@ var mutations = []mutation{
 	{
 		name: "recalls are not awaited", test: "TestTakeOversWaitForReaders",
 		changes: []change{{
-			"namenode/engine/recall.go", "if noWait {",
-			"if mutant.On(\"recalls are not awaited\") {\n\t\treturn nil\n\t}\n\tif noWait {",
+			"namenode/engine/recall.go", "if r.change = caches.RevokeGiven(keys, r.given); r.change == nil || !r.change.Pending() {",
+			"if r.change = caches.RevokeGiven(keys, r.given); r.change == nil || !r.change.Pending() || mutant.On(\"recalls are not awaited\") {",
 		}, {
 			"namenode/engine/recall.go", "if r.change.More(keys) {",
 			`if r.change.More(keys) && !mutant.On("recalls are not awaited") {`,
