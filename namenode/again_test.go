@@ -125,24 +125,6 @@ func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
 	}
 }
 
-// keeps makes a session one that keeps what it reads, and drops it when it is told
-// to.
-func keeps(t *testing.T, r *env.Raw) {
-	t.Helper()
-	s := cache(t, r, 1)
-	go func() {
-		for {
-			select {
-			case <-s.ended:
-				return // the test is over
-			case rev := <-s.revoked:
-				_ = s.Send(&pb.SessionRequest{Kind: &pb.SessionRequest_CacheAck{CacheAck: &pb.CacheAck{Seq: rev.GetSeq()}}})
-			}
-		}
-	}()
-	s.renew()
-}
-
 // Asking whose groups the caller has may take long. CreateMany holds nobody up
 // meanwhile.
 func TestManyAndSlowGroups(t *testing.T) {
