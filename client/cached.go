@@ -24,6 +24,7 @@ const (
 	readAttr                     // attributes of an inode
 	readFile                     // by inode or path, as the next one
 	readXattrs
+	readNames     // which names a directory may have, see mayHave
 	readCreations // the right to the creations of a directory
 )
 
@@ -54,13 +55,14 @@ func (k readKey) ref(ctx context.Context) *pb.Ref {
 // that a call under ctx does not follow.
 func (k readKey) throughLinks(ctx context.Context) bool { return k.at.Base == 0 && !followsLinks(ctx) }
 
-// kept is an answer that is kept: at most one of the first four is set.
+// kept is an answer that is kept: at most one of the first five is set.
 type kept struct {
 	inode   uint64 // that has the name: see Leads of the cache
 	attr    *pb.Attr
 	xattrs  *pb.XattrsResponse
 	missing *fserror.Error
 	file    *pb.GetFileResponse
+	names   *mayHave
 	until   time.Time // of a file: when its URLs are over
 }
 
@@ -76,9 +78,12 @@ func newReadCache(cfg *Config) *readCache {
 	return readcache.New(readcache.Config[readKey, kept]{
 		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
 		Leads:    func(v kept) (readKey, bool) { return readKey{readAttr, door.Inode(v.inode)}, v.inode != 0 },
-		Outlives: func(k readKey) bool { return k.kind == readCreations },
+		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readCreations },
 		Size: func(k readKey, v kept) int64 {
 			size := int64(len(k.at.Path)) + 200
+			if v.names != nil {
+				size += mayHaveBits / 8
+			}
 			if v.file != nil {
 				size += int64(len(v.file.Tail)) + 300*int64(len(v.file.Blocks))
 			}
@@ -97,14 +102,6 @@ type answers struct {
 	stream   func() *session.Stream
 	onRevoke func(Revocation)
 	onGiveUp func(Revocation) bool
-}
-
-// dirOf is the directory of what a reference names, as far as it is known: that it is
-// one, and may be searched.
-func (a *answers) dirOf(r door.Ref) (dir *pb.Attr, name string, ok bool) {
-	d, name := r.Split()
-	v, ok := a.kept(stat(d))
-	return v.attr, name, ok && name != "" && v.attr.GetType() == pb.FileType_FILE_TYPE_DIRECTORY
 }
 
 // beginRead is called before a read that may be kept is sent.
@@ -179,6 +176,9 @@ func (f *engine) keptStat(ctx context.Context, op string, k readKey) (attr *pb.A
 		}
 		return v.attr, 0, true, nil
 	}
+	if !links && f.absent(k.at) {
+		return nil, 0, true, fserror.New(fserror.NotFound, op, path, "no such file or directory")
+	}
 	req := &pb.StatRequest{Caller: f.caller, At: k.ref(ctx), Cache: f.cache != nil}
 	resp := new(pb.StatResponse)
 	ticket := f.beginRead()
@@ -188,6 +188,9 @@ func (f *engine) keptStat(ctx context.Context, op string, k readKey) (attr *pb.A
 	if d := resp.GetMissing(); d != nil {
 		e := wire.FromDetail(d)
 		held = f.keep(ticket, k, kept{missing: e}, resp.GetKeys())
+		if held {
+			f.seenAbsent(ticket, k.at)
+		}
 		return nil, 0, held, missing(*e)
 	}
 	return resp.GetAttr(), resp.GetTxid(), f.keepStat(ticket, k, resp.GetAttr(), resp.GetKeys()), nil

@@ -80,7 +80,7 @@ func (t *drafts) begin(f *engine, d *Draft, r door.Ref) bool {
 	if _, mine := f.kept(readKey{readCreations, door.Inode(d.dir)}); !mine || t.left == 0 || t.begun[d.dir][d.name] != nil {
 		return false
 	}
-	if v, ok := f.kept(stat(r)); !ok || v.missing == nil {
+	if v, ok := f.kept(stat(r)); !(ok && v.missing != nil) && !f.absent(r) {
 		return false
 	}
 	d.inode = t.numbers[0].first
@@ -96,6 +96,7 @@ func (t *drafts) begin(f *engine, d *Draft, r door.Ref) bool {
 		t.begun[d.dir] = make(map[string]*Draft)
 	}
 	t.begun[d.dir][d.name] = d
+	f.willMake(d.dir, d.name)
 	return true
 }
 
@@ -356,6 +357,7 @@ func (d *Draft) keys() []readcache.Key {
 func (d *Draft) send(ctx context.Context, c *namecall.Call, req *pb.CreateRequest, resp *pb.OpenResponse) error {
 	f := d.fs
 	g := f.giveUp(d.keys()...)
+	f.willMake(d.dir, d.name) // the set of names may be newer than the draft
 	req.GivenUp = g.wire()
 	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
 	if err == nil {

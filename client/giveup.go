@@ -66,7 +66,7 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 	out := &pb.CacheGivenUp{Stream: g.on.Number(), Keys: make([]*pb.CacheKey, len(g.keys))}
 	for i, k := range g.keys {
 		out.Keys[i] = &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name}
-		if k.Kind == keyCreations { // see Outlives of the cache
+		if k.Kind == keyEntries || k.Kind == keyCreations { // see Outlives of the cache
 			out.Held = append(out.Held, uint32(i)) //nolint:gosec // an index
 		}
 	}

@@ -64,7 +64,9 @@ func (f *engine) sendCreate(ctx context.Context, c *namecall.Call, r door.Ref, r
 	}
 	var g *givenUp
 	if dir.Base != 0 {
-		g = f.giveUp(nameKeys(dir.Base, name)...)
+		if g = f.giveUp(nameKeys(dir.Base, name)...); g != nil {
+			f.willMake(dir.Base, name)
+		}
 		if f.drafts.has(dir.Base, name) { // looked for when none can begin any more
 			g.end(c, nil)
 			return fserror.New(fserror.Held, c.Op, c.Path, "this client process makes the file just now")

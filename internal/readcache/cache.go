@@ -44,7 +44,8 @@ type Config[K comparable, V any] struct {
 	// in its place, as of the same moment. Nil: none does.
 	Leads func(V) (K, bool)
 	// Outlives tells of a request whether its answer stands over changes of one's
-	// own. Nil: none does.
+	// own: whoever makes one brings it up to date between GiveUp and the call. Nil:
+	// none does.
 	Outlives func(K) bool
 }
 

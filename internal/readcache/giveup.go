@@ -10,8 +10,8 @@ type GivenUp[K comparable, V any] struct {
 
 // GiveUp drops what depends on the keys, and keeps nothing more that does until
 // End: so the namenode may be told, with the call that changes them, that this
-// holder need not be asked. What Config.Outlives is still answered, and dropped
-// only when somebody else changes the keys: the namenode must continue telling of
+// holder need not be asked. What Config.Outlives is still answered (the
+// caller brings it up to date before the call is sent, see Peek), and dropped only when somebody else changes the keys: the namenode must continue telling of
 // that. Nil, which gives up nothing, if there is no connection.
 func (c *Cache[K, V]) GiveUp(keys []Key) *GivenUp[K, V] {
 	c.mu.Lock()
@@ -56,6 +56,18 @@ func (g *GivenUp[K, V]) End() {
 		}
 		c.revoked.add(k) // for reads that are under way; what Put stored stays
 	}
+}
+
+// Peek returns the answer to a request if it is there, whether or not a term
+// runs: to bring up to date what Config.Outlives a change that was given up for.
+func (c *Cache[K, V]) Peek(k K) (V, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if e := c.entries[k]; e != nil {
+		return e.v, true
+	}
+	var none V
+	return none, false
 }
 
 // isGiven tells whether a change is under way for which something of deps was
