@@ -2,6 +2,7 @@ package blockstore
 
 import (
 	"hash/crc32"
+	"io"
 	"math/bits"
 	"sync"
 )
@@ -15,6 +16,14 @@ func CRC(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
 
 // UpdateCRC is the CRC32C of what crc is of, followed by data.
 func UpdateCRC(crc uint32, data []byte) uint32 { return crc32.Update(crc, castagnoli, data) }
+
+// SumCRC reads r to its end and returns the CRC32C of its bytes and how many
+// there are.
+func SumCRC(r io.Reader) (crc uint32, length int64, err error) {
+	sum := crc32.New(castagnoli)
+	length, err = io.Copy(sum, r)
+	return sum.Sum32(), length, err
+}
 
 // maskDelta is what LevelDB and the Snappy framing format mask checksums with.
 const maskDelta = 0xa282ead8
@@ -53,28 +62,14 @@ func multiply(a, b uint32) uint32 {
 	return p
 }
 
-// powers[i][d] is x^(8·d·16^i): the factor for d·16^i bytes appended.
-var powers = sync.OnceValue(func() *[16][16]uint32 {
-	var t [16][16]uint32
-	base := uint32(1) << 23 // x^8: one byte
-	for i := range t {
-		t[i][0] = 1 << 31 // x^0
-		for d := 1; d < 16; d++ {
-			t[i][d] = multiply(t[i][d-1], base)
-		}
-		base = multiply(t[i][15], base)
-	}
-	return &t
-})
-
-// appendFactor is x^(8n).
+// appendFactor is x^(8n): what appending n bytes multiplies a CRC by.
 func appendFactor(n uint64) uint32 {
-	t := powers()
-	f := uint32(1) << 31
-	for i := 0; n != 0; i, n = i+1, n>>4 {
-		if d := n & 15; d != 0 {
-			f = multiply(f, t[i][d])
+	f, power := uint32(1)<<31, uint32(1)<<23 // x^0, and x^8: one byte
+	for ; n != 0; n >>= 1 {
+		if n&1 != 0 {
+			f = multiply(f, power)
 		}
+		power = multiply(power, power)
 	}
 	return f
 }
@@ -93,16 +88,16 @@ var chunkShift = sync.OnceValue(func() *[4][256]uint32 {
 })
 
 // CombineCRC is the CRC32C of A followed by B, from crc1 of A, crc2 of B and
-// len2, the length of B in bytes; the bytes are not needed. A negative len2
-// counts as 0. It takes some 5 ns if len2 is ChunkSize, else about 30 ns for
-// each hexadecimal digit of len2 that is not 0.
+// len2, the length of B in bytes; the bytes themselves are not needed. A negative
+// len2 counts as 0. It takes some 10 ns if len2 is ChunkSize, else some
+// microseconds.
 func CombineCRC(crc1, crc2 uint32, len2 int64) uint32 {
 	switch {
-	case len2 <= 0:
+	case crc1 == 0 || len2 <= 0:
 		return crc1 ^ crc2
 	case len2 == ChunkSize:
 		t := chunkShift()
 		return t[0][crc1&0xff] ^ t[1][crc1>>8&0xff] ^ t[2][crc1>>16&0xff] ^ t[3][crc1>>24] ^ crc2
 	}
-	return multiply(appendFactor(uint64(len2)), crc1) ^ crc2
+	return multiply(crc1, appendFactor(uint64(len2))) ^ crc2
 }

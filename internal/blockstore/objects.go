@@ -22,11 +22,10 @@ type NamedInfo struct {
 // A name is one that ValidNamed accepts; others are InvalidArgument. Errors are
 // those of Store.
 type Objects interface {
-	// PutNamed stores length bytes of body, durable when it returns. body is
-	// read from its present offset, and from there again at each try. Exists if
-	// the name is taken, Damaged if the bytes have not the checksum: nothing is
-	// stored then.
-	PutNamed(ctx context.Context, name string, body io.ReadSeeker, length int64, crc32c uint32) error
+	// PutNamed stores the first length bytes of body, durable when it returns.
+	// They may be read several times. Exists if the name is taken, Damaged if the
+	// bytes do not have that checksum: nothing is stored then.
+	PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc32c uint32) error
 	// GetNamed reads length bytes from offset on; -1 reads to the end. The
 	// bytes are not verified. The body has to be closed.
 	GetNamed(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)

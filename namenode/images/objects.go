@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
 	"strconv"
@@ -88,12 +87,12 @@ func (o *Objects) Put(ctx context.Context, fsys vfs.FS, file string, txid, term 
 		return img, 0, err
 	}
 	defer func() { _ = f.Close() }()
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	if size, err = io.Copy(sum, f); err != nil {
+	crc, size, err := blockstore.SumCRC(f)
+	if err != nil {
 		return img, 0, err
 	}
 	img = Image{txid, objectName(txid, term)}
-	return img, size, o.Objects.PutNamed(ctx, img.Name, io.NewSectionReader(f, 0, size), size, sum.Sum32())
+	return img, size, o.Objects.PutNamed(ctx, img.Name, f, size, crc)
 }
 
 func (o *Objects) prune(ctx context.Context, keep []Image) error {

@@ -50,7 +50,7 @@ func closedError(op string) error {
 }
 
 // PutNamed implements blockstore.Objects.
-func (s *Store) PutNamed(ctx context.Context, name string, body io.ReadSeeker, length int64, crc32c uint32) error {
+func (s *Store) PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc32c uint32) error {
 	file, err := s.namedFile("put", name)
 	switch {
 	case err != nil:
@@ -68,7 +68,7 @@ func (s *Store) PutNamed(ctx context.Context, name string, body io.ReadSeeker, l
 	}
 	tmp := s.tmp.name("named-")
 	defer func() { _ = s.cfg.FS.Remove(tmp) }() // its second name is what counts
-	if err := s.writeNamed(ctx, name, tmp, body, length, crc32c); err != nil {
+	if err := s.writeNamed(ctx, name, tmp, io.NewSectionReader(body, 0, length), length, crc32c); err != nil {
 		return namedError("put", name, err)
 	}
 	return s.settleNamed("put", name, file, s.cfg.FS.Link(tmp, file))
@@ -95,7 +95,7 @@ func (s *Store) writeNamed(ctx context.Context, name, tmp string, body io.Reader
 		return err
 	}
 	sum := crc32.New(castagnoli)
-	n, err := io.Copy(io.MultiWriter(f, sum), &untilDone{ctx, io.LimitReader(body, length+1)})
+	n, err := io.Copy(io.MultiWriter(f, sum), &untilDone{ctx, body})
 	switch {
 	case err != nil:
 	case n != length || sum.Sum32() != crc32c:
@@ -167,8 +167,7 @@ func (s *Store) StatNamed(ctx context.Context, name string) (blockstore.NamedInf
 		return blockstore.NamedInfo{}, 0, err
 	}
 	defer func() { _ = r.Close() }()
-	sum := crc32.New(castagnoli)
-	n, err := io.Copy(sum, &untilDone{ctx, r})
+	crc, n, err := blockstore.SumCRC(&untilDone{ctx, r})
 	if err != nil {
 		return blockstore.NamedInfo{}, 0, namedError("stat", name, err)
 	}
@@ -180,7 +179,7 @@ func (s *Store) StatNamed(ctx context.Context, name string) (blockstore.NamedInf
 	if err != nil {
 		return blockstore.NamedInfo{}, 0, namedError("stat", name, err)
 	}
-	return blockstore.NamedInfo{Name: name, Length: n, Stored: info.ModTime()}, sum.Sum32(), nil
+	return blockstore.NamedInfo{Name: name, Length: n, Stored: info.ModTime()}, crc, nil
 }
 
 // ListNamed implements blockstore.Objects.

@@ -17,26 +17,17 @@ const namedFolder = "named/"
 // parts as it takes.
 func (s *Store) maxNamed() int64 { return min(5<<40, s.cfg.PartSize*maxParts) }
 
-type (
-	// NamedInfo is blockstore's.
-	NamedInfo = blockstore.NamedInfo
-	// Objects is blockstore's.
-	Objects = blockstore.Objects
-)
-
-var _ Objects = (*Store)(nil)
-
-func validNamed(name string) bool { return blockstore.ValidNamed(name) }
+var _ blockstore.Objects = (*Store)(nil)
 
 func (s *Store) named(op, name string) (object, error) {
-	if !validNamed(name) {
+	if !blockstore.ValidNamed(name) {
 		return object{}, fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (at most 200 of a-z, 0-9, dot, hyphen, underscore)", name)
 	}
 	return object{s.root + namedFolder + name, "object " + name}, nil
 }
 
-// PutNamed implements Objects.
-func (s *Store) PutNamed(ctx context.Context, name string, body io.ReadSeeker, length int64, crc32c uint32) error {
+// PutNamed implements blockstore.Objects.
+func (s *Store) PutNamed(ctx context.Context, name string, body io.ReaderAt, length int64, crc32c uint32) error {
 	o, err := s.named("put", name)
 	switch {
 	case err != nil:
@@ -48,10 +39,10 @@ func (s *Store) PutNamed(ctx context.Context, name string, body io.ReadSeeker, l
 	case length > s.cfg.PartSize:
 		return s.putParts(ctx, o, body, content{length, crc32c})
 	}
-	return s.put(ctx, o, body, content{length, crc32c})
+	return s.put(ctx, o, io.NewSectionReader(body, 0, length), content{length, crc32c})
 }
 
-// GetNamed implements Objects.
+// GetNamed implements blockstore.Objects.
 func (s *Store) GetNamed(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	o, err := s.named("get", name)
 	if err != nil {
@@ -60,35 +51,35 @@ func (s *Store) GetNamed(ctx context.Context, name string, offset, length int64)
 	return s.get(ctx, o, offset, length)
 }
 
-// StatNamed implements Objects.
-func (s *Store) StatNamed(ctx context.Context, name string) (NamedInfo, uint32, error) {
+// StatNamed implements blockstore.Objects.
+func (s *Store) StatNamed(ctx context.Context, name string) (blockstore.NamedInfo, uint32, error) {
 	o, err := s.named("stat", name)
 	if err != nil {
-		return NamedInfo{}, 0, err
+		return blockstore.NamedInfo{}, 0, err
 	}
 	info, c, err := s.stat(ctx, "stat", o, true)
 	if err != nil {
-		return NamedInfo{}, 0, err
+		return blockstore.NamedInfo{}, 0, err
 	}
-	return NamedInfo{Name: name, Length: info.size, Stored: info.stored}, c.crc, nil
+	return blockstore.NamedInfo{Name: name, Length: info.size, Stored: info.stored}, c.crc, nil
 }
 
-// ListNamed implements Objects.
-func (s *Store) ListNamed(ctx context.Context, prefix, after string, limit int) ([]NamedInfo, error) {
+// ListNamed implements blockstore.Objects.
+func (s *Store) ListNamed(ctx context.Context, prefix, after string, limit int) ([]blockstore.NamedInfo, error) {
 	for _, part := range []string{prefix, after} {
-		if part != "" && !validNamed(part) {
+		if part != "" && !blockstore.ValidNamed(part) {
 			return nil, fserror.New(fserror.InvalidArgument, "list", "", "%.250q begins no name of an object", part)
 		}
 	}
-	var out []NamedInfo
+	var out []blockstore.NamedInfo
 	folder := s.root + namedFolder
 	from := ""
 	if after >= prefix && after != "" {
 		from = folder + after
 	}
 	err := s.list(ctx, folder+prefix, from, limit, func(name string, o types.Object) bool {
-		if name = name[len(folder):]; validNamed(name) {
-			out = append(out, NamedInfo{Name: name, Length: aws.ToInt64(o.Size), Stored: aws.ToTime(o.LastModified)})
+		if name = name[len(folder):]; blockstore.ValidNamed(name) {
+			out = append(out, blockstore.NamedInfo{Name: name, Length: aws.ToInt64(o.Size), Stored: aws.ToTime(o.LastModified)})
 		}
 		return len(out) < limit
 	})
@@ -98,7 +89,7 @@ func (s *Store) ListNamed(ctx context.Context, prefix, after string, limit int) 
 	return out, nil
 }
 
-// DeleteNamed implements Objects.
+// DeleteNamed implements blockstore.Objects.
 func (s *Store) DeleteNamed(ctx context.Context, names ...string) error {
 	objects := make([]object, len(names))
 	for i, name := range names {

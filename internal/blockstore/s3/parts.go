@@ -2,7 +2,6 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -30,12 +29,8 @@ const (
 // putParts stores an object in parts, each with its checksum. It appears at the
 // end, whole, if the name is free by then. What was put is given up on failure;
 // what a crash leaves, removeUnfinished finds.
-func (b *bucket) putParts(ctx context.Context, o object, body io.ReadSeeker, c content) error {
+func (b *bucket) putParts(ctx context.Context, o object, body io.ReaderAt, c content) error {
 	if err := b.open("put"); err != nil {
-		return err
-	}
-	begin, err := body.Seek(0, io.SeekCurrent)
-	if err != nil {
 		return err
 	}
 	up, err := b.api.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
@@ -45,7 +40,7 @@ func (b *bucket) putParts(ctx context.Context, o object, body io.ReadSeeker, c c
 		return b.explain(ctx, "put", o.what, err)
 	}
 	id := aws.ToString(up.UploadId)
-	parts, err := b.uploadParts(ctx, o, id, body, begin, c)
+	parts, err := b.uploadParts(ctx, o, id, body, c)
 	if err == nil {
 		err = b.complete(ctx, o, id, parts, c)
 	}
@@ -59,21 +54,27 @@ func (b *bucket) putParts(ctx context.Context, o object, body io.ReadSeeker, c c
 	return err
 }
 
-func (b *bucket) uploadParts(ctx context.Context, o object, id string, body io.ReadSeeker, begin int64, c content) ([]types.CompletedPart, error) {
+func (b *bucket) uploadParts(ctx context.Context, o object, id string, body io.ReaderAt, c content) ([]types.CompletedPart, error) {
 	var parts []types.CompletedPart
 	whole := uint32(0)
 	for at := int64(0); at < c.size; at += b.cfg.PartSize {
-		p := &part{body: body, begin: begin + at, size: min(b.cfg.PartSize, c.size-at)}
-		crc, err := p.sum(whole)
+		part := io.NewSectionReader(body, at, min(b.cfg.PartSize, c.size-at))
+		crc, length, err := blockstore.SumCRC(part)
+		if err == nil && length < part.Size() {
+			err = io.ErrUnexpectedEOF
+		}
+		if err == nil {
+			_, err = part.Seek(0, io.SeekStart)
+		}
 		if err != nil {
 			return nil, err
 		}
-		whole = crc.whole
+		whole = blockstore.CombineCRC(whole, crc, length)
 		number := aws.Int32(int32(len(parts) + 1)) //nolint:gosec // at most maxParts
-		sum := aws.String(blockstore.EncodeChecksum(crc.part))
+		sum := aws.String(blockstore.EncodeChecksum(crc))
 		out, err := b.api.UploadPart(ctx, &s3.UploadPartInput{
 			Bucket: aws.String(b.cfg.Bucket), Key: aws.String(o.name), UploadId: aws.String(id), PartNumber: number,
-			Body: p, ContentLength: aws.Int64(p.size), ChecksumCRC32C: sum,
+			Body: part, ContentLength: aws.Int64(length), ChecksumCRC32C: sum,
 		}, s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware))
 		if err != nil {
 			return nil, b.explain(ctx, "put", o.what, err)
@@ -144,66 +145,4 @@ func (s *Store) RemoveUnfinished(ctx context.Context) (removed int, err error) {
 		in.KeyMarker, in.UploadIdMarker = page.NextKeyMarker, page.NextUploadIdMarker
 	}
 	return removed, nil
-}
-
-// part is some bytes of a body, which nobody else uses meanwhile.
-type part struct {
-	body        io.ReadSeeker
-	begin, size int64
-	at          int64
-}
-
-type sums struct{ part, whole uint32 }
-
-// sum reads the part for its checksum, and for that of all up to its end; whole
-// is that up to its begin.
-func (p *part) sum(whole uint32) (sums, error) {
-	got := sums{whole: whole}
-	if _, err := p.Seek(0, io.SeekStart); err != nil {
-		return got, err
-	}
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := p.Read(buf)
-		got.part = blockstore.UpdateCRC(got.part, buf[:n])
-		got.whole = blockstore.UpdateCRC(got.whole, buf[:n])
-		if errors.Is(err, io.EOF) {
-			if p.at < p.size {
-				return got, io.ErrUnexpectedEOF
-			}
-			_, err = p.Seek(0, io.SeekStart)
-			return got, err
-		}
-		if err != nil {
-			return got, err
-		}
-	}
-}
-
-// Read implements io.Reader.
-func (p *part) Read(b []byte) (int, error) {
-	if p.at >= p.size {
-		return 0, io.EOF
-	}
-	n, err := p.body.Read(b[:min(int64(len(b)), p.size-p.at)])
-	p.at += int64(n)
-	return n, err
-}
-
-// Seek implements io.Seeker.
-func (p *part) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekCurrent:
-		offset += p.at
-	case io.SeekEnd:
-		offset += p.size
-	}
-	if offset < 0 || offset > p.size {
-		return p.at, fserror.New(fserror.InvalidArgument, "put", "", "no offset %d in %d bytes", offset, p.size)
-	}
-	if _, err := p.body.Seek(p.begin+offset, io.SeekStart); err != nil {
-		return p.at, err
-	}
-	p.at = offset
-	return offset, nil
 }

@@ -174,8 +174,8 @@ func (b *bucket) stat(ctx context.Context, op string, o object, checksum bool) (
 	if crc, ok := blockstore.DecodeChecksum(aws.ToString(out.ChecksumCRC32C)); ok && out.ChecksumType != types.ChecksumTypeComposite {
 		return info, content{info.size, crc}, nil
 	}
-	crc, err := b.sum(ctx, o)
-	return info, content{info.size, crc}, err
+	crc, size, err := b.sum(ctx, o)
+	return info, content{size, crc}, err
 }
 
 // whyNot explains the refusal of a HEAD, whose answer has no body: it could be
@@ -195,21 +195,11 @@ func (b *bucket) whyNot(ctx context.Context, op string, o object, e *fserror.Err
 }
 
 // sum reads an object for its checksum.
-func (b *bucket) sum(ctx context.Context, o object) (crc uint32, err error) {
+func (b *bucket) sum(ctx context.Context, o object) (crc uint32, size int64, err error) {
 	r, err := b.get(ctx, o, 0, -1)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { _ = r.Close() }()
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := r.Read(buf)
-		crc = blockstore.UpdateCRC(crc, buf[:n])
-		if errors.Is(err, io.EOF) {
-			return crc, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
+	return blockstore.SumCRC(r)
 }
