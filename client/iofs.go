@@ -34,63 +34,60 @@ var (
 	_ fs.ReadLinkFS = (*ioFS)(nil)
 )
 
-// full turns a name of io/fs into a path of the namespace.
-func (i *ioFS) full(op, name string) (string, error) {
+// at calls do with the path of a name, and makes its error one of io/fs.
+func (i *ioFS) at(op, name string, do func(path string) error) error {
 	if !fs.ValidPath(name) {
-		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+		return &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
-	if name == "." {
-		return i.root, nil
+	p := i.root
+	if name != "." {
+		p = fspath.Join(i.root, name)
 	}
-	return fspath.Join(i.root, name), nil
+	return ioError(op, name, do(p))
 }
 
 // Open implements fs.FS.
-func (i *ioFS) Open(name string) (fs.File, error) {
-	p, err := i.full("open", name)
+func (i *ioFS) Open(name string) (file fs.File, err error) {
+	err = i.at("open", name, func(p string) error {
+		r, err := i.fs.Open(i.ctx, p)
+		if errors.Is(err, fserror.IsDirectory) {
+			var info *FileInfo
+			if info, err = i.fs.Stat(i.ctx, p); err == nil {
+				file = &ioDir{fs: i, path: p, name: name, info: named(info, name)}
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		info, err := r.Stat()
+		file = &ioFile{Reader: r, name: name, info: named(info, name)}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	r, err := i.fs.Open(i.ctx, p)
-	if err == nil {
-		info, serr := r.Stat()
-		if serr != nil {
-			return nil, ioError("open", name, serr)
-		}
-		return &ioFile{Reader: r, name: name, info: named(info, name)}, nil
-	}
-	if !errors.Is(err, fserror.IsDirectory) {
-		return nil, ioError("open", name, err)
-	}
-	info, err := i.fs.Stat(i.ctx, p)
-	if err != nil {
-		return nil, ioError("open", name, err)
-	}
-	return &ioDir{fs: i, path: p, name: name, info: named(info, name)}, nil
+	return file, nil
 }
 
 // ReadFile implements fs.ReadFileFS.
-func (i *ioFS) ReadFile(name string) ([]byte, error) {
-	p, err := i.full("readfile", name)
-	if err != nil {
-		return nil, err
-	}
-	data, err := i.fs.ReadFile(i.ctx, p)
-	return data, ioError("readfile", name, err)
+func (i *ioFS) ReadFile(name string) (data []byte, err error) {
+	err = i.at("readfile", name, func(p string) error { data, err = i.fs.ReadFile(i.ctx, p); return err })
+	return data, err
 }
 
 // ReadDir implements fs.ReadDirFS.
-func (i *ioFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	p, err := i.full("readdir", name)
-	if err != nil {
-		return nil, err
-	}
-	infos, err := i.fs.ReadDir(i.ctx, p)
-	entries := make([]fs.DirEntry, len(infos))
-	for k, info := range infos {
-		entries[k] = info
-	}
-	return entries, ioError("readdir", name, err)
+func (i *ioFS) ReadDir(name string) (entries []fs.DirEntry, err error) {
+	err = i.at("readdir", name, func(p string) error {
+		for info, err := range i.fs.Entries(i.ctx, p) {
+			if err != nil {
+				return err
+			}
+			entries = append(entries, info)
+		}
+		return nil
+	})
+	return entries, err
 }
 
 // Stat implements fs.StatFS; it follows symbolic links.
@@ -99,35 +96,27 @@ func (i *ioFS) Stat(name string) (fs.FileInfo, error) { return i.stat(name, true
 // Lstat implements fs.ReadLinkFS.
 func (i *ioFS) Lstat(name string) (fs.FileInfo, error) { return i.stat(name, false) }
 
-func (i *ioFS) stat(name string, follow bool) (fs.FileInfo, error) {
-	p, err := i.full("stat", name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := i.fs.stat(i.ctx, "stat", p, follow)
-	if err != nil {
-		return nil, ioError("stat", name, err)
-	}
-	return named(info, name), nil
+func (i *ioFS) stat(name string, follow bool) (out fs.FileInfo, err error) {
+	err = i.at("stat", name, func(p string) error {
+		info, err := i.fs.stat(i.ctx, "stat", p, follow)
+		if err == nil {
+			out = named(info, name)
+		}
+		return err
+	})
+	return out, err
 }
 
 // ReadLink implements fs.ReadLinkFS.
-func (i *ioFS) ReadLink(name string) (string, error) {
-	p, err := i.full("readlink", name)
-	if err != nil {
-		return "", err
-	}
-	target, err := i.fs.Readlink(i.ctx, p)
-	return target, ioError("readlink", name, err)
+func (i *ioFS) ReadLink(name string) (target string, err error) {
+	err = i.at("readlink", name, func(p string) error { target, err = i.fs.Readlink(i.ctx, p); return err })
+	return target, err
 }
 
 // Sub implements fs.SubFS.
-func (i *ioFS) Sub(dir string) (fs.FS, error) {
-	p, err := i.full("sub", dir)
-	if err != nil {
-		return nil, err
-	}
-	return &ioFS{ctx: i.ctx, fs: i.fs, root: p}, nil
+func (i *ioFS) Sub(dir string) (sub fs.FS, err error) {
+	err = i.at("sub", dir, func(p string) error { sub = &ioFS{ctx: i.ctx, fs: i.fs, root: p}; return nil })
+	return sub, err
 }
 
 // ioInfo has the name that io/fs expects: "." of the root.
@@ -231,42 +220,16 @@ func (d *ioDir) ReadDir(n int) ([]fs.DirEntry, error) {
 	return out, nil
 }
 
-// pathCause matches both an error of io/fs and its cause.
-type pathCause struct{ err, target error }
-
-func (c *pathCause) Error() string   { return c.err.Error() }
-func (c *pathCause) Unwrap() []error { return []error{c.err, c.target} }
-
 // ioError makes a *fs.PathError of an error of ours. io.EOF stays.
 func ioError(op, name string, err error) error {
 	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF itself
 		return err
 	}
-	cause := err
 	var e *fserror.Error
 	if errors.As(err, &e) {
 		c := *e
 		c.Op, c.Path = "", "" // the PathError has them
-		cause = &c
-		if target := ioTarget(e.Kind); target != nil {
-			cause = &pathCause{err: &c, target: target}
-		}
+		err = &c
 	}
-	return &fs.PathError{Op: op, Path: name, Err: cause}
-}
-
-func ioTarget(k fserror.Kind) error {
-	switch k {
-	case fserror.NotFound:
-		return fs.ErrNotExist
-	case fserror.Exists:
-		return fs.ErrExist
-	case fserror.Permission:
-		return fs.ErrPermission
-	case fserror.InvalidPath, fserror.NameTooLong, fserror.InvalidArgument:
-		return fs.ErrInvalid
-	case fserror.Closed:
-		return fs.ErrClosed
-	}
-	return nil
+	return &fs.PathError{Op: op, Path: name, Err: err}
 }

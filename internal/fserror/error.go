@@ -127,7 +127,7 @@ func (e *Error) writeHeld(b *strings.Builder) {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is matches a Kind; LeaseLostGone also matches LeaseLost. NotFound, Exists,
-// Permission and Closed match their like in io/fs.
+// Permission, Closed, and invalid paths and arguments match the errors of io/fs.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
@@ -138,6 +138,8 @@ func (e *Error) Is(target error) bool {
 		return e.Kind == Permission
 	case fs.ErrClosed:
 		return e.Kind == Closed
+	case fs.ErrInvalid:
+		return e.Kind == InvalidPath || e.Kind == NameTooLong || e.Kind == InvalidArgument
 	}
 	k, ok := target.(Kind)
 	if !ok {
