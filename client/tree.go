@@ -13,18 +13,6 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// change sends one changing call, which happens at most once.
-func (f *engine) change(ctx context.Context, op, path, method string, id *pb.CallId, req any) (*pb.MutateResponse, error) {
-	defer f.ids.End(id)
-	resp := new(pb.MutateResponse)
-	return resp, f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, resp)
-}
-
-func (f *engine) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
-	_, err := f.change(ctx, op, path, method, id, req)
-	return err
-}
-
 // Mkdir makes a directory; its parent must exist. Exists, NotFound,
 // NotDirectory.
 func (f *FS) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
@@ -264,4 +252,16 @@ func (f *engine) stat(ctx context.Context, op, path string, follow bool) (*FileI
 	i := fileInfo(path, attr)
 	i.TxID = txid
 	return i, nil
+}
+
+// change sends one changing call, which happens at most once.
+func (f *engine) change(ctx context.Context, op, path, method string, id *pb.CallId, req any) (*pb.MutateResponse, error) {
+	defer f.ids.End(id)
+	resp := new(pb.MutateResponse)
+	return resp, f.nn.Do(ctx, &namecall.Call{Op: op, Path: path, Mutates: true}, method, req, resp)
+}
+
+func (f *engine) mutate(ctx context.Context, op, path, method string, id *pb.CallId, req any) error {
+	_, err := f.change(ctx, op, path, method, id, req)
+	return err
 }
