@@ -14,23 +14,6 @@ import (
 
 const maxConcat = 1000
 
-// mutate is the shape of all changes of the tree that open no file.
-func (s *desk) mutate(ctx context.Context, r request, grows bool, plan func(*engine.Tx, *namespace.Call) (namespace.Op, error)) (*pb.MutateResponse, error) {
-	c, id, err := s.asked(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: grows, Plan: func(tx *engine.Tx) (namespace.Op, error) { return plan(tx, c) }})
-	if err != nil {
-		return nil, err
-	}
-	resp := &pb.MutateResponse{Txid: out.TxID, Hidden: out.Flag}
-	if out.Inode != 0 {
-		resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Length: out.Length}
-	}
-	return resp, nil
-}
-
 // Mkdir makes a directory, with parents if asked.
 func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateResponse, error) {
 	m := uint16(defaultDirMode)
@@ -268,4 +251,21 @@ func (s *tree) mayRemoveAll(ctx context.Context, r *pb.DeleteRequest, checked *r
 		})
 	}
 	return err
+}
+
+// mutate is the shape of all changes of the tree that open no file.
+func (s *desk) mutate(ctx context.Context, r request, grows bool, plan func(*engine.Tx, *namespace.Call) (namespace.Op, error)) (*pb.MutateResponse, error) {
+	c, id, err := s.asked(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: grows, Plan: func(tx *engine.Tx) (namespace.Op, error) { return plan(tx, c) }})
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.MutateResponse{Txid: out.TxID, Hidden: out.Flag}
+	if out.Inode != 0 {
+		resp.Attr = &pb.Attr{Inode: uint64(out.Inode), Length: out.Length}
+	}
+	return resp, nil
 }
