@@ -39,13 +39,6 @@ func (st *Stream) Gone() <-chan struct{} { return st.gone }
 // Break ends the stream; the session opens another.
 func (st *Stream) Break() { st.cancel() }
 
-// Send sends a message, one sender at a time.
-func (st *Stream) Send(m *pb.SessionRequest) error {
-	st.sendMu.Lock()
-	defer st.sendMu.Unlock()
-	return st.stream.Send(m)
-}
-
 // renewal is the answer to one: either of the two is set.
 type renewal struct {
 	resp *pb.RenewLeaseResponse
@@ -255,6 +248,13 @@ func (st *Stream) exchange(ctx context.Context, req *pb.RenewLeaseRequest) (*pb.
 		st.cancel()
 		return nil, fserror.Ended(ctx, "renew", "")
 	}
+}
+
+// Send sends a message, one sender at a time.
+func (st *Stream) Send(m *pb.SessionRequest) error {
+	st.sendMu.Lock()
+	defer st.sendMu.Unlock()
+	return st.stream.Send(m)
 }
 
 // end tells the namenode that the session is over and keeps nothing, and waits a
