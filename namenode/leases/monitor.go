@@ -111,42 +111,6 @@ func (m *monitor) release(is func(*aside) bool) {
 	}
 }
 
-// locked runs fn under the namespace lock, unless nothing may end now.
-func (m *monitor) locked(fn func(*engine.Tx) error) error {
-	return m.Engine.Update(func(tx *engine.Tx) error {
-		begin := m.Clock.Mono()
-		defer func() { m.held += m.Clock.Mono() - begin }()
-		if err := m.Engine.Active(); err != nil {
-			return err
-		}
-		if err := tx.RefuseInSafeMode(nil); err != nil {
-			return err
-		}
-		return fn(tx)
-	})
-}
-
-// try applies the record of an end, or sets it aside: then it returns engine.ErrCached.
-// The namespace is locked.
-func (m *monitor) try(tx *engine.Tx, e end, op namespace.Op) (namespace.Result, error) {
-	a := m.aside[e]
-	if a == nil {
-		a = &aside{}
-	}
-	a.tried = m.Clock.Mono()
-	if a.recall.Pending() {
-		return namespace.Result{}, engine.ErrCached
-	}
-	r, err := tx.Apply(namespace.CallID{}, op, &a.recall)
-	if errors.Is(err, engine.ErrCached) && (m.aside[e] != nil || len(m.aside) < maxAside) {
-		m.aside[e] = a
-		return r, err
-	}
-	a.recall.Done()
-	delete(m.aside, e)
-	return r, err
-}
-
 // failed logs why something did not end, unless that is as it should be.
 func (m *monitor) failed(ctx context.Context, err error, what string, args ...any) {
 	if ctx.Err() == nil && !errors.Is(err, engine.ErrCached) && !errors.Is(err, fserror.Retry) {
@@ -311,6 +275,42 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 		return false // the namenode ends, and says why
 	}
 	return left
+}
+
+// locked runs fn under the namespace lock, unless nothing may end now.
+func (m *monitor) locked(fn func(*engine.Tx) error) error {
+	return m.Engine.Update(func(tx *engine.Tx) error {
+		begin := m.Clock.Mono()
+		defer func() { m.held += m.Clock.Mono() - begin }()
+		if err := m.Engine.Active(); err != nil {
+			return err
+		}
+		if err := tx.RefuseInSafeMode(nil); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+// try applies the record of an end, or sets it aside: then it returns engine.ErrCached.
+// The namespace is locked.
+func (m *monitor) try(tx *engine.Tx, e end, op namespace.Op) (namespace.Result, error) {
+	a := m.aside[e]
+	if a == nil {
+		a = &aside{}
+	}
+	a.tried = m.Clock.Mono()
+	if a.recall.Pending() {
+		return namespace.Result{}, engine.ErrCached
+	}
+	r, err := tx.Apply(namespace.CallID{}, op, &a.recall)
+	if errors.Is(err, engine.ErrCached) && (m.aside[e] != nil || len(m.aside) < maxAside) {
+		m.aside[e] = a
+		return r, err
+	}
+	a.recall.Done()
+	delete(m.aside, e)
+	return r, err
 }
 
 // grantedPass is how many granted leases are ended before the disk is waited for.
