@@ -1,5 +1,6 @@
 // Package house holds limits on sizes: a package, a type and the library's FS stay
-// small enough that one person can read them in an afternoon.
+// small enough that one person can read them in an afternoon. It also holds the walks
+// of docs/ARCHITECTURE.md to the code.
 package house
 
 import (
