@@ -2,6 +2,7 @@ package namenode_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
@@ -237,5 +239,53 @@ func TestTheOriginalAfterItsBackup(t *testing.T) {
 	}
 	if left := blockFiles(t, disk); len(left) != 3 {
 		t.Fatalf("%d blocks are left of 3", len(left))
+	}
+}
+
+// Two copies of a machine, each with the folders of its own, reign under the same
+// terms and never hand out the same key: not at once, and not after a restart.
+func TestCopiesOfAMachineMintKeysOfTheirOwn(t *testing.T) {
+	n := env.Start(t)
+	withBlock(t, n.Raw(t, "a"), "/before", "before")
+	n.Stop(t)
+	terms := map[uint64]int{}
+	minted := map[blockstore.Key]bool{}
+	for range 2 {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(n.Config().Data)); err != nil {
+			t.Fatal(err)
+		}
+		machine := env.Start(t, func(c *namenode.Config) { c.Data = copied })
+		for reign := range 2 {
+			if reign > 0 {
+				machine.Restart(t)
+			}
+			r := machine.Raw(t, "r")
+			w := r.Create(fmt.Sprint("/open", reign))
+			var last uint64
+			for range 20 {
+				b, err := r.PutBlock(w, []byte("content"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				key := blockstore.Key{Term: b.GetTerm(), Seq: b.GetSeq()}
+				if minted[key] {
+					t.Fatalf("key %s is given twice", key)
+				}
+				if key.Seq <= last {
+					t.Fatalf("key %s after number %x: a reign counts upwards", key, last)
+				}
+				minted[key], last = true, key.Seq
+				terms[key.Term]++
+			}
+		}
+		if got, err := machine.Client(t).ReadFile(t.Context(), "/before"); err != nil || string(got) != "before" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	for term, keys := range terms {
+		if keys != 40 {
+			t.Errorf("%d keys of term %d: the copies' terms differ, so this shows nothing", keys, term)
+		}
 	}
 }

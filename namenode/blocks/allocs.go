@@ -20,8 +20,9 @@ const (
 
 // allocTable knows the block keys minted in this reign that are neither
 // committed nor given up. Minting writes no record: a key carries the reign's
-// term, so none is minted twice (ADR 0004). The table is the truth about which
-// keys of this term may still be committed.
+// term and counts from the reign's random base, so none is minted twice (ADR
+// 0004). The table is the truth about which keys of this term may still be
+// committed.
 type allocTable struct {
 	mu       sync.Mutex
 	term     uint64
@@ -70,13 +71,19 @@ func (t *allocTable) admit(session namespace.SessionID, n int, old time.Duration
 	return true
 }
 
+// begin begins a reign, whose numbers are above base.
+func (t *allocTable) begin(term, base uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.term, t.next, t.over = term, base, base
+}
+
 // mint makes a new key.
-func (t *allocTable) mint(term uint64, a alloc) blockstore.Key {
+func (t *allocTable) mint(a alloc) blockstore.Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.next++
-	k := blockstore.Key{Term: term, Seq: t.next}
-	t.term = term
+	k := blockstore.Key{Term: t.term, Seq: t.next}
 	t.live[k] = a
 	if a.session == (namespace.SessionID{}) {
 		return k

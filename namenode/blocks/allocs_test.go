@@ -15,9 +15,9 @@ func TestOutstandingKeysAreBounded(t *testing.T) {
 	me, other := namespace.SessionID{1}, namespace.SessionID{2}
 	var mine []blockstore.Key
 	for i := range maxOutstanding {
-		mine = append(mine, a.mint(3, alloc{session: me, expires: time.Duration(i)}))
-		a.mint(3, alloc{session: other, expires: time.Duration(i)})
-		a.mint(3, alloc{expires: time.Duration(i)})
+		mine = append(mine, a.mint(alloc{session: me, expires: time.Duration(i)}))
+		a.mint(alloc{session: other, expires: time.Duration(i)})
+		a.mint(alloc{expires: time.Duration(i)})
 	}
 	if a.admit(me, 1, 0) {
 		t.Fatal("one more key was allowed")
@@ -47,12 +47,12 @@ func TestOutstandingKeysAreBounded(t *testing.T) {
 func TestOutstandingKeysOfALongWriter(t *testing.T) {
 	a := newAllocTable()
 	me := namespace.SessionID{1}
-	a.mint(1, alloc{session: me})
+	a.mint(alloc{session: me})
 	for range 100_000 {
 		if !a.admit(me, 1, 0) {
 			t.Fatal("refused")
 		}
-		a.drop(a.mint(1, alloc{session: me}))
+		a.drop(a.mint(alloc{session: me}))
 	}
 	if o := a.sessions[me]; a.len() != 1 || o.live != 1 || len(o.keys) > 3*maxOutstanding {
 		t.Fatalf("%d keys, %d and %d of the session", a.len(), o.live, len(o.keys))
@@ -65,7 +65,7 @@ func TestKeysExpireInOrder(t *testing.T) {
 	me := namespace.SessionID{1}
 	var keys []blockstore.Key
 	for i := range 100 {
-		keys = append(keys, a.mint(2, alloc{session: me, expires: time.Duration(i)}))
+		keys = append(keys, a.mint(alloc{session: me, expires: time.Duration(i)}))
 	}
 	a.drop(keys[10])
 	a.drop(keys[60])

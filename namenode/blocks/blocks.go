@@ -69,7 +69,10 @@ func New(cfg Config) *Blocks {
 }
 
 // Begin is called when a reign begins.
-func (bs *Blocks) Begin(term uint64, now time.Duration) { bs.term, bs.activated = term, now }
+func (bs *Blocks) Begin(r namespace.Reign, now time.Duration) {
+	bs.term, bs.activated = r.Term, now
+	bs.allocs.begin(r.Term, r.Base())
+}
 
 // Stop waits until no block is being deleted, and has none deleted until resume is
 // called.
@@ -106,7 +109,7 @@ func (bs *Blocks) Admit(ctx context.Context, session namespace.SessionID, n int)
 // Allocate hands out a key to a writer, and the request that puts the block: so many
 // bytes with that CRC32C.
 func (bs *Blocks) Allocate(w namespace.Writer, by namespace.SessionID, stored int64, crc uint32) (blockstore.Key, blockstore.Signed, error) {
-	key := bs.allocs.mint(bs.term, alloc{session: by, inode: w.Inode, epoch: w.Epoch, stored: stored, crc: crc, expires: bs.Clock.Mono() + bs.URLLife})
+	key := bs.allocs.mint(alloc{session: by, inode: w.Inode, epoch: w.Epoch, stored: stored, crc: crc, expires: bs.Clock.Mono() + bs.URLLife})
 	signed, err := bs.Store.SignPut(key, stored, crc, bs.Clock.Wall().Add(bs.URLLife))
 	if err != nil {
 		bs.Drop(key)

@@ -160,7 +160,7 @@ func (bs *Blocks) sealInto(ctx context.Context, m merge) error {
 	}
 	used := len(m.data)
 	object, crc := blockstore.Seal(m.data)
-	key := bs.allocs.mint(bs.term, alloc{inode: m.id, stored: int64(len(object)), crc: crc, expires: bs.Clock.Mono() + bs.URLLife})
+	key := bs.allocs.mint(alloc{inode: m.id, stored: int64(len(object)), crc: crc, expires: bs.Clock.Mono() + bs.URLLife})
 	defer bs.allocs.drop(key)
 	if err := bs.Store.Put(ctx, key, object, crc); err != nil {
 		return fmt.Errorf("sealing a tail: %w", err)

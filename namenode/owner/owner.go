@@ -403,12 +403,13 @@ func forgotten(known []namespace.Reign, term uint64) bool {
 }
 
 // Vouched reports whether a key of an earlier reign was surely minted by this
-// history: it is not above the highest one that a record of that reign names. What
-// is above may have been minted by a copy that continues with that reign.
+// history: it is among the reign's numbers, and not above the highest one that a
+// record of that reign names. What is above may have been minted by a copy of the
+// machine that continued with that reign.
 func (o *Owner) Vouched(reigns []namespace.Reign, k blockstore.Key) bool {
 	for _, r := range reigns {
 		if r.Term == k.Term {
-			return o.Private || k.Seq <= r.Top // nobody has a copy of a folder's own blocks
+			return o.Private || k.Seq > r.Base() && k.Seq <= r.Top // nobody has a copy of a folder's own blocks
 		}
 	}
 	return false

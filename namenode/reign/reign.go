@@ -168,12 +168,12 @@ func (r *Role) Term() uint64 {
 // is on its inode.
 func (r *Role) activate(ctx context.Context, term uint64, token string, began time.Duration) error {
 	since := r.cfg.Clock.Mono()
+	nonce, _ := marker.ParseID(token)
 	r.reign.Store(&reign{term, since})
 	r.rooms.Owner.Begin(term, token)
-	r.rooms.Blocks.Begin(term, since)
+	r.rooms.Blocks.Begin(namespace.Reign{Term: term, Nonce: nonce}, since)
 	r.rooms.Engine.BeginReign(term)
-	op := &namespace.OpActivate{Term: term, NamespaceID: r.dir.ID, User: r.cfg.Superuser, Group: r.cfg.Supergroup}
-	op.Nonce, _ = marker.ParseID(token)
+	op := &namespace.OpActivate{Term: term, NamespaceID: r.dir.ID, User: r.cfg.Superuser, Group: r.cfg.Supergroup, Nonce: nonce}
 	if r.rooms.Engine.Facts().Last > 0 {
 		op.User, op.Group = r.rooms.Engine.Superuser()
 	}

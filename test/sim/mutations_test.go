@@ -132,6 +132,9 @@ var mutations = []mutation{
 		changes: []change{{
 			"namenode/owner/incarnation.go", "return max(top, o.Floor()) + 1, nil",
 			"if mutant.On(\"a block's key is given twice\") {\n\t\treturn last + 1, nil\n\t}\n\treturn max(top, o.Floor()) + 1, nil",
+		}, {
+			"namenode/namespace/tables/reigns.go", "{ return 1<<52 + ",
+			"{\n\tif mutant.On(\"a block's key is given twice\") {\n\t\treturn 0\n\t}\n\treturn 1<<52 + ",
 		}},
 	},
 	{

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"slices"
 
@@ -19,6 +20,12 @@ type Reign struct {
 
 // NonceText is the nonce in hexadecimal digits.
 func (r Reign) NonceText() string { return hex.EncodeToString(r.Nonce[:]) }
+
+// Base is the number above which the reign counts the blocks of its term. It comes from
+// the random nonce, so two reigns of one term, in copies of a history, hand out different
+// keys. It is at least 2^52, above every number of a reign of a release that counted from
+// one, and leaves 2^51 numbers below 2^53, up to which a number in JSON is exact.
+func (r Reign) Base() uint64 { return 1<<52 + binary.BigEndian.Uint64(r.Nonce[:])>>13 }
 
 // Reigns are the latest reigns, the present one last.
 type Reigns struct {

@@ -245,3 +245,19 @@ func TestReigns(t *testing.T) {
 		t.Error("a term without a reign is read")
 	}
 }
+
+// TestReignsOfOneTermCountFromTheirOwn: the base comes from the nonce alone, is beyond
+// the numbers of releases that counted from one, and leaves room to count.
+func TestReignsOfOneTermCountFromTheirOwn(t *testing.T) {
+	lowest, highest := Reign{Term: 3}, Reign{Term: 3, Nonce: [16]byte{255, 255, 255, 255, 255, 255, 255, 255}}
+	if lowest.Base() != 1<<52 || highest.Base() != 1<<53-1<<51-1 {
+		t.Errorf("%x to %x", lowest.Base(), highest.Base())
+	}
+	a, b := Reign{Term: 3, Nonce: [16]byte{1}}, Reign{Term: 3, Nonce: [16]byte{2}}
+	if a.Base() == b.Base() {
+		t.Errorf("both count from %x", a.Base())
+	}
+	if again := (Reign{Term: 4, Nonce: a.Nonce, Top: 9}); again.Base() != a.Base() {
+		t.Errorf("%x, then %x: what a record or an image says must not move it", a.Base(), again.Base())
+	}
+}

@@ -1,0 +1,44 @@
+package owner_test
+
+import (
+	"testing"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/owner"
+)
+
+// TestVouched: only numbers between a reign's base and the highest that a record names
+// are surely of this history.
+func TestVouched(t *testing.T) {
+	counted := namespace.Reign{Term: 5, Nonce: [16]byte{7}}
+	base := counted.Base()
+	counted.Top = base + 10
+	idle := namespace.Reign{Term: 6, Nonce: [16]byte{8}}            // committed nothing
+	earlier := namespace.Reign{Term: 4, Nonce: [16]byte{9}, Top: 3} // of a release that counted from one
+	reigns := []namespace.Reign{earlier, counted, idle}
+	shared, private := owner.New(owner.Config{}), owner.New(owner.Config{Private: true})
+	for _, c := range []struct {
+		name         string
+		key          blockstore.Key
+		ours, folder bool
+	}{
+		{"first", blockstore.Key{Term: 5, Seq: base + 1}, true, true},
+		{"last that a record names", blockstore.Key{Term: 5, Seq: base + 10}, true, true},
+		{"beyond it", blockstore.Key{Term: 5, Seq: base + 11}, false, true},
+		{"the base", blockstore.Key{Term: 5, Seq: base}, false, true},
+		{"of a copy with a lower base", blockstore.Key{Term: 5, Seq: base - 1<<20}, false, true},
+		{"a small number", blockstore.Key{Term: 5, Seq: 1}, false, true},
+		{"of a reign without commits", blockstore.Key{Term: 6, Seq: idle.Base() + 1}, false, true},
+		{"zero, without commits", blockstore.Key{Term: 6}, false, true},
+		{"of an earlier release", blockstore.Key{Term: 4, Seq: 2}, false, true},
+		{"of an unknown reign", blockstore.Key{Term: 7, Seq: base + 1}, false, false},
+	} {
+		if got := shared.Vouched(reigns, c.key); got != c.ours {
+			t.Errorf("%s, shared: %v", c.name, got)
+		}
+		if got := private.Vouched(reigns, c.key); got != c.folder {
+			t.Errorf("%s, in a folder of its own: %v", c.name, got)
+		}
+	}
+}
