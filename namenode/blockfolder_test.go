@@ -242,6 +242,49 @@ func TestTheOriginalAfterItsBackup(t *testing.T) {
 	}
 }
 
+// Blocks that a copy of this machine has put under the same term, and that somebody
+// has brought into this one's folder, are left alone until an operator says otherwise.
+func TestBlocksOfACopyUnderTheSameTerm(t *testing.T) {
+	clk, fake := env.FakeClock()
+	disk := filepath.Join(t.TempDir(), "disk")
+	n := env.Start(t, fake, func(c *namenode.Config) { c.BlocksDir = disk })
+	r := n.Raw(t, "a")
+	mine := withBlock(t, r, "/mine", "mine")
+	folder := filepath.Dir(blockFiles(t, disk)[0])
+	orphan, err := r.PutBlock(r.Create("/orphan"), []byte("orphan"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seq := range []uint64{mine.GetSeq() - 1, orphan.GetSeq() + 1} { // below and above this reign's
+		high := filepath.Join(filepath.Dir(folder), fmt.Sprintf("%014x", seq>>10))
+		if err := os.MkdirAll(high, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(high, fmt.Sprintf("%016x.blk", seq)), []byte("theirs"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		clk.Advance(time.Hour)
+		if err := n.SweepPass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		clk.Advance(time.Hour)
+		if _, _, err := n.CollectGarbage(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := blockFiles(t, disk); len(left) != 3 { // all but its own orphan
+			t.Errorf("%d blocks are left of 3", len(left))
+		}
+		n.Restart(t)
+	}
+	r = n.Raw(t, "b")
+	clk.Advance(time.Hour)
+	if res, err := r.Admin.Collect(t.Context(), &pb.CollectRequest{Caller: r.Who}); err != nil || res.GetOrphans() != 2 {
+		t.Fatalf("%v, %v", res, err)
+	}
+}
+
 // Two copies of a machine, each with the folders of its own, reign under the same
 // terms and never hand out the same key: not at once, and not after a restart.
 func TestCopiesOfAMachineMintKeysOfTheirOwn(t *testing.T) {

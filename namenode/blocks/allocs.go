@@ -26,6 +26,7 @@ const (
 type allocTable struct {
 	mu       sync.Mutex
 	term     uint64
+	base     uint64 // the reign's numbers are above it
 	next     uint64 // the last number minted
 	over     uint64 // all keys up to this one are forgotten
 	live     map[blockstore.Key]alloc
@@ -75,7 +76,14 @@ func (t *allocTable) admit(session namespace.SessionID, n int, old time.Duration
 func (t *allocTable) begin(term, base uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.term, t.next, t.over = term, base, base
+	t.term, t.base, t.next, t.over = term, base, base, base
+}
+
+// minted reports whether a key is one of this reign's.
+func (t *allocTable) minted(k blockstore.Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return k.Term == t.term && k.Seq > t.base && k.Seq <= t.next
 }
 
 // mint makes a new key.

@@ -211,7 +211,7 @@ func (bs *Blocks) keepVouched(blocks []namespace.StoredBlock) []namespace.Stored
 		reigns := t.Reigns()
 		blocks = slices.DeleteFunc(blocks, func(b namespace.StoredBlock) bool {
 			k := b.Key
-			return k.Term != bs.term && !bs.Owner.Vouched(reigns, k) && !t.HasBlock(k) && !t.IsGarbage(k)
+			return !bs.allocs.minted(k) && !bs.Owner.Vouched(reigns, k) && !t.HasBlock(k) && !t.IsGarbage(k)
 		})
 	})
 	return blocks
