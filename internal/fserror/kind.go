@@ -134,40 +134,25 @@ var table = [Kinds]row{
 	Truncated:       {"TRUNCATED", codes.Aborted, syscall.ESTALE, ExitRetry},
 }
 
-// valid reports whether k is one of the list; what comes from the wire may not be.
-func (k Kind) valid() bool { return k < Kinds }
+// row is k's row, or that of Internal for a kind that this version does not know.
+func (k Kind) row() row {
+	if k >= Kinds {
+		return table[Internal]
+	}
+	return table[k]
+}
 
 // String returns the name that users and scripts see, such as "HELD".
-func (k Kind) String() string {
-	if !k.valid() {
-		return table[Internal].name
-	}
-	return table[k].name
-}
+func (k Kind) String() string { return k.row().name }
 
 // Error makes a Kind usable as the target of errors.Is.
 func (k Kind) Error() string { return k.String() }
 
 // Code is the gRPC status code of the kind.
-func (k Kind) Code() codes.Code {
-	if !k.valid() {
-		return codes.Internal
-	}
-	return table[k].code
-}
+func (k Kind) Code() codes.Code { return k.row().code }
 
 // Errno is what a caller through the kernel gets.
-func (k Kind) Errno() syscall.Errno {
-	if !k.valid() {
-		return syscall.EIO
-	}
-	return table[k].errno
-}
+func (k Kind) Errno() syscall.Errno { return k.row().errno }
 
 // ExitCode is the program's exit code for the kind.
-func (k Kind) ExitCode() int {
-	if !k.valid() {
-		return ExitFailure
-	}
-	return table[k].exit
-}
+func (k Kind) ExitCode() int { return k.row().exit }
