@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -40,27 +41,17 @@ func LastLines(r io.ReaderAt, length, n int64) (int64, error) {
 
 // FirstLines copies the first n lines of r to w.
 func FirstLines(w io.Writer, r io.Reader, n int64) error {
-	buf := make([]byte, 64<<10)
-	for n > 0 {
-		got, err := r.Read(buf)
-		b := buf[:got]
-		end := 0
-		for n > 0 {
-			i := bytes.IndexByte(b[end:], '\n')
-			if i < 0 {
-				end = len(b)
-				break
-			}
-			end += i + 1
-			n--
-		}
-		if _, werr := w.Write(b[:end]); werr != nil {
+	for b := bufio.NewReaderSize(r, 64<<10); n > 0; {
+		part, err := b.ReadSlice('\n')
+		if _, werr := w.Write(part); werr != nil {
 			return werr
 		}
-		if errors.Is(err, io.EOF) {
+		switch {
+		case err == nil:
+			n--
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case !errors.Is(err, bufio.ErrBufferFull): // a full buffer: the line continues
 			return err
 		}
 	}

@@ -208,16 +208,18 @@ func TestLastLines(t *testing.T) {
 }
 
 func TestFirstLines(t *testing.T) {
+	long := strings.Repeat("x", 200<<10) // longer than any buffer
 	for _, tc := range []struct {
 		text string
 		n    int64
 		want string
 	}{
 		{"a\nb\nc\n", 2, "a\nb\n"}, {"a\nb", 5, "a\nb"}, {"a\nb\n", 0, ""}, {"", 1, ""}, {"\n\n\n", 2, "\n\n"},
+		{long + "\nb\nc\n", 2, long + "\nb\n"}, {long, 1, long},
 	} {
 		var b bytes.Buffer
 		if err := FirstLines(&b, strings.NewReader(tc.text), tc.n); err != nil || b.String() != tc.want {
-			t.Errorf("%q, %d: %q, %v", tc.text, tc.n, b.String(), err)
+			t.Errorf("%.20q, %d: %.20q of %d bytes, %v", tc.text, tc.n, b.String(), b.Len(), err)
 		}
 	}
 }
