@@ -125,7 +125,7 @@ func TestUnmountTellsOfALostDraft(t *testing.T) {
 				Namenodes: []string{r.Addr()}, User: "root", DialOptions: wire.DialOptions(), Logger: slog.New(slog.NewTextHandler(log, nil)),
 			}, dir, long())
 			must(t, err)
-			a := &drafter{mounted: &mounted{m, dir, t}, wire: wire}
+			a := &drafter{mounted: &mounted{Mounted: m, dir: dir, t: t}, wire: wire}
 			must(t, os.Mkdir(a.path("p"), 0o755))
 			a.ready("p/d")
 			f := a.begin("p/d/f", os.O_WRONLY)
