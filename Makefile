@@ -18,10 +18,11 @@ LONG      ?= ^Test(HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenar
 # The packages whose sweeps take a sample daily (test/env/size).
 FULL_PKGS ?= ./test/crash ./leasemanager ./namenode/namespace ./internal/journal/local ./internal/journal/zk
 BENCH     ?= .
-# Of soak: how long, of how many worlds at most, and the first seed. Of torture: how long, and the seed.
+# Of soak: how long, of how many worlds at most, whether clients think between calls, and the first seed. Of torture: how long, and the seed.
 HOURS     ?= 1
 MINUTES   ?= 30
 SEEDS     ?= 1000000
+SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
 .PHONY: help setup build demo test test-full soak torture mutants race lint fuzz bench generate clean
@@ -29,7 +30,7 @@ SEED      ?= $(shell date +%s)
 help: ## show this list
 	@echo "make TARGET, one of:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, HOURS, SEEDS, SEED, MINUTES."
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, HOURS, SEEDS, SPARSE, SEED, MINUTES."
 
 setup: ## install what test, race and lint need (each target does so for itself, too)
 	@scripts/setup test race lint
@@ -56,7 +57,7 @@ test-full: ## run the longest tests, then the end-to-end tests in full size: Go'
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
 	@scripts/setup test
-	go test -vet=off -count=1 -timeout 0 -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) -length 5m
+	go test -vet=off -count=1 -timeout 0 -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -seeds $(SEEDS) -hours $(HOURS) $(if $(SPARSE),-length 1h -sparse,-length 5m)
 
 torture: ## run the clients and the checker of sim on real processes that are killed, stopped, cut off, short of room and wrong about the time, for MINUTES
 	@scripts/setup test

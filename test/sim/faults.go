@@ -413,9 +413,13 @@ func (w *World) faults(ctx context.Context, shift int) {
 	var under sync.WaitGroup
 	defer under.Wait()
 	places := make(chan struct{}, 3)
+	between := 12 * time.Second
+	if w.cfg.Sparse {
+		between = time.Minute
+	}
 	for {
 		select {
-		case <-time.After(time.Duration(r.Int64N(int64(12 * time.Second)))):
+		case <-time.After(time.Duration(r.Int64N(int64(between)))):
 		case <-ctx.Done():
 			return
 		}

@@ -21,6 +21,7 @@ var (
 	length = flag.Duration("length", 2*time.Minute, "of the work in each shift, in simulated time")
 	shifts = flag.Int("shifts", 1, "how often in each world clients work while things fail, all heals and is checked, all namenodes crash, and all is checked again")
 	first  = flag.Bool("first", false, "end the program with the first broken promise, without a trace")
+	sparse = flag.Bool("sparse", false, "clients think between calls, for ten milliseconds to ten seconds, and something begins to fail twice a minute, not ten times")
 	calm   = flag.Bool("calm", false, "nothing fails")
 	faults = flag.String("faults", "", "a regular expression: only faults whose names it matches")
 	traces = flag.String("trace", "", "the folder to which the trace of each world is written, as text, JSON and a page that draws it")
@@ -75,7 +76,7 @@ func run(t *testing.T, seed uint64) *sim.World {
 	var w *sim.World
 	var took time.Duration
 	synctest.Test(t, func(t *testing.T) {
-		cfg := sim.Config{Seed: seed, Length: *length, Shifts: *shifts, Calm: *calm, Faults: only, S3: seed%2 == 0}
+		cfg := sim.Config{Seed: seed, Length: *length, Shifts: *shifts, Calm: *calm, Sparse: *sparse, Faults: only, S3: seed%2 == 0}
 		if *first {
 			cfg.Broken = func(what string) {
 				fmt.Printf(firstBroken, seed, what)
@@ -99,7 +100,7 @@ func run(t *testing.T, seed uint64) *sim.World {
 			t.Error(err)
 		}
 		if len(broken) > 0 {
-			t.Errorf("seed %d breaks promises; its history is in %s.txt, and %[2]s.html draws it", seed, path)
+			t.Errorf("seed %d breaks promises; its history is in %s.txt, and %[2]s.html draws it; -seed %[1]d -seeds 1 -length %[3]v -shifts %[4]d -sparse=%[5]t -faults %[6]q runs it again", seed, path, *length, *shifts, *sparse, *faults)
 		}
 	}
 	for _, what := range broken[:min(len(broken), 10)] {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -14,6 +15,7 @@ import (
 type WorkConfig struct {
 	Seed      uint64
 	S3        bool // blocks are in a store
+	Sparse    bool // clients think longer between calls: see think
 	Clients   int
 	Namenodes []string               // addresses
 	Host      func(name string) Host // the machine of a client
@@ -75,6 +77,16 @@ func (w *Work) rand(part string, number int) *rand.Rand {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
 	return rand.New(rand.NewPCG(w.with.Seed, h)) //nolint:gosec // reproducible
+}
+
+// think is how long a client waits between two calls: up to most, or in a sparse fleet
+// between a tenth and a hundred times of that. The logarithm of the wait is uniform
+// then, so there are bursts as well as long silences.
+func (w *Work) think(r *rand.Rand, most time.Duration) time.Duration {
+	if !w.with.Sparse {
+		return time.Duration(r.Int64N(int64(most)))
+	}
+	return time.Duration(float64(most) * math.Pow(1000, r.Float64()) / 10)
 }
 
 // everybody is all who work.

@@ -187,7 +187,7 @@ func (c *worker) work(ctx context.Context) {
 			c.look(call)
 		}
 		cancel()
-		c.pause(ctx, 100*time.Millisecond)
+		c.rest(ctx, c.w.think(c.rand, 100*time.Millisecond))
 	}
 }
 
@@ -362,7 +362,7 @@ func (c *worker) lookOften(ctx context.Context) {
 				call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 				c.lookAtLog(call, number)
 				cancel()
-				c.rest(ctx, time.Duration(chance.Int64N(int64(300*time.Millisecond))))
+				c.rest(ctx, c.w.think(chance, 300*time.Millisecond))
 			}
 		})
 	}

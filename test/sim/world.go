@@ -28,6 +28,7 @@ type Config struct {
 	Length     time.Duration  // of the work of a shift, in simulated time; 0: 5 minutes
 	Shifts     int            // how often work, checks, and a crash of all follow each other; 0: once
 	Calm       bool           // nothing fails
+	Sparse     bool           // clients think longer between calls, and things fail less often
 	Faults     *regexp.Regexp // only what it matches can fail; nil: all
 	S3         bool           // blocks are in a store, not in a folder that all share
 	TailBudget int64          // bytes of all tails in a namenode; 0: its default
@@ -96,7 +97,7 @@ func New(t testing.TB, cfg Config) *World {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
 	w.set(WorkConfig{
-		Seed: cfg.Seed, S3: cfg.S3, Clients: cfg.Clients, Namenodes: w.namenodeAddrs(), Host: func(name string) Host { return w.net.Host(name) },
+		Seed: cfg.Seed, S3: cfg.S3, Sparse: cfg.Sparse, Clients: cfg.Clients, Namenodes: w.namenodeAddrs(), Host: func(name string) Host { return w.net.Host(name) },
 		Machines: w.machines(), // no clients yet
 		Soft:     softLimit, Hard: hardLimit, Settled: settled, Largest: 3 * blockSize, Broken: cfg.Broken,
 	})
