@@ -1,11 +1,10 @@
-package owner_test
+package owner
 
 import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/namenode/owner"
 )
 
 // TestVouched: only numbers between a reign's base and the highest that a record names
@@ -17,7 +16,7 @@ func TestVouched(t *testing.T) {
 	idle := namespace.Reign{Term: 6, Nonce: [16]byte{8}}            // committed nothing
 	earlier := namespace.Reign{Term: 4, Nonce: [16]byte{9}, Top: 3} // of a release that counted from one
 	reigns := []namespace.Reign{earlier, counted, idle}
-	shared, private := owner.New(owner.Config{}), owner.New(owner.Config{Private: true})
+	shared, private := New(Config{}), New(Config{Private: true})
 	for _, c := range []struct {
 		name         string
 		key          blockstore.Key
