@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 	"github.com/leasefs/leasefs/test/env"
@@ -186,14 +187,7 @@ func TestABackupOnTheOriginalsBlocks(t *testing.T) {
 	if mine.GetTerm() <= later.GetTerm() {
 		t.Errorf("the backup's namenode mints in term %d, the original was in %d", mine.GetTerm(), later.GetTerm())
 	}
-	clk.Advance(time.Hour)
-	if err := restored.SweepPass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	clk.Advance(time.Hour)
-	if _, _, err := restored.CollectGarbage(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	sweepAll(t, restored, clk)
 	if left := blockFiles(t, disk); len(left) != 3 {
 		t.Fatalf("%d blocks are left of 3", len(left))
 	}
@@ -201,6 +195,20 @@ func TestABackupOnTheOriginalsBlocks(t *testing.T) {
 	res, err := r.Admin.Collect(t.Context(), &pb.CollectRequest{Caller: r.Who})
 	if err != nil || res.GetOrphans() != 1 {
 		t.Fatalf("%v, %v", res, err)
+	}
+}
+
+// sweepAll has a namenode search for orphans that it may delete, and delete what is
+// garbage, each after an hour.
+func sweepAll(t *testing.T, n *env.Namenode, clk *clock.Fake) {
+	t.Helper()
+	clk.Advance(time.Hour)
+	if err := n.SweepPass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	clk.Advance(time.Hour)
+	if _, _, err := n.CollectGarbage(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -227,14 +235,7 @@ func TestTheOriginalAfterItsBackup(t *testing.T) {
 		if mine := withBlock(t, n.Raw(t, "a"), "/f"+clk.Mono().String(), "mine"); mine.GetTerm() <= theirs.GetTerm() {
 			t.Fatalf("term %d again", mine.GetTerm())
 		}
-		clk.Advance(time.Hour)
-		if err := n.SweepPass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		clk.Advance(time.Hour)
-		if _, _, err := n.CollectGarbage(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		sweepAll(t, n, clk)
 		n.Restart(t)
 	}
 	if left := blockFiles(t, disk); len(left) != 3 {
@@ -265,14 +266,7 @@ func TestBlocksOfACopyUnderTheSameTerm(t *testing.T) {
 		}
 	}
 	for range 2 {
-		clk.Advance(time.Hour)
-		if err := n.SweepPass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		clk.Advance(time.Hour)
-		if _, _, err := n.CollectGarbage(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		sweepAll(t, n, clk)
 		if left := blockFiles(t, disk); len(left) != 3 { // all but its own orphan
 			t.Errorf("%d blocks are left of 3", len(left))
 		}
