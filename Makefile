@@ -47,12 +47,13 @@ test: ## run the tests, but for the longest (go vet is part of lint)
 	@echo "Results come in order, that of the longest package first."
 	GOGC=400 GOMEMLIMIT=1GiB go test -vet=off -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)' $(PKGS) # most of them wait more than they work, on small heaps
 
-test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; and half a minute of torture
+test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 	@scripts/setup test-full
 	go test -vet=off -count=1 -timeout 10m -run '$(LONG)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m $(FULL_PKGS)
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '^Test(ZooKeeperStaysBounded|HandOverUnderLoad)$$' ./namenode
+	go test -vet=off -count=1 -timeout 15m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse
 	go test -vet=off -count=1 -timeout 15m -v -tags torture ./test/torture -minutes 0.5 -seed $(SEED)
 
 soak: ## run worlds of sim in which things fail, for HOURS or SEEDS of them from SEED on, and show which faults met; Ctrl-C ends it after the present one
