@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -158,8 +159,9 @@ func (n *network) serve(address string, f *fake) (stop func()) {
 	n.mu.Unlock()
 	s := grpc.NewServer(grpc.UnaryInterceptor(f.unary), grpc.MaxRecvMsgSize(8<<20),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
-	pb.RegisterNamenodeServer(s, f)
-	pb.RegisterAdminServer(s, f)
+	r := callstream.NewServer(f.unary, 1000).Register(s)
+	pb.RegisterNamenodeServer(r, f)
+	pb.RegisterAdminServer(r, f)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -143,7 +144,7 @@ type runner struct {
 	cfg   Config
 	dir   string
 	fs    *client.FS
-	conns []*grpc.ClientConn
+	conns []*callstream.Conn
 	nn    []pb.NamenodeClient // one a connection
 
 	actors    []*actor // one a worker
@@ -217,7 +218,7 @@ func (r *runner) dial(ctx context.Context) error {
 	}
 	opts := append([]grpc.DialOption{grpc.WithTransportCredentials(creds)}, r.cfg.Client.DialOptions...)
 	for range r.cfg.Conns {
-		c, err := grpc.NewClient("passthrough:///"+list[i].Address, opts...)
+		c, err := callstream.NewClient("passthrough:///"+list[i].Address, opts...)
 		if err != nil {
 			return fserror.Wrap(fserror.Unavailable, "bench", list[i].Address, err)
 		}

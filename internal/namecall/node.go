@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -31,12 +32,12 @@ const (
 type Node struct {
 	Address string
 
-	conns []*grpc.ClientConn
+	conns []*callstream.Conn
 	turn  atomic.Uint32
 }
 
 // Conn is a connection to the namenode: each of them in turn.
-func (n *Node) Conn() *grpc.ClientConn {
+func (n *Node) Conn() *callstream.Conn {
 	if len(n.conns) == 1 {
 		return n.conns[0]
 	}
@@ -152,7 +153,7 @@ func (s *Namenodes) Retries() uint64 { return s.retries.Load() }
 func (s *Namenodes) addLocked(address string) (*Node, error) {
 	e := &Node{Address: address}
 	for range s.cfg.Conns {
-		cc, err := grpc.NewClient("passthrough:///"+address, s.opts...)
+		cc, err := callstream.NewClient("passthrough:///"+address, s.opts...)
 		if err != nil {
 			for _, c := range e.conns {
 				_ = c.Close() // never used

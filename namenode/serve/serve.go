@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
+	"github.com/leasefs/leasefs/internal/callstream"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
@@ -133,7 +134,7 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 	}
 	f.role = role
 	f.grpcSrv = grpc.NewServer(f.grpcOptions()...)
-	register(f.grpcSrv)
+	register(callstream.NewServer(f.unary, f.cfg.MaxStreams).Register(f.grpcSrv))
 	hs := health.NewServer()
 	healthpb.RegisterHealthServer(f.grpcSrv, hs)
 	reflection.Register(f.grpcSrv)
@@ -357,7 +358,10 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 // namenode answers: all but the question how it is. What there is of the state
 // may not be there yet, or be changed by the journal just now.
 func (f *Front) gate(method string) error {
-	if method == pb.Admin_Status_FullMethodName || !strings.HasPrefix(method, "/leasefs.v1.") {
+	switch {
+	case method == pb.Admin_Status_FullMethodName, !strings.HasPrefix(method, "/leasefs.v1."):
+		return nil
+	case method == pb.Calls_Carry_FullMethodName: // each call comes here by itself
 		return nil
 	}
 	return f.role.Active()

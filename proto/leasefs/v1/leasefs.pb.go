@@ -8278,6 +8278,247 @@ func (x *BackupResponse) GetTotalSymlinks() uint64 {
 	return 0
 }
 
+type CarryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Calls         []*CarriedCall         `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`           // at most 1,000
+	Cancel        []uint64               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"` // ids of calls whose answers nobody waits for any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarryRequest) Reset() {
+	*x = CarryRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarryRequest) ProtoMessage() {}
+
+func (x *CarryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
+func (*CarryRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *CarryRequest) GetCalls() []*CarriedCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *CarryRequest) GetCancel() []uint64 {
+	if x != nil {
+		return x.Cancel
+	}
+	return nil
+}
+
+type CarriedCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`                                // chosen by the client; larger than that of any earlier call of the stream
+	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`                         // service and method: "Namenode/Create"
+	Request       []byte                 `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`                       // the method's request
+	TimeoutMs     int64                  `protobuf:"varint,4,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for how long the client waits; 0: no limit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarriedCall) Reset() {
+	*x = CarriedCall{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarriedCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarriedCall) ProtoMessage() {}
+
+func (x *CarriedCall) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
+func (*CarriedCall) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *CarriedCall) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CarriedCall) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *CarriedCall) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *CarriedCall) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type CarryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Answers       []*CarriedAnswer       `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarryResponse) Reset() {
+	*x = CarryResponse{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarryResponse) ProtoMessage() {}
+
+func (x *CarryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
+func (*CarryResponse) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+// CarriedAnswer answers a call: with a response or, if code is not 0, an error.
+type CarriedAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Response      []byte                 `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"` // the method's response
+	Code          uint32                 `protobuf:"varint,3,opt,name=code,proto3" json:"code,omitempty"`        // of gRPC
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Detail        *ErrorDetail           `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarriedAnswer) Reset() {
+	*x = CarriedAnswer{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarriedAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarriedAnswer) ProtoMessage() {}
+
+func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
+func (*CarriedAnswer) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *CarriedAnswer) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *CarriedAnswer) GetResponse() []byte {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+func (x *CarriedAnswer) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *CarriedAnswer) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *CarriedAnswer) GetDetail() *ErrorDetail {
+	if x != nil {
+		return x.Detail
+	}
+	return nil
+}
+
 var File_leasefs_v1_leasefs_proto protoreflect.FileDescriptor
 
 const file_leasefs_v1_leasefs_proto_rawDesc = "" +
@@ -8956,7 +9197,24 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0etotal_symlinks\x18\r \x01(\x04R\rtotalSymlinks\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*P\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
+	"\fCarryRequest\x12-\n" +
+	"\x05calls\x18\x01 \x03(\v2\x17.leasefs.v1.CarriedCallR\x05calls\x12\x16\n" +
+	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"n\n" +
+	"\vCarriedCall\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\fR\arequest\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x04 \x01(\x03R\ttimeoutMs\"D\n" +
+	"\rCarryResponse\x123\n" +
+	"\aanswers\x18\x01 \x03(\v2\x19.leasefs.v1.CarriedAnswerR\aanswers\"\x9a\x01\n" +
+	"\rCarriedAnswer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
+	"\bresponse\x18\x02 \x01(\fR\bresponse\x12\x12\n" +
+	"\x04code\x18\x03 \x01(\rR\x04code\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
+	"\x06detail\x18\x05 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x06detail*P\n" +
 	"\x06RefHow\x12\x17\n" +
 	"\x13REF_HOW_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REF_HOW_FOLLOW_LAST\x10\x01\x12\x14\n" +
@@ -9028,7 +9286,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aCollect\x12\x1a.leasefs.v1.CollectRequest\x1a\x1b.leasefs.v1.CollectResponse\x12A\n" +
 	"\x06Backup\x12\x19.leasefs.v1.BackupRequest\x1a\x1a.leasefs.v1.BackupResponse0\x01\x12E\n" +
 	"\bFailover\x12\x1b.leasefs.v1.FailoverRequest\x1a\x1c.leasefs.v1.FailoverResponse\x12Q\n" +
-	"\fResolveStore\x12\x1f.leasefs.v1.ResolveStoreRequest\x1a .leasefs.v1.ResolveStoreResponseB7Z5github.com/leasefs/leasefs/proto/leasefs/v1;leasefsv1b\x06proto3"
+	"\fResolveStore\x12\x1f.leasefs.v1.ResolveStoreRequest\x1a .leasefs.v1.ResolveStoreResponse2I\n" +
+	"\x05Calls\x12@\n" +
+	"\x05Carry\x12\x18.leasefs.v1.CarryRequest\x1a\x19.leasefs.v1.CarryResponse(\x010\x01B7Z5github.com/leasefs/leasefs/proto/leasefs/v1;leasefsv1b\x06proto3"
 
 var (
 	file_leasefs_v1_leasefs_proto_rawDescOnce sync.Once
@@ -9043,7 +9303,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -9155,15 +9415,19 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*ResolveStoreResponse)(nil),    // 107: leasefs.v1.ResolveStoreResponse
 	(*BackupRequest)(nil),           // 108: leasefs.v1.BackupRequest
 	(*BackupResponse)(nil),          // 109: leasefs.v1.BackupResponse
-	nil,                             // 110: leasefs.v1.Block.HeadersEntry
-	nil,                             // 111: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 112: leasefs.v1.BackupResponse.HeadersEntry
+	(*CarryRequest)(nil),            // 110: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 111: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 112: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 113: leasefs.v1.CarriedAnswer
+	nil,                             // 114: leasefs.v1.Block.HeadersEntry
+	nil,                             // 115: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 116: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	10,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	11,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	110, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	114, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	11,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	6,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	14,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -9228,7 +9492,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	8,   // 65: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	59,  // 66: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	61,  // 67: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	111, // 68: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	115, // 68: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	8,   // 69: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	12,  // 70: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	5,   // 71: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -9308,94 +9572,99 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	6,   // 145: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
 	6,   // 146: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
 	6,   // 147: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	112, // 148: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	16,  // 149: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	25,  // 150: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	29,  // 151: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	33,  // 152: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	35,  // 153: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	37,  // 154: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	39,  // 155: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	42,  // 156: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	44,  // 157: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	45,  // 158: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	46,  // 159: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	49,  // 160: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	52,  // 161: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	55,  // 162: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 163: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 164: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 165: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 166: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 167: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 168: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 169: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 170: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 171: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 172: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 173: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 174: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 175: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 176: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 177: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	89,  // 178: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	88,  // 179: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	90,  // 180: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	91,  // 181: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	92,  // 182: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	95,  // 183: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	97,  // 184: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	99,  // 185: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	102, // 186: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	108, // 187: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	104, // 188: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	106, // 189: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	17,  // 190: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	27,  // 191: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	30,  // 192: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	34,  // 193: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	36,  // 194: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	38,  // 195: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	40,  // 196: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	43,  // 197: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 198: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 199: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	47,  // 200: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	51,  // 201: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	53,  // 202: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	51,  // 203: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 204: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 205: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 206: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 207: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 208: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 209: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 210: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 211: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 212: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 213: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 214: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 215: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 216: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 217: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 218: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 219: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 220: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 221: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 222: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	93,  // 223: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	96,  // 224: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	98,  // 225: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	100, // 226: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	103, // 227: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	109, // 228: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	105, // 229: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	107, // 230: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	190, // [190:231] is the sub-list for method output_type
-	149, // [149:190] is the sub-list for method input_type
-	149, // [149:149] is the sub-list for extension type_name
-	149, // [149:149] is the sub-list for extension extendee
-	0,   // [0:149] is the sub-list for field type_name
+	116, // 148: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	111, // 149: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	113, // 150: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	13,  // 151: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	16,  // 152: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	25,  // 153: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	29,  // 154: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	33,  // 155: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	35,  // 156: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	37,  // 157: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	39,  // 158: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	42,  // 159: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	44,  // 160: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	45,  // 161: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	46,  // 162: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	49,  // 163: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	52,  // 164: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
+	55,  // 165: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	56,  // 166: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	58,  // 167: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	62,  // 168: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	64,  // 169: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	66,  // 170: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	67,  // 171: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	69,  // 172: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	71,  // 173: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	74,  // 174: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	77,  // 175: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	79,  // 176: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	83,  // 177: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	84,  // 178: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	86,  // 179: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	87,  // 180: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	89,  // 181: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	88,  // 182: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	90,  // 183: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	91,  // 184: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	92,  // 185: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	95,  // 186: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	97,  // 187: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	99,  // 188: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	102, // 189: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	108, // 190: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	104, // 191: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	106, // 192: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	110, // 193: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	17,  // 194: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	27,  // 195: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	30,  // 196: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	34,  // 197: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	36,  // 198: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	38,  // 199: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	40,  // 200: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	43,  // 201: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	82,  // 202: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	82,  // 203: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	47,  // 204: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	51,  // 205: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	53,  // 206: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
+	51,  // 207: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	57,  // 208: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	60,  // 209: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	63,  // 210: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	65,  // 211: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	65,  // 212: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	68,  // 213: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	70,  // 214: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	72,  // 215: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	75,  // 216: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	78,  // 217: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	80,  // 218: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	82,  // 219: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	82,  // 220: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	82,  // 221: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	82,  // 222: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	82,  // 223: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	82,  // 224: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	82,  // 225: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	82,  // 226: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	93,  // 227: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	96,  // 228: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	98,  // 229: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	100, // 230: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	103, // 231: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	109, // 232: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	105, // 233: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	107, // 234: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	112, // 235: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	194, // [194:236] is the sub-list for method output_type
+	152, // [152:194] is the sub-list for method input_type
+	152, // [152:152] is the sub-list for extension type_name
+	152, // [152:152] is the sub-list for extension extendee
+	0,   // [0:152] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9424,9 +9693,9 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   108,
+			NumMessages:   112,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_leasefs_v1_leasefs_proto_goTypes,
 		DependencyIndexes: file_leasefs_v1_leasefs_proto_depIdxs,

@@ -1817,3 +1817,109 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "leasefs/v1/leasefs.proto",
 }
+
+const (
+	Calls_Carry_FullMethodName = "/leasefs.v1.Calls/Carry"
+)
+
+// CallsClient is the client API for Calls service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Calls carries unary calls of the other services over a stream, so that those which
+// wait to be sent travel in one message: most of the cost of a small call is that of
+// its HTTP/2 exchange. Each call has its own deadline, error and cancellation, and is
+// answered when it is done, whatever others do. Unary calls work as well.
+type CallsClient interface {
+	Carry(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CarryRequest, CarryResponse], error)
+}
+
+type callsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewCallsClient(cc grpc.ClientConnInterface) CallsClient {
+	return &callsClient{cc}
+}
+
+func (c *callsClient) Carry(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CarryRequest, CarryResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Calls_ServiceDesc.Streams[0], Calls_Carry_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CarryRequest, CarryResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Calls_CarryClient = grpc.BidiStreamingClient[CarryRequest, CarryResponse]
+
+// CallsServer is the server API for Calls service.
+// All implementations must embed UnimplementedCallsServer
+// for forward compatibility.
+//
+// Calls carries unary calls of the other services over a stream, so that those which
+// wait to be sent travel in one message: most of the cost of a small call is that of
+// its HTTP/2 exchange. Each call has its own deadline, error and cancellation, and is
+// answered when it is done, whatever others do. Unary calls work as well.
+type CallsServer interface {
+	Carry(grpc.BidiStreamingServer[CarryRequest, CarryResponse]) error
+	mustEmbedUnimplementedCallsServer()
+}
+
+// UnimplementedCallsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedCallsServer struct{}
+
+func (UnimplementedCallsServer) Carry(grpc.BidiStreamingServer[CarryRequest, CarryResponse]) error {
+	return status.Error(codes.Unimplemented, "method Carry not implemented")
+}
+func (UnimplementedCallsServer) mustEmbedUnimplementedCallsServer() {}
+func (UnimplementedCallsServer) testEmbeddedByValue()               {}
+
+// UnsafeCallsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to CallsServer will
+// result in compilation errors.
+type UnsafeCallsServer interface {
+	mustEmbedUnimplementedCallsServer()
+}
+
+func RegisterCallsServer(s grpc.ServiceRegistrar, srv CallsServer) {
+	// If the following call panics, it indicates UnimplementedCallsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Calls_ServiceDesc, srv)
+}
+
+func _Calls_Carry_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(CallsServer).Carry(&grpc.GenericServerStream[CarryRequest, CarryResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Calls_CarryServer = grpc.BidiStreamingServer[CarryRequest, CarryResponse]
+
+// Calls_ServiceDesc is the grpc.ServiceDesc for Calls service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Calls_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "leasefs.v1.Calls",
+	HandlerType: (*CallsServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Carry",
+			Handler:       _Calls_Carry_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "leasefs/v1/leasefs.proto",
+}
