@@ -55,8 +55,6 @@ type fake struct {
 	// before may answer a call in place of the fake; after may lose the reply.
 	before func(method string, req any) error
 	after  func(method string, req any) error
-	// manyBefore is before for each file of CreateMany.
-	manyBefore func(req any) error
 	// put and get may answer HTTP in place of the store; 0: they continue.
 	put func(n int) int
 	get func(n int, key blockstore.Key) int
@@ -372,27 +370,6 @@ func (f *fake) Create(_ context.Context, r *pb.CreateRequest) (*pb.OpenResponse,
 	file := &fakeFile{path: r.At.Path, inode: f.seq, tail: bytes.Clone(r.Data), mtime: r.MtimeUnixMs, lease: r.Lease}
 	f.files[r.At.Path], f.inodes[file.inode] = file, file
 	return f.opened(file, r.Caller, r.Close), nil
-}
-
-func (f *fake) CreateMany(ctx context.Context, r *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
-	resp := new(pb.CreateManyResponse)
-	for _, c := range r.Files {
-		c.Close = true
-		var o *pb.OpenResponse
-		var err error
-		if f.manyBefore != nil {
-			err = f.manyBefore(c)
-		}
-		if err == nil {
-			o, err = f.Create(ctx, c)
-		}
-		res := &pb.CreateResult{Inode: o.GetAttr().GetInode()}
-		if err != nil {
-			res.Error = wire.Detail(err)
-		}
-		resp.Results = append(resp.Results, res)
-	}
-	return resp, nil
 }
 
 func (f *fake) Append(_ context.Context, r *pb.AppendRequest) (*pb.OpenResponse, error) {

@@ -71,7 +71,6 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	e := &engine{
 		cfg:     cfg,
 		caller:  &pb.Caller{User: cfg.User, Client: cfg.Client, Session: id, Host: cfg.Host, Pid: cfg.PID, TtlMs: ceilMS(cfg.TTL)},
-		ids:     namecall.NewIDs(id),
 		blobs:   blockio.NewTransport(cfg.HTTPClient, cfg.TLS, cfg.Timeout),
 		info:    Info{User: cfg.User, Client: cfg.Client, Session: hex.EncodeToString(pb.SessionName(id)), DirMode: 0o777 &^ *cfg.Umask},
 		readers: make(map[*Reader]struct{}),
@@ -86,6 +85,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		f.cancel()
 		return nil, err
 	}
+	f.ids = f.nn.IDs()
 	f.keeper = keepalive.New(f.ctx, keepalive.Config{
 		Namenodes: f.nn, Caller: f.caller, Timeout: cfg.Timeout, Clock: cfg.Clock, Logger: cfg.Logger, Go: f.goRun,
 	})

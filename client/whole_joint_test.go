@@ -23,7 +23,7 @@ func TestWriteFilesOfManyGoroutines(t *testing.T) {
 	// One call takes long.
 	var sent atomic.Int32
 	wire.Set(func(method string, _ any, send func() error) error {
-		if method == "CreateMany" && sent.Add(1) == 1 {
+		if method == "Create" && sent.Add(1) == 1 {
 			<-time.After(500 * time.Millisecond)
 		}
 		return send()

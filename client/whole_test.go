@@ -75,7 +75,6 @@ func TestLargeFilesAreWholeOrNotAtAll(t *testing.T) {
 					}
 					return nil
 				}
-				f.manyBefore = noTails
 			})
 			err := tc.write(fs, tc.data)
 			wantKind(t, err, fserror.Permission)

@@ -450,7 +450,4 @@ func TestWriteFiles(t *testing.T) {
 			t.Fatalf("%s is not what was written", files[i].Path)
 		}
 	}
-	if n := f.count("CreateMany"); n > 4 {
-		t.Fatalf("%d calls", n)
-	}
 }

@@ -97,7 +97,7 @@ func TestNothingIsGivenAwayByPath(t *testing.T) {
 			wire.Set(func(method string, _ any, send func() error) error {
 				err := send()
 				switch method {
-				case "Create", "CreateMany", "Mkdir", "Symlink":
+				case "Create", "Mkdir", "Symlink":
 					once.Do(func() {
 						moved.Store(true)
 						must(t, other.Rename(t.Context(), secret, "/d/"+name, true))

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -88,46 +87,9 @@ func TestARecursiveDeleteIsRepeated(t *testing.T) {
 	}
 }
 
-// A file of CreateMany whose answer was lost is sent again alone: that is the same
-// call, whatever its caller has given up of a cache by then.
-func TestAFileOfManyIsRepeatedAlone(t *testing.T) {
-	t.Parallel()
-	n := env.Start(t)
-	r := n.Raw(t, "a")
-	many := new(pb.CreateManyRequest)
-	for _, path := range []string{"/a", "/no/dir", "/b"} {
-		many.Files = append(many.Files, &pb.CreateRequest{
-			Call: r.Call(), Caller: r.Who, At: pb.At(path), Close: true, Cache: true, Data: []byte("x"), DataCrc32C: blockstore.CRC([]byte("x")),
-			GivenUp: &pb.CacheGivenUp{Stream: 1, Keys: []*pb.CacheKey{{Kind: 1, Inode: 1}}},
-		})
-	}
-	out, err := r.NN.CreateMany(t.Context(), proto.Clone(many).(*pb.CreateManyRequest))
-	if err != nil {
-		t.Fatal(err)
-	}
-	txid := r.TxID()
-	for i, req := range many.GetFiles() {
-		first := out.GetResults()[i]
-		req.GivenUp.Stream = 2
-		again, err := r.NN.Create(t.Context(), req)
-		if i == 1 {
-			if first.GetError() == nil || !errors.Is(err, fserror.NotFound) {
-				t.Errorf("in no directory: %v, then %v", first, err)
-			}
-			continue
-		}
-		if err != nil || again.GetAttr().GetInode() != first.GetInode() || first.GetInode() == 0 {
-			t.Errorf("%s: %v, then %v, %v", req.GetAt().GetPath(), first, again, err)
-		}
-	}
-	if now := r.TxID(); now != txid {
-		t.Errorf("%d records for repetitions", now-txid)
-	}
-}
-
-// Asking whose groups the caller has may take long. CreateMany holds nobody up
+// Asking whose groups the caller has may take long. A Create holds nobody up
 // meanwhile.
-func TestManyAndSlowGroups(t *testing.T) {
+func TestSlowGroups(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	at, goOn := make(chan struct{}), make(chan struct{})
@@ -146,7 +108,7 @@ func TestManyAndSlowGroups(t *testing.T) {
 	mkdir(t, root, "/d", 0o777)
 	made := make(chan error, 1)
 	go func() {
-		_, err := ann.NN.CreateMany(t.Context(), &pb.CreateManyRequest{Files: []*pb.CreateRequest{{Call: ann.Call(), Caller: ann.Who, At: pb.At("/d/f"), Cache: true}}})
+		_, err := ann.NN.Create(t.Context(), &pb.CreateRequest{Call: ann.Call(), Caller: ann.Who, At: pb.At("/d/f"), Cache: true})
 		made <- err
 	}()
 	<-at

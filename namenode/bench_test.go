@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -113,23 +114,18 @@ func fill(b *testing.B, c pb.NamenodeClient, n int) {
 	who := &pb.Caller{User: "root", Client: "fill", Session: session}
 	seq := uint64(0)
 	for at := 0; at < n; {
-		req := &pb.CreateManyRequest{}
+		var g errgroup.Group
 		acked := seq
-		for ; at < n && len(req.GetFiles()) < 1000; at++ {
+		for end := min(n, at+1000); at < end; at++ {
 			seq++
-			req.Files = append(req.Files, &pb.CreateRequest{
-				Call: &pb.CallId{Session: session, Seq: seq, Acked: acked}, Caller: who, Parents: true,
+			req := &pb.CreateRequest{
+				Call: &pb.CallId{Session: session, Seq: seq, Acked: acked}, Caller: who, Parents: true, Close: true,
 				At: pb.At(fmt.Sprintf("/fill/d%05d/file-%08d", at/1000, at)),
-			})
-		}
-		resp, err := c.CreateMany(b.Context(), req)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, r := range resp.GetResults() {
-			if r.GetError() != nil {
-				b.Fatal(r.GetError())
 			}
+			g.Go(func() error { _, err := c.Create(b.Context(), req); return err })
+		}
+		if err := g.Wait(); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode"
@@ -212,14 +214,15 @@ func TestOneAddressLeavesRoomForOwnerNames(t *testing.T) {
 	}
 	greedy := n.RawFrom(t, "greedy", "127.0.0.2")
 	for from := 0; from <= namespace.MaxOwners; from += 1000 {
-		req := &pb.CreateManyRequest{}
+		var g errgroup.Group
+		acked := greedy.Call().GetSeq() // so that not too many results are kept
 		for i := from; i < from+1000; i++ {
 			who := &pb.Caller{User: fmt.Sprintf("user%d", i), Client: "c", Session: greedy.Who.GetSession(), Host: "h", Pid: 1}
-			req.Files = append(req.Files, &pb.CreateRequest{Call: greedy.Call(), Caller: who, At: pb.At(fmt.Sprintf("/%d", i))})
+			req := &pb.CreateRequest{Call: greedy.Call(), Caller: who, At: pb.At(fmt.Sprintf("/%d", i)), Close: true}
+			req.Call.Acked = acked
+			g.Go(func() error { _, err := greedy.NN.Create(t.Context(), req); return err })
 		}
-		first := req.GetFiles()[0].GetCall()
-		first.Acked = first.GetSeq() - 1 // so that not too many results are kept
-		if _, err := greedy.NN.CreateMany(t.Context(), req); err != nil {
+		if err := g.Wait(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -192,13 +192,6 @@ func (v *vanisher) sendings() (list map[string]func() sending, waits map[string]
 			req := &pb.CreateRequest{Call: r.Call(), Caller: who, At: pb.At(v.path()), Parents: true}
 			return func(ctx context.Context, l link) error { _, err := l.nn.Create(ctx, req); return err }
 		},
-		"CreateMany": func() sending {
-			req := &pb.CreateManyRequest{}
-			for range 10 {
-				req.Files = append(req.Files, &pb.CreateRequest{Call: r.Call(), Caller: who, At: pb.At(v.path()), Data: data, DataCrc32C: crc(data), Close: true})
-			}
-			return func(ctx context.Context, l link) error { _, err := l.nn.CreateMany(ctx, req); return err }
-		},
 		"Append": func() sending {
 			// /w is held by another client all the time: it waits.
 			req := &pb.AppendRequest{Call: r.Call(), Caller: v.n.Raw(v.t, "b").Who, At: pb.Follow("/w"), WaitMs: 60_000}

@@ -19,13 +19,11 @@ import (
 func manyNames(t *testing.T, r *env.Raw) {
 	t.Helper()
 	for batch := range 3 {
-		req := &pb.CreateManyRequest{}
-		for i := range 1000 {
-			req.Files = append(req.Files, &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(fmt.Sprintf("/%d-%03d-%s", batch, i, strings.Repeat("n", 200)))})
+		paths := make([]string, 1000)
+		for i := range paths {
+			paths[i] = fmt.Sprintf("/%d-%03d-%s", batch, i, strings.Repeat("n", 200))
 		}
-		if _, err := r.NN.CreateMany(t.Context(), req); err != nil {
-			t.Fatal(err)
-		}
+		r.Make(paths...)
 	}
 }
 

@@ -51,6 +51,9 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 		if err := s.Err(); err != nil {
 			return c.fail(err)
 		}
+		if n > 0 {
+			s.ids.acknowledge(req)
+		}
 		ep := s.Active()
 		reached, err := s.Once(ctx, c, ep, method, req, resp)
 		if err == nil {

@@ -1,7 +1,6 @@
 package namecall
 
 import (
-	"context"
 	"sync"
 
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -16,13 +15,7 @@ type IDs struct {
 	next uint64              // the last number given
 	low  uint64              // all up to this one are answered
 	done map[uint64]struct{} // those above low that are
-	// moved is closed when low has grown; nil: nobody waits.
-	moved chan struct{}
 }
-
-// window is how far BeginMany goes ahead of the oldest call that is under way:
-// the namenode keeps the results from there on, and no more than 16,384.
-const window = 12_000
 
 // NewIDs returns the ids of a session's calls.
 func NewIDs(session []byte) *IDs {
@@ -33,39 +26,20 @@ func NewIDs(session []byte) *IDs {
 func (c *IDs) Begin() *pb.CallId {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.nextLocked()
-}
-
-func (c *IDs) nextLocked() *pb.CallId {
 	c.next++
 	return &pb.CallId{Session: c.session, Seq: c.next, Acked: c.low}
 }
 
-// BeginMany returns the ids of n new calls. It waits while too many results
-// would be kept for one call that takes long. Who has begun some must not wait
-// for more.
-func (c *IDs) BeginMany(ctx context.Context, n int) ([]*pb.CallId, error) {
-	for {
-		c.mu.Lock()
-		if c.next == c.low || c.next-c.low+uint64(n) <= window { //nolint:gosec // a length
-			ids := make([]*pb.CallId, n)
-			for i := range ids {
-				ids[i] = c.nextLocked()
-			}
-			c.mu.Unlock()
-			return ids, nil
-		}
-		if c.moved == nil {
-			c.moved = make(chan struct{})
-		}
-		moved := c.moved
-		c.mu.Unlock()
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+// acknowledge has a call that is sent again say up to where all are answered now:
+// by what it said first, the namenode could keep too many results for ever.
+func (c *IDs) acknowledge(req any) {
+	r, ok := req.(interface{ GetCall() *pb.CallId })
+	if !ok || r.GetCall() == nil {
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.GetCall().Acked = c.low
 }
 
 // End tells that nobody will ask for the call's result any more.
@@ -77,10 +51,6 @@ func (c *IDs) End(id *pb.CallId) {
 		return
 	}
 	c.low++
-	if c.moved != nil {
-		close(c.moved)
-		c.moved = nil
-	}
 	for {
 		if _, ok := c.done[c.low+1]; !ok {
 			return

@@ -1,6 +1,10 @@
 package namecall
 
-import "testing"
+import (
+	"testing"
+
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
 
 func TestAckedIsLowWaterMark(t *testing.T) {
 	c := NewIDs([]byte("s"))
@@ -17,4 +21,20 @@ func TestAckedIsLowWaterMark(t *testing.T) {
 	if got := c.Begin(); got.Acked != 3 || got.Seq != 5 {
 		t.Fatalf("acked %d, seq %d", got.Acked, got.Seq)
 	}
+}
+
+// A call that is sent again acknowledges what was answered meanwhile.
+func TestRepetitionsAcknowledge(t *testing.T) {
+	c := NewIDs([]byte("s"))
+	a, req := c.Begin(), &pb.MkdirRequest{Call: c.Begin()}
+	c.acknowledge(req)
+	if req.Call.Acked != 0 {
+		t.Errorf("acked %d before the first call is answered", req.Call.Acked)
+	}
+	c.End(a)
+	c.acknowledge(req)
+	if req.Call.Acked != 1 || req.Call.Seq != 2 {
+		t.Errorf("acked %d, seq %d", req.Call.Acked, req.Call.Seq)
+	}
+	c.acknowledge(&pb.StatRequest{}) // has no id
 }

@@ -69,6 +69,7 @@ type Config struct {
 // Namenodes are those of one namespace. It is safe for concurrent use.
 type Namenodes struct {
 	cfg     Config
+	ids     *IDs
 	opts    []grpc.DialOption
 	ctx     context.Context //nolint:containedctx // until Close
 	cancel  context.CancelFunc
@@ -88,7 +89,7 @@ func New(ctx context.Context, cfg Config) (*Namenodes, error) {
 	if cfg.TLS != nil {
 		creds = credentials.NewTLS(cfg.TLS)
 	}
-	s := &Namenodes{cfg: cfg}
+	s := &Namenodes{cfg: cfg, ids: NewIDs(cfg.Caller.GetSession())}
 	s.opts = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		// Retrying is ours: only we know which calls may happen once.
@@ -135,6 +136,9 @@ func (s *Namenodes) Err() error {
 	}
 	return nil
 }
+
+// IDs number the calls of the configuration's caller.
+func (s *Namenodes) IDs() *IDs { return s.ids }
 
 // Active is the namenode that is believed to be active.
 func (s *Namenodes) Active() *Node { return s.active.Load() }

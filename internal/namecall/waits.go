@@ -47,9 +47,6 @@ func (s *Namenodes) Waits(op, path string) Waits {
 	return Waits{s: s, op: op, path: path, began: time.Now(), limit: s.cfg.Timeout}
 }
 
-// For makes it the waiting for another path.
-func (w *Waits) For(path string) { w.path = path }
-
 // Endless says that nothing limits the waiting but its context.
 func (w *Waits) Endless() { w.limit = 0 }
 

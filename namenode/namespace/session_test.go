@@ -131,6 +131,31 @@ func TestCallLimits(t *testing.T) {
 	roundTrip(t, r.tree)
 }
 
+// The oldest call is carried out however late it comes: until it is answered none of
+// the later ones can be acknowledged.
+func TestTheOldestCallIsTaken(t *testing.T) {
+	r := newRig(t)
+	late := CallID{Session: SessionID{1}, Seq: 1}
+	for seq := range uint64(tables.MaxUnacked - 1) {
+		if _, err := r.apply(CallID{Session: SessionID{1}, Seq: seq + 2}, &OpSafeMode{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := CallID{Session: SessionID{1}, Seq: tables.MaxUnacked + 1}
+	_, _, err := r.tree.CallResult(next)
+	wantKind(t, err, fserror.Retry)
+	if _, _, err := r.tree.CallResult(late); err != nil {
+		t.Fatalf("the oldest call: %v", err)
+	}
+	if _, err := r.apply(late, &OpSafeMode{}); err != nil {
+		t.Fatal(err)
+	}
+	next.Acked = 1
+	if _, _, err := r.tree.CallResult(next); err != nil {
+		t.Fatalf("once it is answered: %v", err)
+	}
+}
+
 // A session is expired a few at a time, but all are in the end.
 func TestSessionExpiryIsSliced(t *testing.T) {
 	r := newRig(t)

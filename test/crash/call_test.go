@@ -25,9 +25,6 @@ type call struct {
 	// effect is what the call does to the model; out is its answer, nil if that
 	// is not known.
 	effect func(m *model, out any)
-	// more are further effects, each of which a crash may have kept or not by
-	// itself.
-	more []func(m *model, out any)
 	// seen is set for a reader: what it was shown must be in every later state.
 	seen func(m *model, out any) bool
 	// answers says that the answer is the same however often it is asked.
@@ -118,36 +115,6 @@ func (c *client) create(id, path, data string, whole bool, alter ...func(*pb.Cre
 
 func steal(q *pb.CreateRequest)     { q.Overwrite, q.Steal = true, true }
 func overwrite(q *pb.CreateRequest) { q.Overwrite = true }
-
-// createMany makes whole files in one call: each by itself is there or not.
-func (c *client) createMany(dir string, names ...string) *call {
-	q := &pb.CreateManyRequest{}
-	out := &call{name: "create many in " + dir, effect: nothing}
-	acked := c.seq
-	for _, name := range names {
-		data := "many " + name
-		f := &pb.CreateRequest{Call: c.id(), Caller: c.who(), At: pb.At(dir + "/" + name), Data: []byte(data), DataCrc32C: crc([]byte(data))}
-		f.Call.Acked = acked
-		q.Files = append(q.Files, f)
-		out.more = append(out.more, func(m *model, _ any) {
-			m.nodes[dir+"/"+name] = &node{typ: file, mode: 0o644, data: data}
-		})
-	}
-	send := api(pb.NamenodeClient.CreateMany, q)
-	out.send = func(m *machine) (any, error) {
-		a, err := send(m)
-		if err != nil {
-			return nil, err
-		}
-		for _, res := range a.(*pb.CreateManyResponse).GetResults() {
-			if d := res.GetError(); d != nil {
-				return nil, wire.FromDetail(d)
-			}
-		}
-		return a, nil
-	}
-	return out
-}
 
 // appendTo opens a file at its end. With wait the machine's clock moves on first,
 // so that another's lease is past its soft limit.

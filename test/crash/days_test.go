@@ -55,7 +55,9 @@ func names(r *run) {
 	r.do(b.flush("f", text("after a restart", 700)))
 	r.do(a.appendTo("f", "/dd/f", 61*time.Second)) // past b's soft limit
 	r.do(a.flush("f", "a's"))
-	r.do(a.createMany("/dd", "m1", "m2", "m3"))
+	for _, name := range []string{"m1", "m2", "m3"} {
+		r.do(a.create(name, "/dd/"+name, "many "+name, true))
+	}
 	r.do(a.setattr("/dd/e/g", 0o640, 99_000))
 	r.do(op.checkpoint())
 	r.do(a.create("h", "/dd/h", text("open", 600), false))
@@ -146,7 +148,7 @@ func crowd(r *run) {
 	}
 	r.do(a.flush("a", "during"), b.flush("b", "an image"), op.checkpoint(), e.look("b"))
 	r.do(a.rename("/d/a", "/d/aa"), b.close("b", "last"), c.setattr("/d/c", 0o604, 77), d.delete("/d/d"), e.find("/d/aa"))
-	r.do(a.close("a", ""), b.createMany("/d", "x", "y", "z"), c.flush("c", "more"), op.checkpoint())
+	r.do(a.close("a", ""), b.create("x", "/d/x", "many x", true), r.by("f").create("y0", "/d/y", "many y", true), r.by("g").create("z", "/d/z", "many z", true), c.flush("c", "more"), op.checkpoint())
 	r.do(a.mkdir("/m/n"), b.symlink("a", "/sym"), c.close("c", "end"), d.create("w", "/w", text("w", 4000), true), e.find("/w"))
 	r.m.endURLs()
 	r.do(a.delete("/d/x"), b.create("y", "/d/y", "new y", false, overwrite), c.appendTo("c", "/d/c", 0), op.collectNow())

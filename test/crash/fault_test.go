@@ -222,9 +222,9 @@ func (r *run) probes(may []*model) []*model {
 		c := r.by("prober").mkdir(path)
 		out, err := c.send(r.m)
 		if err == nil {
-			c.apply(r.want, out)
+			c.effect(r.want, out)
 			for _, m := range may {
-				c.apply(m, out)
+				c.effect(m, out)
 			}
 			continue
 		}
@@ -242,7 +242,7 @@ func (r *run) probes(may []*model) []*model {
 		var more []*model
 		for _, m := range may {
 			with := m.clone()
-			c.apply(with, nil)
+			c.effect(with, nil)
 			more = append(more, with)
 		}
 		may = append(may, more...)
@@ -326,7 +326,7 @@ func TestScenario47SpaceAgain(t *testing.T) {
 			c := a.create("", fmt.Sprintf("/n%d", n), "", true)
 			out, err := c.send(m)
 			if err == nil {
-				c.apply(r.want, out)
+				c.effect(r.want, out)
 				return errors.New("still making files on a full disk")
 			}
 			if !errors.Is(err, fserror.NoSpace) || !strings.Contains(err.Error(), "full") {
@@ -350,7 +350,7 @@ func TestScenario47SpaceAgain(t *testing.T) {
 		if err := r.until(m, func() error { _, err := again.send(m); return err }); err != nil {
 			r.failf("with space again: %v", err)
 		}
-		again.apply(r.want, nil)
+		again.effect(r.want, nil)
 		r.settle(m, r.want)
 		r.powerFails(disk, r.want)
 		r.stop(m, false)

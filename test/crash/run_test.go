@@ -207,7 +207,7 @@ func (r *run) do(calls ...*call) {
 		case c.seen != nil:
 			seen = append(seen, func(m *model) bool { return c.seen(m, outs[i]) })
 		default:
-			c.apply(r.want, outs[i])
+			c.effect(r.want, outs[i])
 		}
 	}
 	for len(pending) > 0 {
@@ -234,16 +234,9 @@ func (r *run) sendAgain(pending []*call) []*call {
 			r.fails(c.name+", sent again", err)
 			return pending[i:]
 		}
-		c.apply(r.want, out)
+		c.effect(r.want, out)
 	}
 	return nil
-}
-
-func (c *call) apply(m *model, out any) {
-	c.effect(m, out)
-	for _, e := range c.more {
-		e(m, out)
-	}
 }
 
 // retry sends calls again, under their own ids.
@@ -253,7 +246,7 @@ func (r *run) retry(m *machine, want *model, pending []*call) {
 		if err != nil {
 			r.failf("%s, sent again: %v", c.name, err)
 		}
-		c.apply(want, out)
+		c.effect(want, out)
 	}
 }
 
@@ -263,7 +256,7 @@ func (r *run) candidates(pending []*call, seen []func(*model) bool) []*model {
 	type effect = func(*model, any)
 	var effects []effect
 	for _, c := range pending {
-		effects = append(append(effects, c.effect), c.more...)
+		effects = append(effects, c.effect)
 	}
 	var out []*model
 next:

@@ -221,11 +221,6 @@ func everyChange(ctx context.Context, t *testing.T, r *env.Raw) (all []repeated,
 	do(repeatable("Close", &pb.CloseRequest{Call: r.Call(), Writer: w, Offset: 5, Length: 5}, func(at *env.Raw, ctx context.Context, q *pb.CloseRequest) (*pb.CloseResponse, error) {
 		return at.NN.Close(ctx, q)
 	}))
-	do(repeatable("CreateMany", &pb.CreateManyRequest{Files: []*pb.CreateRequest{
-		{Call: r.Call(), Caller: r.Who, At: pb.At("/d/m1")}, {Call: r.Call(), Caller: r.Who, At: pb.At("/d/m2")},
-	}}, func(at *env.Raw, ctx context.Context, q *pb.CreateManyRequest) (*pb.CreateManyResponse, error) {
-		return at.NN.CreateMany(ctx, q)
-	}))
 	create("/d/whole", true)
 	m := do(repeatable("Append", &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow("/d/whole")}, func(at *env.Raw, ctx context.Context, q *pb.AppendRequest) (*pb.OpenResponse, error) {
 		return at.NN.Append(ctx, q)

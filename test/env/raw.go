@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
@@ -145,6 +146,19 @@ func (r *Raw) Create(path string) *pb.WriterId {
 		r.t.Fatalf("create %s: %v", path, err)
 	}
 	return out.GetWriter()
+}
+
+// Make makes whole empty files, all at once.
+func (r *Raw) Make(paths ...string) {
+	r.t.Helper()
+	var g errgroup.Group
+	for _, p := range paths {
+		req := &pb.CreateRequest{Call: r.Call(), Caller: r.Who, At: pb.At(p), Close: true}
+		g.Go(func() error { _, err := r.NN.Create(r.t.Context(), req); return err })
+	}
+	if err := g.Wait(); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // Append opens a file at its end.

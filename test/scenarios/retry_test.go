@@ -100,33 +100,6 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			check: func(t *testing.T) { wantContent(t, r.b, p, "theirs") },
 		}
 	},
-	"CreateMany": func(_ *testing.T, r *rig, dir string) change {
-		var ids sync.Map // of the files after the first
-		return change{
-			records: 3,
-			send: func(call *pb.CallId, other bool) (proto.Message, error) {
-				more, _ := ids.LoadOrStore(call.GetSeq(), []*pb.CallId{r.a.Call(), r.a.Call()})
-				req := &pb.CreateManyRequest{}
-				for i, id := range append([]*pb.CallId{call}, more.([]*pb.CallId)...) {
-					req.Files = append(req.Files, &pb.CreateRequest{Call: id, Caller: r.a.Who, At: pb.At(r.path(dir, fmt.Sprint(i), other))})
-				}
-				out, err := r.a.NN.CreateMany(r.ctx, req)
-				if err == nil && out.GetResults()[0].GetError() != nil {
-					err = fserror.New(fserror.Kind(out.GetResults()[0].GetError().GetKind()), "", "", "%s", out)
-				}
-				return out, err
-			},
-			undo: func(t *testing.T) {
-				must(t, r.b.Remove(t.Context(), "/"+dir+"/0"))
-				r.replace(t, "/"+dir+"/1")
-			},
-			check: func(t *testing.T) {
-				gone(t, r.b, "/"+dir+"/0")
-				wantContent(t, r.b, "/"+dir+"/1", "theirs")
-				wantContent(t, r.b, "/"+dir+"/2", "")
-			},
-		}
-	},
 	"Append": func(t *testing.T, r *rig, dir string) change {
 		p := "/" + dir + "/f"
 		must(t, r.b.WriteFile(t.Context(), p, []byte("old ")))

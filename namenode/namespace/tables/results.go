@@ -14,7 +14,8 @@ const (
 	// SessionTTL is how long after its last record the results of a session are
 	// kept, in milliseconds of reigns. No client repeats a call for longer.
 	SessionTTL = 10 * 60 * 1000
-	// MaxUnacked is how many results a session may leave unacknowledged.
+	// MaxUnacked is how far a call's number may be ahead of the acknowledged ones, and
+	// so how many results of a session are kept at most.
 	MaxUnacked = 16384
 	// MaxSessions is how many sessions may have results.
 	MaxSessions = 1 << 20
@@ -150,16 +151,10 @@ func (t *Results) Find(id CallID) (CallResult, bool, error) {
 		}
 		return s.results[i].res, true, nil
 	}
-	if len(s.results) >= MaxUnacked {
-		kept := len(s.results)
-		if acked, found := s.find(id.Acked); found {
-			kept -= acked + 1
-		} else {
-			kept -= acked
-		}
-		if kept >= MaxUnacked {
-			return CallResult{}, false, TooMany("%d calls of this session are not acknowledged, the most there can be", MaxUnacked)
-		}
+	// By number, not by how many are kept: the oldest call is taken however late it
+	// comes, since no later one can be acknowledged before it.
+	if id.Seq-max(s.acked, id.Acked) > MaxUnacked {
+		return CallResult{}, false, TooMany("%d calls of this session are not acknowledged, the most there can be", MaxUnacked)
 	}
 	return CallResult{}, false, nil
 }

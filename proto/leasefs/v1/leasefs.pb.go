@@ -304,7 +304,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -3707,8 +3707,7 @@ type CreateRequest struct {
 	MtimeUnixMs int64                  `protobuf:"varint,12,opt,name=mtime_unix_ms,json=mtimeUnixMs,proto3" json:"mtime_unix_ms,omitempty"` // 0: now
 	Lease       uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                                  // attach it to this granted lease
 	GivenUp     *CacheGivenUp          `protobuf:"bytes,14,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
-	// With a cached session: answer attr whole, and parent, with keys. CreateMany
-	// does so in CreateResult and CreateManyResponse.directories.
+	// With a cached session: answer attr whole, and parent, with keys.
 	Cache bool `protobuf:"varint,15,opt,name=cache,proto3" json:"cache,omitempty"`
 	// With cache: ask for the right to the directory's creations. Who has it may
 	// make files in the directory without asking (drafts), as long as it keeps the
@@ -4078,148 +4077,6 @@ func (x *OpenResponse) GetInodes() uint32 {
 	return 0
 }
 
-type CreateManyRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each with its own CallId; close is implied, and cache and creations are not answered. One
-	// that is sent again, also by Create with close, is the same call.
-	Files         []*CreateRequest `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateManyRequest) Reset() {
-	*x = CreateManyRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateManyRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateManyRequest) ProtoMessage() {}
-
-func (x *CreateManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateManyRequest.ProtoReflect.Descriptor instead.
-func (*CreateManyRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
-}
-
-func (x *CreateManyRequest) GetFiles() []*CreateRequest {
-	if x != nil {
-		return x.Files
-	}
-	return nil
-}
-
-type CreateManyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Results       []*CreateResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one a file, in order
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateManyResponse) Reset() {
-	*x = CreateManyResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateManyResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateManyResponse) ProtoMessage() {}
-
-func (x *CreateManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateManyResponse.ProtoReflect.Descriptor instead.
-func (*CreateManyResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
-}
-
-func (x *CreateManyResponse) GetResults() []*CreateResult {
-	if x != nil {
-		return x.Results
-	}
-	return nil
-}
-
-type CreateResult struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Inode         uint64                 `protobuf:"varint,1,opt,name=inode,proto3" json:"inode,omitempty"`
-	Error         *ErrorDetail           `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateResult) Reset() {
-	*x = CreateResult{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateResult) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateResult) ProtoMessage() {}
-
-func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
-func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
-}
-
-func (x *CreateResult) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
-}
-
-func (x *CreateResult) GetError() *ErrorDetail {
-	if x != nil {
-		return x.Error
-	}
-	return nil
-}
-
 type AppendRequest struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Call              *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -4249,7 +4106,7 @@ type AppendRequest struct {
 
 func (x *AppendRequest) Reset() {
 	*x = AppendRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4118,7 @@ func (x *AppendRequest) String() string {
 func (*AppendRequest) ProtoMessage() {}
 
 func (x *AppendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4131,7 @@ func (x *AppendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendRequest.ProtoReflect.Descriptor instead.
 func (*AppendRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AppendRequest) GetCall() *CallId {
@@ -4404,7 +4261,7 @@ type AppendTailRequest struct {
 
 func (x *AppendTailRequest) Reset() {
 	*x = AppendTailRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4416,7 +4273,7 @@ func (x *AppendTailRequest) String() string {
 func (*AppendTailRequest) ProtoMessage() {}
 
 func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4429,7 +4286,7 @@ func (x *AppendTailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailRequest.ProtoReflect.Descriptor instead.
 func (*AppendTailRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AppendTailRequest) GetWriter() *WriterId {
@@ -4476,7 +4333,7 @@ type AppendTailResponse struct {
 
 func (x *AppendTailResponse) Reset() {
 	*x = AppendTailResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4345,7 @@ func (x *AppendTailResponse) String() string {
 func (*AppendTailResponse) ProtoMessage() {}
 
 func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4358,7 @@ func (x *AppendTailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendTailResponse.ProtoReflect.Descriptor instead.
 func (*AppendTailResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AppendTailResponse) GetLength() int64 {
@@ -4522,7 +4379,7 @@ type AllocateBlockRequest struct {
 
 func (x *AllocateBlockRequest) Reset() {
 	*x = AllocateBlockRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4534,7 +4391,7 @@ func (x *AllocateBlockRequest) String() string {
 func (*AllocateBlockRequest) ProtoMessage() {}
 
 func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +4404,7 @@ func (x *AllocateBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockRequest.ProtoReflect.Descriptor instead.
 func (*AllocateBlockRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AllocateBlockRequest) GetWriter() *WriterId {
@@ -4574,7 +4431,7 @@ type BlockIntent struct {
 
 func (x *BlockIntent) Reset() {
 	*x = BlockIntent{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4443,7 @@ func (x *BlockIntent) String() string {
 func (*BlockIntent) ProtoMessage() {}
 
 func (x *BlockIntent) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4456,7 @@ func (x *BlockIntent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockIntent.ProtoReflect.Descriptor instead.
 func (*BlockIntent) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BlockIntent) GetStoredLength() int64 {
@@ -4625,7 +4482,7 @@ type AllocateBlockResponse struct {
 
 func (x *AllocateBlockResponse) Reset() {
 	*x = AllocateBlockResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +4494,7 @@ func (x *AllocateBlockResponse) String() string {
 func (*AllocateBlockResponse) ProtoMessage() {}
 
 func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +4507,7 @@ func (x *AllocateBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocateBlockResponse.ProtoReflect.Descriptor instead.
 func (*AllocateBlockResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AllocateBlockResponse) GetTargets() []*BlockTarget {
@@ -4673,7 +4530,7 @@ type BlockTarget struct {
 
 func (x *BlockTarget) Reset() {
 	*x = BlockTarget{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4542,7 @@ func (x *BlockTarget) String() string {
 func (*BlockTarget) ProtoMessage() {}
 
 func (x *BlockTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4555,7 @@ func (x *BlockTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockTarget.ProtoReflect.Descriptor instead.
 func (*BlockTarget) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BlockTarget) GetTerm() uint64 {
@@ -4751,7 +4608,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4763,7 +4620,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4776,7 +4633,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CommitRequest) GetWriter() *WriterId {
@@ -4824,7 +4681,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +4693,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +4706,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommitResponse) GetLength() int64 {
@@ -4883,7 +4740,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4895,7 +4752,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4908,7 +4765,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CloseRequest) GetCall() *CallId {
@@ -4976,7 +4833,7 @@ type CloseResponse struct {
 
 func (x *CloseResponse) Reset() {
 	*x = CloseResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4988,7 +4845,7 @@ func (x *CloseResponse) String() string {
 func (*CloseResponse) ProtoMessage() {}
 
 func (x *CloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5001,7 +4858,7 @@ func (x *CloseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseResponse.ProtoReflect.Descriptor instead.
 func (*CloseResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CloseResponse) GetLength() int64 {
@@ -5022,7 +4879,7 @@ type CloseAbandonedRequest struct {
 
 func (x *CloseAbandonedRequest) Reset() {
 	*x = CloseAbandonedRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5034,7 +4891,7 @@ func (x *CloseAbandonedRequest) String() string {
 func (*CloseAbandonedRequest) ProtoMessage() {}
 
 func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5047,7 +4904,7 @@ func (x *CloseAbandonedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseAbandonedRequest.ProtoReflect.Descriptor instead.
 func (*CloseAbandonedRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CloseAbandonedRequest) GetCall() *CallId {
@@ -5092,7 +4949,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5104,7 +4961,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5117,7 +4974,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetFileRequest) GetCaller() *Caller {
@@ -5218,7 +5075,7 @@ type GetFileResponse struct {
 
 func (x *GetFileResponse) Reset() {
 	*x = GetFileResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5087,7 @@ func (x *GetFileResponse) String() string {
 func (*GetFileResponse) ProtoMessage() {}
 
 func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5100,7 @@ func (x *GetFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileResponse.ProtoReflect.Descriptor instead.
 func (*GetFileResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetFileResponse) GetAttr() *Attr {
@@ -5335,7 +5192,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5347,7 +5204,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5360,7 +5217,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StatRequest) GetCaller() *Caller {
@@ -5408,7 +5265,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5420,7 +5277,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5433,7 +5290,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatResponse) GetAttr() *Attr {
@@ -5482,7 +5339,7 @@ type XattrsRequest struct {
 
 func (x *XattrsRequest) Reset() {
 	*x = XattrsRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5494,7 +5351,7 @@ func (x *XattrsRequest) String() string {
 func (*XattrsRequest) ProtoMessage() {}
 
 func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5507,7 +5364,7 @@ func (x *XattrsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsRequest.ProtoReflect.Descriptor instead.
 func (*XattrsRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *XattrsRequest) GetCaller() *Caller {
@@ -5541,7 +5398,7 @@ type XattrsResponse struct {
 
 func (x *XattrsResponse) Reset() {
 	*x = XattrsResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5553,7 +5410,7 @@ func (x *XattrsResponse) String() string {
 func (*XattrsResponse) ProtoMessage() {}
 
 func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5566,7 +5423,7 @@ func (x *XattrsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use XattrsResponse.ProtoReflect.Descriptor instead.
 func (*XattrsResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *XattrsResponse) GetXattrs() []*Xattr {
@@ -5593,7 +5450,7 @@ type Xattr struct {
 
 func (x *Xattr) Reset() {
 	*x = Xattr{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5605,7 +5462,7 @@ func (x *Xattr) String() string {
 func (*Xattr) ProtoMessage() {}
 
 func (x *Xattr) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5618,7 +5475,7 @@ func (x *Xattr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Xattr.ProtoReflect.Descriptor instead.
 func (*Xattr) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Xattr) GetName() string {
@@ -5648,7 +5505,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5660,7 +5517,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5673,7 +5530,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListRequest) GetCaller() *Caller {
@@ -5727,7 +5584,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5739,7 +5596,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5752,7 +5609,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListResponse) GetEntries() []*Entry {
@@ -5801,7 +5658,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5813,7 +5670,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5826,7 +5683,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Entry) GetName() string {
@@ -5860,7 +5717,7 @@ type SummaryRequest struct {
 
 func (x *SummaryRequest) Reset() {
 	*x = SummaryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5872,7 +5729,7 @@ func (x *SummaryRequest) String() string {
 func (*SummaryRequest) ProtoMessage() {}
 
 func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5885,7 +5742,7 @@ func (x *SummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryRequest.ProtoReflect.Descriptor instead.
 func (*SummaryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SummaryRequest) GetCaller() *Caller {
@@ -5916,7 +5773,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +5785,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +5798,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SummaryResponse) GetFiles() uint64 {
@@ -5998,7 +5855,7 @@ type FindRequest struct {
 
 func (x *FindRequest) Reset() {
 	*x = FindRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6010,7 +5867,7 @@ func (x *FindRequest) String() string {
 func (*FindRequest) ProtoMessage() {}
 
 func (x *FindRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6023,7 +5880,7 @@ func (x *FindRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
 func (*FindRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FindRequest) GetCaller() *Caller {
@@ -6064,7 +5921,7 @@ type FindResponse struct {
 
 func (x *FindResponse) Reset() {
 	*x = FindResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6076,7 +5933,7 @@ func (x *FindResponse) String() string {
 func (*FindResponse) ProtoMessage() {}
 
 func (x *FindResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6089,7 +5946,7 @@ func (x *FindResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindResponse.ProtoReflect.Descriptor instead.
 func (*FindResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *FindResponse) GetEntries() []*FoundEntry {
@@ -6116,7 +5973,7 @@ type FoundEntry struct {
 
 func (x *FoundEntry) Reset() {
 	*x = FoundEntry{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +5985,7 @@ func (x *FoundEntry) String() string {
 func (*FoundEntry) ProtoMessage() {}
 
 func (x *FoundEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6141,7 +5998,7 @@ func (x *FoundEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundEntry.ProtoReflect.Descriptor instead.
 func (*FoundEntry) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *FoundEntry) GetPath() string {
@@ -6169,7 +6026,7 @@ type MutateResponse struct {
 
 func (x *MutateResponse) Reset() {
 	*x = MutateResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +6038,7 @@ func (x *MutateResponse) String() string {
 func (*MutateResponse) ProtoMessage() {}
 
 func (x *MutateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +6051,7 @@ func (x *MutateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MutateResponse.ProtoReflect.Descriptor instead.
 func (*MutateResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *MutateResponse) GetAttr() *Attr {
@@ -6233,7 +6090,7 @@ type MkdirRequest struct {
 
 func (x *MkdirRequest) Reset() {
 	*x = MkdirRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6245,7 +6102,7 @@ func (x *MkdirRequest) String() string {
 func (*MkdirRequest) ProtoMessage() {}
 
 func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6258,7 +6115,7 @@ func (x *MkdirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MkdirRequest.ProtoReflect.Descriptor instead.
 func (*MkdirRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MkdirRequest) GetCall() *CallId {
@@ -6325,7 +6182,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6337,7 +6194,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6350,7 +6207,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RenameRequest) GetCall() *CallId {
@@ -6416,7 +6273,7 @@ type Hide struct {
 
 func (x *Hide) Reset() {
 	*x = Hide{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6428,7 +6285,7 @@ func (x *Hide) String() string {
 func (*Hide) ProtoMessage() {}
 
 func (x *Hide) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6441,7 +6298,7 @@ func (x *Hide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hide.ProtoReflect.Descriptor instead.
 func (*Hide) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Hide) GetInode() uint64 {
@@ -6479,7 +6336,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6491,7 +6348,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6504,7 +6361,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteRequest) GetCall() *CallId {
@@ -6566,7 +6423,7 @@ type SetAttrRequest struct {
 
 func (x *SetAttrRequest) Reset() {
 	*x = SetAttrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6578,7 +6435,7 @@ func (x *SetAttrRequest) String() string {
 func (*SetAttrRequest) ProtoMessage() {}
 
 func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6591,7 +6448,7 @@ func (x *SetAttrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAttrRequest.ProtoReflect.Descriptor instead.
 func (*SetAttrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetAttrRequest) GetCall() *CallId {
@@ -6671,7 +6528,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6683,7 +6540,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6696,7 +6553,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6755,7 +6612,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6767,7 +6624,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6780,7 +6637,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6837,7 +6694,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +6706,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +6719,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -6905,7 +6762,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6917,7 +6774,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6930,7 +6787,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -6970,7 +6827,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6982,7 +6839,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6995,7 +6852,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -7047,7 +6904,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7059,7 +6916,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7072,7 +6929,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -7325,7 +7182,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +7194,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +7207,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -7383,7 +7240,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7395,7 +7252,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7408,7 +7265,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7429,7 +7286,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7441,7 +7298,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7454,7 +7311,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7488,7 +7345,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7500,7 +7357,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7513,7 +7370,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7540,7 +7397,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7552,7 +7409,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7565,7 +7422,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7593,7 +7450,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7605,7 +7462,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7618,7 +7475,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7654,7 +7511,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7666,7 +7523,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7679,7 +7536,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7723,7 +7580,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7735,7 +7592,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7748,7 +7605,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7795,7 +7652,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7807,7 +7664,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7820,7 +7677,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7842,7 +7699,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7854,7 +7711,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7867,7 +7724,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -7911,7 +7768,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7923,7 +7780,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7936,7 +7793,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -7962,7 +7819,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7974,7 +7831,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7987,7 +7844,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8006,7 +7863,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8018,7 +7875,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8031,7 +7888,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -8050,7 +7907,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8062,7 +7919,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8075,7 +7932,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -8095,7 +7952,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8107,7 +7964,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8120,7 +7977,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8159,7 +8016,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8171,7 +8028,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8184,7 +8041,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8288,7 +8145,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8300,7 +8157,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8313,7 +8170,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -8342,7 +8199,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8354,7 +8211,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8367,7 +8224,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -8407,7 +8264,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8419,7 +8276,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8432,7 +8289,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -8456,7 +8313,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8468,7 +8325,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8481,7 +8338,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -8842,14 +8699,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vfirst_inode\x18\n" +
 	" \x01(\x04R\n" +
 	"firstInode\x12\x16\n" +
-	"\x06inodes\x18\v \x01(\rR\x06inodes\"D\n" +
-	"\x11CreateManyRequest\x12/\n" +
-	"\x05files\x18\x01 \x03(\v2\x19.leasefs.v1.CreateRequestR\x05files\"H\n" +
-	"\x12CreateManyResponse\x122\n" +
-	"\aresults\x18\x01 \x03(\v2\x18.leasefs.v1.CreateResultR\aresults\"S\n" +
-	"\fCreateResult\x12\x14\n" +
-	"\x05inode\x18\x01 \x01(\x04R\x05inode\x12-\n" +
-	"\x05error\x18\x02 \x01(\v2\x17.leasefs.v1.ErrorDetailR\x05error\"\xa6\x04\n" +
+	"\x06inodes\x18\v \x01(\rR\x06inodes\"\xa6\x04\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -9237,7 +9087,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x10XATTR_ACTION_SET\x10\x00\x12\x17\n" +
 	"\x13XATTR_ACTION_CREATE\x10\x01\x12\x18\n" +
 	"\x14XATTR_ACTION_REPLACE\x10\x02\x12\x17\n" +
-	"\x13XATTR_ACTION_REMOVE\x10\x032\x98\x12\n" +
+	"\x13XATTR_ACTION_REMOVE\x10\x032\xcb\x11\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -9253,9 +9103,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vAttachLease\x12\x1e.leasefs.v1.AttachLeaseRequest\x1a\x1a.leasefs.v1.MutateResponse\x12I\n" +
 	"\vDetachLease\x12\x1e.leasefs.v1.DetachLeaseRequest\x1a\x1a.leasefs.v1.MutateResponse\x12>\n" +
 	"\x05Watch\x12\x18.leasefs.v1.WatchRequest\x1a\x19.leasefs.v1.WatchResponse0\x01\x12=\n" +
-	"\x06Create\x12\x19.leasefs.v1.CreateRequest\x1a\x18.leasefs.v1.OpenResponse\x12K\n" +
-	"\n" +
-	"CreateMany\x12\x1d.leasefs.v1.CreateManyRequest\x1a\x1e.leasefs.v1.CreateManyResponse\x12=\n" +
+	"\x06Create\x12\x19.leasefs.v1.CreateRequest\x1a\x18.leasefs.v1.OpenResponse\x12=\n" +
 	"\x06Append\x12\x19.leasefs.v1.AppendRequest\x1a\x18.leasefs.v1.OpenResponse\x12K\n" +
 	"\n" +
 	"AppendTail\x12\x1d.leasefs.v1.AppendTailRequest\x1a\x1e.leasefs.v1.AppendTailResponse\x12T\n" +
@@ -9303,7 +9151,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 112)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -9357,77 +9205,74 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*CreateRequest)(nil),           // 49: leasefs.v1.CreateRequest
 	(*Owner)(nil),                   // 50: leasefs.v1.Owner
 	(*OpenResponse)(nil),            // 51: leasefs.v1.OpenResponse
-	(*CreateManyRequest)(nil),       // 52: leasefs.v1.CreateManyRequest
-	(*CreateManyResponse)(nil),      // 53: leasefs.v1.CreateManyResponse
-	(*CreateResult)(nil),            // 54: leasefs.v1.CreateResult
-	(*AppendRequest)(nil),           // 55: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 56: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 57: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 58: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 59: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 60: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 61: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 62: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 63: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 64: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 65: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 66: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 67: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 68: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 69: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 70: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 71: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 72: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 73: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 74: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 75: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 76: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 77: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 78: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 79: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 80: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 81: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 82: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 83: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 84: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 85: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 86: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 87: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 88: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 89: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 90: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 91: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 92: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 93: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 94: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 95: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 96: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 97: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 98: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 99: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 100: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 101: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 102: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 103: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 104: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 105: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 106: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 107: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 108: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 109: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 110: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 111: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 112: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 113: leasefs.v1.CarriedAnswer
-	nil,                             // 114: leasefs.v1.Block.HeadersEntry
-	nil,                             // 115: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 116: leasefs.v1.BackupResponse.HeadersEntry
+	(*AppendRequest)(nil),           // 52: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 53: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 54: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 55: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 56: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 57: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 58: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 59: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 60: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 61: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 62: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 63: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 64: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 65: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 66: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 67: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 68: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 69: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 70: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 71: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 72: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 73: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 74: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 75: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 76: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 77: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 78: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 79: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 80: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 81: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 82: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 83: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 84: leasefs.v1.SetAttrRequest
+	(*SetXattrRequest)(nil),         // 85: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 86: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 87: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 88: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 89: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 90: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 91: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 92: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 93: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 94: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 95: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 96: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 97: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 98: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 99: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 100: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 101: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 102: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 103: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 104: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 105: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 106: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),            // 107: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 108: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 109: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 110: leasefs.v1.CarriedAnswer
+	nil,                             // 111: leasefs.v1.Block.HeadersEntry
+	nil,                             // 112: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 113: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	10,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	11,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	114, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	111, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	11,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	6,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	14,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -9480,191 +9325,186 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	23,  // 53: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
 	9,   // 54: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
 	23,  // 55: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	49,  // 56: leasefs.v1.CreateManyRequest.files:type_name -> leasefs.v1.CreateRequest
-	54,  // 57: leasefs.v1.CreateManyResponse.results:type_name -> leasefs.v1.CreateResult
-	13,  // 58: leasefs.v1.CreateResult.error:type_name -> leasefs.v1.ErrorDetail
-	5,   // 59: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 60: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 61: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 62: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	8,   // 63: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	24,  // 64: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	8,   // 65: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	59,  // 66: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	61,  // 67: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	115, // 68: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	8,   // 69: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	12,  // 70: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	5,   // 71: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	8,   // 72: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	24,  // 73: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	5,   // 74: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 75: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 76: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 77: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 78: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 79: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	9,   // 80: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	12,  // 81: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	23,  // 82: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	6,   // 83: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 84: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 85: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	23,  // 86: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 87: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	6,   // 88: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 89: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	73,  // 90: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	23,  // 91: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	6,   // 92: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 93: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	76,  // 94: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	9,   // 95: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	23,  // 96: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 97: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	6,   // 98: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 99: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 100: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 101: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	81,  // 102: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	9,   // 103: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	9,   // 104: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	5,   // 105: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 106: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 107: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	50,  // 108: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	5,   // 109: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 110: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 111: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	7,   // 112: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	85,  // 113: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	5,   // 114: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 115: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 116: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 117: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	85,  // 118: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	5,   // 119: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 120: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 121: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 122: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 123: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 124: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	3,   // 125: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	5,   // 126: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 127: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 128: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	50,  // 129: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	5,   // 130: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 131: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 132: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 133: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 134: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 135: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	7,   // 136: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	6,   // 137: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	94,  // 138: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	6,   // 139: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 140: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 141: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	6,   // 142: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	101, // 143: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	6,   // 144: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 145: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 146: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 147: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	116, // 148: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	111, // 149: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	113, // 150: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	13,  // 151: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	16,  // 152: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	25,  // 153: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	29,  // 154: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	33,  // 155: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	35,  // 156: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	37,  // 157: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	39,  // 158: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	42,  // 159: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	44,  // 160: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	45,  // 161: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	46,  // 162: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	49,  // 163: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	52,  // 164: leasefs.v1.Namenode.CreateMany:input_type -> leasefs.v1.CreateManyRequest
-	55,  // 165: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	56,  // 166: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	58,  // 167: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	62,  // 168: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	64,  // 169: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	66,  // 170: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	67,  // 171: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	69,  // 172: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	71,  // 173: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	74,  // 174: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	77,  // 175: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	79,  // 176: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	83,  // 177: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	84,  // 178: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	86,  // 179: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	87,  // 180: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	89,  // 181: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	88,  // 182: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	90,  // 183: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	91,  // 184: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	92,  // 185: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	95,  // 186: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	97,  // 187: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	99,  // 188: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	102, // 189: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	108, // 190: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	104, // 191: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	106, // 192: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	110, // 193: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	17,  // 194: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	27,  // 195: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	30,  // 196: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	34,  // 197: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	36,  // 198: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	38,  // 199: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	40,  // 200: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	43,  // 201: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	82,  // 202: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	82,  // 203: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	47,  // 204: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	51,  // 205: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	53,  // 206: leasefs.v1.Namenode.CreateMany:output_type -> leasefs.v1.CreateManyResponse
-	51,  // 207: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	57,  // 208: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	60,  // 209: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	63,  // 210: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	65,  // 211: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	65,  // 212: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	68,  // 213: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	70,  // 214: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	72,  // 215: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	75,  // 216: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	78,  // 217: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	80,  // 218: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	82,  // 219: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	82,  // 220: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	82,  // 221: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	82,  // 222: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	82,  // 223: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	82,  // 224: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	82,  // 225: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	82,  // 226: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	93,  // 227: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	96,  // 228: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	98,  // 229: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	100, // 230: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	103, // 231: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	109, // 232: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	105, // 233: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	107, // 234: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	112, // 235: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	194, // [194:236] is the sub-list for method output_type
-	152, // [152:194] is the sub-list for method input_type
-	152, // [152:152] is the sub-list for extension type_name
-	152, // [152:152] is the sub-list for extension extendee
-	0,   // [0:152] is the sub-list for field type_name
+	5,   // 56: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 57: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 58: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 59: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	8,   // 60: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	24,  // 61: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	8,   // 62: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	56,  // 63: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	58,  // 64: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	112, // 65: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	8,   // 66: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	12,  // 67: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	5,   // 68: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	8,   // 69: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	24,  // 70: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	5,   // 71: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 72: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 73: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 74: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 75: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	8,   // 76: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	9,   // 77: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	12,  // 78: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	23,  // 79: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	6,   // 80: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 81: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 82: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	23,  // 83: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	13,  // 84: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	6,   // 85: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 86: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	70,  // 87: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	23,  // 88: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	6,   // 89: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 90: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	73,  // 91: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	9,   // 92: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	23,  // 93: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	9,   // 94: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	6,   // 95: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 96: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 97: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 98: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	78,  // 99: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	9,   // 100: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	9,   // 101: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	5,   // 102: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 103: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 104: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	50,  // 105: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	5,   // 106: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 107: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 108: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	7,   // 109: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	82,  // 110: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	5,   // 111: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 112: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 113: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 114: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	82,  // 115: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	5,   // 116: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 117: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 118: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 119: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 120: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 121: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	3,   // 122: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	5,   // 123: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 124: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 125: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	50,  // 126: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	5,   // 127: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 128: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 129: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 130: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 131: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 132: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	7,   // 133: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	6,   // 134: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	91,  // 135: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	6,   // 136: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 137: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 138: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	6,   // 139: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	98,  // 140: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	6,   // 141: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 142: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 143: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 144: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	113, // 145: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	108, // 146: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	110, // 147: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	13,  // 148: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	16,  // 149: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	25,  // 150: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	29,  // 151: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	33,  // 152: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	35,  // 153: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	37,  // 154: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	39,  // 155: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	42,  // 156: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	44,  // 157: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	45,  // 158: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	46,  // 159: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	49,  // 160: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	52,  // 161: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	53,  // 162: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	55,  // 163: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	59,  // 164: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	61,  // 165: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	63,  // 166: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	64,  // 167: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	66,  // 168: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	68,  // 169: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	71,  // 170: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	74,  // 171: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	76,  // 172: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	80,  // 173: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	81,  // 174: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	83,  // 175: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	84,  // 176: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	86,  // 177: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	85,  // 178: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	87,  // 179: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	88,  // 180: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	89,  // 181: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	92,  // 182: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	94,  // 183: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	96,  // 184: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	99,  // 185: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	105, // 186: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	101, // 187: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	103, // 188: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	107, // 189: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	17,  // 190: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	27,  // 191: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	30,  // 192: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	34,  // 193: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	36,  // 194: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	38,  // 195: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	40,  // 196: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	43,  // 197: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	79,  // 198: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	79,  // 199: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	47,  // 200: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	51,  // 201: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	51,  // 202: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	54,  // 203: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	57,  // 204: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	60,  // 205: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	62,  // 206: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	62,  // 207: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	65,  // 208: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	67,  // 209: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	69,  // 210: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	72,  // 211: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	75,  // 212: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	77,  // 213: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	79,  // 214: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	79,  // 215: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	79,  // 216: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	79,  // 217: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	79,  // 218: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	79,  // 219: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	79,  // 220: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	79,  // 221: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	90,  // 222: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	93,  // 223: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	95,  // 224: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	97,  // 225: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	100, // 226: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	106, // 227: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	102, // 228: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	104, // 229: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	109, // 230: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	190, // [190:231] is the sub-list for method output_type
+	149, // [149:190] is the sub-list for method input_type
+	149, // [149:149] is the sub-list for extension type_name
+	149, // [149:149] is the sub-list for extension extendee
+	0,   // [0:149] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9686,14 +9526,14 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*SessionResponse_CacheRevocation)(nil),
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[44].OneofWrappers = []any{}
-	file_leasefs_v1_leasefs_proto_msgTypes[50].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   112,
+			NumMessages:   109,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -47,7 +47,6 @@ const (
 	Namenode_DetachLease_FullMethodName     = "/leasefs.v1.Namenode/DetachLease"
 	Namenode_Watch_FullMethodName           = "/leasefs.v1.Namenode/Watch"
 	Namenode_Create_FullMethodName          = "/leasefs.v1.Namenode/Create"
-	Namenode_CreateMany_FullMethodName      = "/leasefs.v1.Namenode/CreateMany"
 	Namenode_Append_FullMethodName          = "/leasefs.v1.Namenode/Append"
 	Namenode_AppendTail_FullMethodName      = "/leasefs.v1.Namenode/AppendTail"
 	Namenode_AllocateBlock_FullMethodName   = "/leasefs.v1.Namenode/AllocateBlock"
@@ -106,9 +105,6 @@ type NamenodeClient interface {
 	// Create makes a new file open for write; with data and close it makes a
 	// whole small file in one call.
 	Create(ctx context.Context, in *CreateRequest, opts ...grpc.CallOption) (*OpenResponse, error)
-	// CreateMany makes many whole small files in one call, each on its own: one
-	// that fails does not stop the others.
-	CreateMany(ctx context.Context, in *CreateManyRequest, opts ...grpc.CallOption) (*CreateManyResponse, error)
 	// Append opens an existing file for write at its end.
 	Append(ctx context.Context, in *AppendRequest, opts ...grpc.CallOption) (*OpenResponse, error)
 	// AppendTail makes a few bytes durable at the end of the file.
@@ -283,16 +279,6 @@ func (c *namenodeClient) Create(ctx context.Context, in *CreateRequest, opts ...
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(OpenResponse)
 	err := c.cc.Invoke(ctx, Namenode_Create_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *namenodeClient) CreateMany(ctx context.Context, in *CreateManyRequest, opts ...grpc.CallOption) (*CreateManyResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CreateManyResponse)
-	err := c.cc.Invoke(ctx, Namenode_CreateMany_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -544,9 +530,6 @@ type NamenodeServer interface {
 	// Create makes a new file open for write; with data and close it makes a
 	// whole small file in one call.
 	Create(context.Context, *CreateRequest) (*OpenResponse, error)
-	// CreateMany makes many whole small files in one call, each on its own: one
-	// that fails does not stop the others.
-	CreateMany(context.Context, *CreateManyRequest) (*CreateManyResponse, error)
 	// Append opens an existing file for write at its end.
 	Append(context.Context, *AppendRequest) (*OpenResponse, error)
 	// AppendTail makes a few bytes durable at the end of the file.
@@ -627,9 +610,6 @@ func (UnimplementedNamenodeServer) Watch(*WatchRequest, grpc.ServerStreamingServ
 }
 func (UnimplementedNamenodeServer) Create(context.Context, *CreateRequest) (*OpenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Create not implemented")
-}
-func (UnimplementedNamenodeServer) CreateMany(context.Context, *CreateManyRequest) (*CreateManyResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CreateMany not implemented")
 }
 func (UnimplementedNamenodeServer) Append(context.Context, *AppendRequest) (*OpenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Append not implemented")
@@ -895,24 +875,6 @@ func _Namenode_Create_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(NamenodeServer).Create(ctx, req.(*CreateRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Namenode_CreateMany_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateManyRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(NamenodeServer).CreateMany(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Namenode_CreateMany_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(NamenodeServer).CreateMany(ctx, req.(*CreateManyRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1312,10 +1274,6 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Create",
 			Handler:    _Namenode_Create_Handler,
-		},
-		{
-			MethodName: "CreateMany",
-			Handler:    _Namenode_CreateMany_Handler,
 		},
 		{
 			MethodName: "Append",
