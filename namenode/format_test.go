@@ -69,7 +69,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 	notServed(t, mistyped, fserror.NotFound, "no namespace piar (it has pair)", "--namespace")
 
 	// ZooKeeper's data is lost, and namenodes are started before the restore.
-	p.zk = env.StartZooKeeper(t, 1)
+	p.zk = env.LendZooKeeper(t)
 	fresh, _ := p.config()
 	old := fresh
 	old.Data = cfg.Data
@@ -161,7 +161,7 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 	emptyFolder(t, strings.TrimPrefix(other.Blocks, "file://"))
 
 	// ZooKeeper is lost, the store is not.
-	p.zk = env.StartZooKeeper(t, 1)
+	p.zk = env.LendZooKeeper(t)
 	cfg, _ = p.config()
 	refuses(cfg, "has files of a namespace pair", "leasefs admin restore", "--blocks")
 	_, err := env.Restore(t.Context(), cfg, "")

@@ -52,7 +52,7 @@ type pair struct {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	return &pair{t: t, blocks: t.TempDir(), zk: env.StartZooKeeper(t, 1)}
+	return &pair{t: t, blocks: t.TempDir(), zk: env.LendZooKeeper(t)}
 }
 
 // config is that of one more namenode.

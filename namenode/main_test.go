@@ -11,5 +11,7 @@ import (
 func TestMain(m *testing.M) {
 	env.SideBySide()
 	offline.Settle = 0
-	os.Exit(m.Run())
+	code := m.Run()
+	env.EndLentZooKeepers()
+	os.Exit(code)
 }

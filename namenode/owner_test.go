@@ -73,7 +73,7 @@ func fork(o *oneStore) (a, b *rival) {
 	}
 	a.checkpoint(o.t)
 	was := o.zk
-	o.zk = env.StartZooKeeper(o.t, 1)
+	o.zk = env.LendZooKeeper(o.t)
 	copyNodes(o.t, was, o.zk)
 	b = o.prepare("pair")
 	return a, b

@@ -61,6 +61,7 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer endZooKeeper()
+	defer env.EndLentZooKeepers()
 	env.SideBySide()
 	return m.Run()
 }

@@ -40,7 +40,7 @@ func oneStoreOneNamespace(ctx context.Context, t *testing.T, e *ensemble, server
 func TestOneFolderOneNamespace(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)
-	zk := env.StartZooKeeper(t, 1)
+	zk := env.LendZooKeeper(t)
 	newOne := func() *ensemble { return onFolder(t, zk.Addrs(), "") }
 	e := newOne().at("file://" + t.TempDir())
 	e.start(ctx)
@@ -117,7 +117,7 @@ func onlyOne(ctx context.Context, t *testing.T, e *ensemble, blocks string, newO
 func TestRestoreForAUser(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)
-	zk := env.StartZooKeeper(t, 1)
+	zk := env.LendZooKeeper(t)
 	text := strings.Repeat("text ", 300_000)
 	e := onFolder(t, zk.Addrs(), "file://"+t.TempDir())
 	e.start(ctx)

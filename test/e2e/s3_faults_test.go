@@ -82,7 +82,7 @@ func TestS3LatePutAfterTakeOver(t *testing.T) {
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			zk := env.StartZooKeeper(t, 1)
+			zk := env.LendZooKeeper(t)
 			server := s3env.Start(t, name)
 			server.SetEnv(t)
 			latePutAfterTakeOver(t, server, zk.Addrs())

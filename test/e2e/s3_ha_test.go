@@ -121,7 +121,7 @@ func onEnsembles(t *testing.T, tests []ensembleTest) {
 	for _, name := range s3env.Servers() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			zk := env.StartZooKeeper(t, 1)
+			zk := env.LendZooKeeper(t)
 			server := s3env.Start(t, name)
 			for _, c := range tests {
 				t.Run(c.name, func(t *testing.T) {
