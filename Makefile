@@ -15,6 +15,8 @@ FUZZTIME  ?= 10
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes: test-full runs them.
 LONG      ?= ^Test(HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages)$$
+# The tests that stand on an S3 server: make test runs them on one of the servers, test-full on each (test/env/s3env).
+STORES    ?= ^Test(S3|S3Restore|S3Ensemble|S3Faults|S3LatePutAfterTakeOver|WrongScheme|DamagedSharedImage|ImageOfAnotherHistory|TakenOverStore|OneBackupOneStore|CopiedZooKeepers|Deposed.*|NamenodesWithDifferentStores)$$
 # The packages whose sweeps take a sample daily (test/env/size).
 FULL_PKGS ?= ./test/crash ./leasemanager ./namenode/namespace ./internal/journal/local ./internal/journal/zk
 BENCH     ?= .
@@ -30,7 +32,7 @@ SEED      ?= $(shell date +%s)
 help: ## show this list
 	@echo "make TARGET, one of:"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, HOURS, SEEDS, SPARSE, SEED, MINUTES."
+	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, STORES, HOURS, SEEDS, SPARSE, SEED, MINUTES."
 
 setup: ## install what test, race and lint need (each target does so for itself, too)
 	@scripts/setup test race lint
@@ -51,6 +53,7 @@ test-full: ## run the longest tests, then the end-to-end tests in full size: Go'
 	@scripts/setup test-full
 	go test -vet=off -count=1 -timeout 10m -run '$(LONG)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 30m -v -run '$(FULL)' ./test/e2e
+	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '$(STORES)' ./test/e2e ./namenode
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m $(FULL_PKGS)
 	LEASEFS_TEST_SIZE=full go test -vet=off -count=1 -timeout 15m -run '^Test(ZooKeeperStaysBounded|HandOverUnderLoad)$$' ./namenode
 	go test -vet=off -count=1 -timeout 15m -v -run '^TestWorlds$$' ./test/sim -seed $(SEED) -length 1h -sparse

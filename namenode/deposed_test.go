@@ -43,7 +43,7 @@ type rivals struct {
 
 // onRivals runs a test against each S3 server.
 func onRivals(t *testing.T, test func(*rivals)) {
-	for _, name := range s3env.Servers() {
+	for _, name := range s3env.ServersUnder() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := s3env.Start(t, name)

@@ -48,7 +48,7 @@ func badConfig(url string, c *env.LeapingClock) func(*nn.Config) {
 // survives collection.
 func TestS3Faults(t *testing.T) {
 	t.Parallel()
-	for _, name := range s3env.Servers() {
+	for _, name := range s3env.ServersUnder() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := s3env.Start(t, name)
@@ -79,7 +79,7 @@ func TestS3Faults(t *testing.T) {
 // TestS3LatePutAfterTakeOver needs ZooKeeper, too.
 func TestS3LatePutAfterTakeOver(t *testing.T) {
 	t.Parallel()
-	for _, name := range s3env.Servers() {
+	for _, name := range s3env.ServersUnder() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			zk := env.LendZooKeeper(t)

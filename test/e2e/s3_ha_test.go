@@ -118,7 +118,7 @@ type ensembleTest struct {
 // onEnsembles runs tests one after another, with each S3 server beside the other.
 func onEnsembles(t *testing.T, tests []ensembleTest) {
 	t.Helper()
-	for _, name := range s3env.Servers() {
+	for _, name := range s3env.ServersUnder() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			zk := env.LendZooKeeper(t)

@@ -133,7 +133,7 @@ func TestS3KeysRemovedTooEarly(t *testing.T) {
 // one line, at format and when a namespace is there, and not tried for ever.
 func TestWrongScheme(t *testing.T) {
 	t.Parallel()
-	for _, name := range s3env.Servers() {
+	for _, name := range s3env.ServersUnder() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := deadline(t, 3*time.Minute)

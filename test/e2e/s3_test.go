@@ -25,7 +25,7 @@ import (
 // TestS3 is a namenode alone whose blocks are in a bucket.
 func TestS3(t *testing.T) {
 	t.Parallel()
-	for _, name := range s3env.Servers() {
+	for _, name := range s3env.ServersUnder() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := s3env.Start(t, name)

@@ -25,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
+	"github.com/leasefs/leasefs/test/env/size"
 	"github.com/leasefs/leasefs/test/env/spawn"
 )
 
@@ -35,8 +36,12 @@ const (
 	SeaweedFS = "seaweedfs"
 )
 
-// Servers are all of them.
+// Servers are all of them, for tests of the store itself.
 func Servers() []string { return []string{Versitygw, SeaweedFS} }
+
+// ServersUnder are those for tests of what stands on the store: all in full size,
+// otherwise one, since the store's own tests hold each to the same.
+func ServersUnder() []string { return size.Of([]string{Versitygw}, Servers()) }
 
 var addresses atomic.Uint32
 
