@@ -47,7 +47,7 @@ demo: build ## build, then show writer leases at work on this machine (10 s)
 test: ## run the tests, but for the longest (go vet is part of lint)
 	@scripts/setup test
 	@echo "Results come in order, that of the longest package first."
-	GOGC=400 GOMEMLIMIT=1GiB go test -vet=off -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)' $(PKGS) # most of them wait more than they work, on small heaps
+	GOGC=400 GOMEMLIMIT=1GiB go test -vet=off -ldflags='-s -w' -timeout 12m -p $$((2 * $$(nproc))) -skip '$(LONG)' $(PKGS) # most of them wait more than they work, on small heaps
 
 test-full: ## run the longest tests, then the end-to-end tests in full size: Go's whole source tree, 2 GiB, 100,000 files, 25 failures of namenodes, two minutes of all kinds of clients; every point of all sweeps; two hours of simulated fleets; and half a minute of torture
 	@scripts/setup test-full
