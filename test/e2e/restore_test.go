@@ -117,7 +117,7 @@ func onlyOne(ctx context.Context, t *testing.T, e *ensemble, blocks string, newO
 func TestRestoreForAUser(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 3*time.Minute)
-	zk := env.LendZooKeeper(t)
+	zk := env.StartZooKeeper(t, 1)
 	text := strings.Repeat("text ", 300_000)
 	e := onFolder(t, zk.Addrs(), "file://"+t.TempDir())
 	e.start(ctx)

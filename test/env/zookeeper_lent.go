@@ -16,9 +16,10 @@ var idle struct {
 	all []*ZooKeeper
 }
 
-// LendZooKeeper is StartZooKeeper of one server, for a test that does not harm it:
-// when the test has passed, another one gets the server, emptied, since a start
-// takes more than most tests do. Who calls it calls EndLentZooKeepers in TestMain.
+// LendZooKeeper is StartZooKeeper of one server, for a test that neither harms it
+// nor makes nodes under a password: when the test has passed, another one gets the
+// server, emptied, since a start takes more than most tests do. Who calls it calls
+// EndLentZooKeepers in TestMain.
 func LendZooKeeper(t testing.TB) *ZooKeeper {
 	t.Helper()
 	idle.Lock()
