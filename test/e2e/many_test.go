@@ -19,7 +19,7 @@ func TestManyAppends(t *testing.T) {
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
 	fsys := n.client(ctx)
-	appends, processes := size.Of(5_000, 100_000), size.Of(50, 1_000)
+	appends, processes := size.Of(2_000, 100_000), size.Of(50, 1_000)
 	t.Logf("before: %s", n.usage(ctx))
 	before := n.status(ctx)
 	var want strings.Builder
@@ -84,7 +84,7 @@ func TestManySmallFiles(t *testing.T) {
 	besideOthers(t)
 	ctx := deadline(t, 20*time.Minute)
 	n := startNamenode(ctx, t)
-	files := size.Of(5_000, 100_000)
+	files := size.Of(2_000, 100_000)
 	local := filepath.Join(t.TempDir(), "small")
 	for d := range (files + 999) / 1000 {
 		dir := filepath.Join(local, fmt.Sprintf("dir%03d", d))

@@ -65,6 +65,7 @@ func TestS3Faults(t *testing.T) {
 				{"Everything", everything},
 			} {
 				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
 					b := &bad{T: t, ctx: deadline(t, 3*time.Minute), server: server, proxy: server.Proxy(t), clock: &env.LeapingClock{}}
 					b.n = env.Start(t, badConfig(b.proxy.URL(prefixOf(t)), b.clock))
 					b.connect()
