@@ -175,16 +175,7 @@ func (p *pair) handedOver(a, b *namenode.Server) {
 
 func (p *pair) eventually(what string, ok func() bool) {
 	p.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	over := time.After(2 * time.Minute)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-over:
-			p.t.Fatalf("not within two minutes: %s", what)
-		}
-	}
+	env.Eventually(p.t, what, ok)
 }
 
 func (p *pair) client(addrs ...string) *client.FS {

@@ -20,16 +20,21 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 }
 
 // Until is Eventually with a limit of the caller's. It looks every 2 ms at first,
-// and less often the longer it has waited: tests that wait for seconds must leave
-// the processors to what they wait for.
+// and less often the longer it has waited and the longer a look takes, such as one
+// that runs a command: tests that wait for seconds must leave the processors to
+// what they wait for.
 func Until(ctx context.Context, t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	const least, most = 2 * time.Millisecond, 50 * time.Millisecond
 	began := time.Now()
 	next := time.NewTimer(0)
 	defer next.Stop()
-	for !ok() {
-		next.Reset(min(max(time.Since(began)/20, least), most))
+	for {
+		look := time.Now()
+		if ok() {
+			return
+		}
+		next.Reset(min(max(time.Since(began)/20, 3*time.Since(look), least), most))
 		select {
 		case <-next.C:
 		case <-ctx.Done():

@@ -217,7 +217,9 @@ func (s *ZooKeeperServer) configure(all []*ZooKeeperServer) error {
 		limit = s.cfg.SyncLimit
 	}
 	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=20\nsyncLimit=%d\nmaxClientCnxns=0\n", ZooKeeperTick.Milliseconds(), limit)
-	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\n")
+	// Of what a server has written nothing is lost when it is killed, synced or not: only
+	// a machine that dies loses it, and this one does not.
+	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=srvr,ruok,mntr,cons\npreAllocSize=4096\nforceSync=no\n")
 	if s.cfg.SnapCount > 0 {
 		fmt.Fprintf(&b, "snapCount=%d\n", s.cfg.SnapCount)
 	}
