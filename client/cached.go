@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/delegation"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
@@ -24,8 +25,8 @@ const (
 	readAttr                     // attributes of an inode
 	readFile                     // by inode or path, as the next one
 	readXattrs
-	readNames     // which names a directory may have, see mayHave
-	readCreations // the right to the creations of a directory
+	readNames      // which names a directory may have
+	readDelegation // the delegation of a directory
 )
 
 // readKey is a request whose answer may be kept. What a name leads to and what is
@@ -62,7 +63,7 @@ type kept struct {
 	xattrs  *pb.XattrsResponse
 	missing *fserror.Error
 	file    *pb.GetFileResponse
-	names   *mayHave
+	names   *delegation.Names
 	until   time.Time // of a file: when its URLs are over
 }
 
@@ -78,11 +79,11 @@ func newReadCache(cfg *Config) *readCache {
 	return readcache.New(readcache.Config[readKey, kept]{
 		Clock: cfg.Clock, MaxEntries: cfg.CacheEntries, MaxBytes: cfg.CacheBytes,
 		Leads:    func(v kept) (readKey, bool) { return readKey{readAttr, door.Inode(v.inode)}, v.inode != 0 },
-		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readCreations },
+		Outlives: func(k readKey) bool { return k.kind == readNames || k.kind == readDelegation },
 		Size: func(k readKey, v kept) int64 {
 			size := int64(len(k.at.Path)) + 200
 			if v.names != nil {
-				size += mayHaveBits / 8
+				size += delegation.NamesBytes
 			}
 			if v.file != nil {
 				size += int64(len(v.file.Tail)) + 300*int64(len(v.file.Blocks))

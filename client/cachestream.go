@@ -39,7 +39,7 @@ func (c *cacheStream) Opened(st *session.Stream, w *pb.Welcome) {
 	c.now = &promise{stream: st, terms: make(chan bool, 1)}
 	if term := ms(w.GetCacheTermMs()); term > 0 {
 		c.f.cache.Connected()
-		c.f.drafts.forgetNumbers() // the namenode may have forgotten the session meanwhile
+		c.f.delegations.ForgetNumbers() // the namenode may have forgotten the session meanwhile
 		p := c.now
 		c.f.goRun(func() { p.renew(c.f.cache, term) })
 	}
@@ -65,7 +65,7 @@ func (c *cacheStream) Take(m *pb.SessionResponse) bool {
 		keys := cacheKeys(r.GetKeys())
 		c.f.cache.Revoke(keys, r.GetAll())
 		// Sending can wait for a slow network; the stream is read on meanwhile.
-		if p.mustAck(r.GetSeq(), revocationOf(keys, r.GetAll())) && !c.f.goRun(func() { p.sendAcks(c.f.revoked, c.f.drafts.in) }) {
+		if p.mustAck(r.GetSeq(), revocationOf(keys, r.GetAll())) && !c.f.goRun(func() { p.sendAcks(c.f.revoked, c.f.begunIn) }) {
 			p.stream.Break() // the client is closed
 		}
 	default:

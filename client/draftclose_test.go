@@ -37,7 +37,7 @@ func newClosing(t *testing.T, dirs ...string) *closing {
 	for _, dir := range dirs {
 		must(t, f.MkdirAll(t.Context(), dir, 0o755))
 		c.absent(dir + "/first")
-		w, err := f.Create(t.Context(), dir+"/first") // and so the right is this client's
+		w, err := f.Create(t.Context(), dir+"/first") // and so it is delegated to this client
 		must(t, err)
 		must(t, w.Close())
 	}
@@ -57,7 +57,7 @@ func (c *closing) absent(name string) {
 }
 
 // begin begins n drafts in a directory, whose bytes are their paths.
-func (c *closing) begin(dir string, n int) (list []*client.Draft) {
+func (c *closing) begin(dir string, n int) (list []*lowlevel.Draft) {
 	c.t.Helper()
 	for i := range n {
 		name := fmt.Sprintf("%s/%d", dir, i)
@@ -72,7 +72,7 @@ func (c *closing) begin(dir string, n int) (list []*client.Draft) {
 }
 
 // end closes them all at once.
-func (c *closing) end(ctx context.Context, list []*client.Draft) []chan error {
+func (c *closing) end(ctx context.Context, list []*lowlevel.Draft) []chan error {
 	out := make([]chan error, len(list))
 	for i, d := range list {
 		out[i] = make(chan error, 1)
@@ -82,7 +82,7 @@ func (c *closing) end(ctx context.Context, list []*client.Draft) []chan error {
 }
 
 // made checks what another client sees of a draft that was closed.
-func (c *closing) made(g *client.FS, d *client.Draft) {
+func (c *closing) made(g *client.FS, d *lowlevel.Draft) {
 	c.t.Helper()
 	i, err := g.Stat(c.t.Context(), d.Path())
 	must(c.t, err)

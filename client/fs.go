@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/leasefs/leasefs/internal/blockio"
+	"github.com/leasefs/leasefs/internal/delegation"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/internal/keepalive"
@@ -52,8 +53,8 @@ type engine struct {
 
 	session *session.Session
 	*answers
-	drafts drafts
-	keeper *keepalive.Keeper
+	delegations *delegation.Table[*Writer]
+	keeper      *keepalive.Keeper
 }
 
 // New connects to a namespace and opens a session. It retries until the
@@ -76,6 +77,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		readers: make(map[*Reader]struct{}),
 	}
 	e.answers = &answers{cache: newReadCache(&cfg), stream: func() *session.Stream { return e.session.Stream() }, onRevoke: cfg.OnRevoke, onGiveUp: cfg.OnGiveUp}
+	e.delegations = newDelegations(e)
 	f := &FS{engine: e}
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))

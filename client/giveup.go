@@ -13,8 +13,8 @@ const (
 	keyAttr    = 0 // attributes and content of an inode
 	keyEntries = 1 // entries of a directory
 	keyName    = 2 // a name in a directory
-	// keyCreations is the right to make files in a directory without asking.
-	keyCreations = 3
+	// keyDelegation is the delegation of a directory: see package delegation.
+	keyDelegation = 3
 )
 
 // givenUp is what was given up of the read cache for one call of this client's
@@ -43,11 +43,6 @@ func (a *answers) giveUp(keys ...readcache.Key) *givenUp {
 	return g
 }
 
-// nameKeys is what the making of a name changes.
-func nameKeys(dir uint64, name string) []readcache.Key {
-	return []readcache.Key{{Kind: keyName, Inode: dir, Name: name}, {Kind: keyEntries, Inode: dir}, {Kind: keyCreations, Inode: dir}}
-}
-
 // giveUpFile gives up the attributes of a file that is about to grow or to be
 // closed, if they are kept.
 func (a *answers) giveUpFile(inode uint64) *givenUp {
@@ -66,7 +61,7 @@ func (g *givenUp) wire() *pb.CacheGivenUp {
 	out := &pb.CacheGivenUp{Stream: g.on.Number(), Keys: make([]*pb.CacheKey, len(g.keys))}
 	for i, k := range g.keys {
 		out.Keys[i] = &pb.CacheKey{Kind: uint32(k.Kind), Inode: k.Inode, Name: k.Name}
-		if k.Kind == keyEntries || k.Kind == keyCreations { // see Outlives of the cache
+		if k.Kind == keyEntries || k.Kind == keyDelegation { // see Outlives of the cache
 			out.Held = append(out.Held, uint32(i)) //nolint:gosec // an index
 		}
 	}
@@ -85,6 +80,7 @@ func (g *givenUp) keepCreate(r door.Ref, resp *pb.OpenResponse) {
 	dir, _ := r.Split()
 	g.keepStat(r, resp.GetAttr(), resp.GetKeys())
 	g.keepStat(dir, resp.GetParent(), resp.GetParentKeys())
+	g.keepDelegation(resp)
 }
 
 // end is called with what became of the call. If that is not known it may still

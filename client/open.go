@@ -53,39 +53,6 @@ func (f *engine) createCall(ctx context.Context, r door.Ref, opts []OpenOption, 
 	return req, resp, f.sendCreate(ctx, c, r, req, resp)
 }
 
-func (f *engine) sendCreate(ctx context.Context, c *namecall.Call, r door.Ref, req *pb.CreateRequest, resp *pb.OpenResponse) error {
-	if f.cache == nil {
-		return f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
-	}
-	dir, name := r.Split()
-	if dir.Path != "" {
-		d, _, _ := f.dirOf(r)
-		dir = door.Inode(d.GetInode())
-	}
-	var g *givenUp
-	if dir.Base != 0 {
-		if g = f.giveUp(nameKeys(dir.Base, name)...); g != nil {
-			f.willMake(dir.Base, name)
-		}
-		if f.drafts.has(dir.Base, name) { // looked for when none can begin any more
-			g.end(c, nil)
-			return fserror.New(fserror.Held, c.Op, c.Path, "this client process makes the file just now")
-		}
-	}
-	req.GivenUp, req.Cache = g.wire(), g != nil
-	f.askCreations(g, req)
-	if req.GetNumbers() {
-		defer f.drafts.asked()
-	}
-	err := f.nn.Do(ctx, c, pb.Namenode_Create_FullMethodName, req, resp)
-	if err == nil {
-		g.keepCreate(r, resp)
-		f.keepCreations(g, resp)
-	}
-	g.end(c, err)
-	return err
-}
-
 // at is where Create makes a file: with WithOverwrite where a link at the end of the
 // path leads, as open(2) with O_TRUNC does; else such a link is in the way.
 func (o *openOptions) at(ctx context.Context, r door.Ref) *pb.Ref {

@@ -11,7 +11,7 @@ type Revocation struct {
 	// Names may be made, removed, or come to stand for something else.
 	Names []RevokedName
 
-	creations []uint64 // directories
+	delegations []uint64 // of directories
 }
 
 // RevokedName is a name in a directory.
@@ -29,8 +29,8 @@ func revocationOf(keys []readcache.Key, all bool) Revocation {
 		switch k.Kind {
 		case keyName:
 			r.Names = append(r.Names, RevokedName{Dir: k.Inode, Name: k.Name})
-		case keyCreations:
-			r.creations = append(r.creations, k.Inode)
+		case keyDelegation:
+			r.delegations = append(r.delegations, k.Inode)
 		default:
 			r.Inodes = append(r.Inodes, k.Inode)
 		}

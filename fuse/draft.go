@@ -21,7 +21,7 @@ import (
 const draftTime = 200 * time.Millisecond
 
 // draftSet are the drafts of a mount by directory and name. See
-// docs/adr/0013-creations-of-ones-own.md.
+// docs/adr/0013-directory-delegations.md.
 type draftSet struct {
 	mu sync.Mutex
 	of map[uint64]map[string]*file
@@ -137,7 +137,7 @@ func (n *node) createDraft(raw context.Context, at lowlevel.Ref, flags, mode uin
 	f.mu.Unlock()
 	h := child.newHandle(raw, f, flags)
 	f.add(h)
-	n.m.fill(&out.Attr, d.Info())
+	n.m.fill(&out.Attr, n.m.fs.DraftInfo(d))
 	askAttrs(out)
 	return i, h, true
 }
@@ -200,7 +200,7 @@ func (f *file) settle(ctx context.Context) syscall.Errno {
 }
 
 // open is the making of a draft that others want to see.
-func (f *file) open(d *client.Draft) {
+func (f *file) open(d *lowlevel.Draft) {
 	f.m.unkeep(f.ino)
 	w, err := d.Open(f.m.ctx)
 	if err != nil {
@@ -227,13 +227,13 @@ func (m *Mounted) unkeep(ino uint64) {
 }
 
 // ended notes that there is no draft any more. The caller holds mu.
-func (f *file) ended(d *client.Draft) {
+func (f *file) ended(d *lowlevel.Draft) {
 	f.draftEnds.Stop()
 	f.m.drafts.remove(d.Dir(), d.Name(), f)
 }
 
 // drafted is the draft, if the file is one and not about to be made.
-func (f *file) drafted() *client.Draft {
+func (f *file) drafted() *lowlevel.Draft {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.phase != drafted {
@@ -291,7 +291,7 @@ func (f *file) draftAttr(out *fuse.Attr) bool {
 	if d == nil {
 		return false
 	}
-	f.m.fill(out, d.Info())
+	f.m.fill(out, f.m.fs.DraftInfo(d))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t := f.mtime; !t.IsZero() {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/lowlevel"
 )
 
 // phase is where a hold stands.
@@ -42,9 +43,9 @@ const (
 type hold struct {
 	phase   phase
 	gen     uint64
-	writer  *client.Writer // while held or ending
-	draft   *client.Draft  // while drafted or settling
-	settled chan struct{}  // while settling
+	writer  *client.Writer  // while held or ending
+	draft   *lowlevel.Draft // while drafted or settling
+	settled chan struct{}   // while settling
 	// length and left are length and modification time of the file when it became
 	// free; left is zero if it is not known.
 	length int64
@@ -65,13 +66,13 @@ func (h *hold) begun(w *client.Writer, same bool) {
 }
 
 // drafting notes that the file is a draft.
-func (h *hold) drafting(d *client.Draft) {
+func (h *hold) drafting(d *lowlevel.Draft) {
 	h.phase, h.draft = drafted, d
 	h.gen++
 }
 
 // settle begins to make a file of the draft; nil if it is none, or that has begun.
-func (h *hold) settle() *client.Draft {
+func (h *hold) settle() *lowlevel.Draft {
 	if h.phase != drafted {
 		return nil
 	}

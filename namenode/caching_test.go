@@ -207,7 +207,7 @@ func TestADraftDoesNotHoldUpItsOwnMaking(t *testing.T) {
 	}
 	var out *pb.OpenResponse
 	names := 0
-	env.Eventually(t, "the right to creations is lent", func() (ok bool) {
+	env.Eventually(t, "the directory is delegated", func() (ok bool) {
 		var err error
 		if out, err = create(r, fmt.Sprint("/d/", names)); err != nil {
 			t.Fatal(err)

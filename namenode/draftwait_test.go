@@ -30,7 +30,7 @@ func TestWaitingForADraftEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		cached.Renew()
-		lent, number, _ := s.drafts.Lend(t.Context(), h.Session, namespace.RootID, true)
+		lent, number, _ := s.drafts.Delegate(t.Context(), h.Session, namespace.RootID, true)
 		if !lent || number == 0 {
 			t.Fatal("it may make no files of its own")
 		}

@@ -46,7 +46,7 @@ func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 	}
 	if cache && r.GetCreations() && r.GetAs() == 0 && len(resp.GetParentKeys()) > 0 {
 		var first namespace.InodeID
-		resp.Creations, first, resp.Inodes = s.drafts.Lend(ctx, req.Holder.Session, namespace.InodeID(resp.GetParent().GetInode()), r.GetNumbers())
+		resp.Creations, first, resp.Inodes = s.drafts.Delegate(ctx, req.Holder.Session, namespace.InodeID(resp.GetParent().GetInode()), r.GetNumbers())
 		resp.FirstInode = uint64(first)
 	}
 	return resp, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/delegation"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 )
@@ -29,6 +30,9 @@ func Of(f *client.FS) FS {
 
 // Taken says from what RenameAt and RemoveTaken take a name, and what becomes of it.
 type Taken = door.Taken
+
+// Draft is a new file for which no call was made yet: see Calls.Draft.
+type Draft = delegation.Draft[*client.Writer]
 
 // Ref names what a call is about: a name in a directory of that inode, an inode, or what
 // has an absolute path.
@@ -70,10 +74,12 @@ type Calls interface {
 	// XattrsInode is Xattrs for an inode.
 	XattrsInode(inode uint64) *client.Xattrs
 
-	// Draft begins a new file without a call, if this client holds the right to
-	// (Config.Drafts), and knows that nothing has the name; else, and with any
+	// Draft begins a new file without a call, if the directory is delegated to this
+	// client (Config.Drafts), and it knows that nothing has the name; else, and with any
 	// other option than WithMode and WithOwner, false: Create it.
-	Draft(at Ref, path string, opts ...client.OpenOption) (*client.Draft, bool)
+	Draft(at Ref, path string, opts ...client.OpenOption) (*Draft, bool)
+	// DraftInfo is what the file will be like if it is made now.
+	DraftInfo(d *Draft) *client.FileInfo
 	// CreateAt is Create; path is the Writer's, and as in Draft only for errors.
 	CreateAt(ctx context.Context, at Ref, path string, opts ...client.OpenOption) (*client.Writer, error)
 	// CreateClosed makes an empty file, as Create and Close do, and returns its

@@ -1,6 +1,7 @@
-// Package drafts knows the files that sessions make without asking
-// (docs/adr/0013-creations-of-ones-own.md): who has told of which name, for as long as
-// it counts, and what changes must not come in between.
+// Package drafts is the namenode's half of the delegations of directories, by which
+// sessions make files without asking (docs/adr/0013-directory-delegations.md): who has
+// told of which name, for as long as it counts, and what changes must not come in
+// between. The other half is internal/delegation.
 package drafts
 
 import (
@@ -74,7 +75,7 @@ type draft struct {
 }
 
 // Tell takes in the drafts that a session names in an acknowledgement, before that
-// is taken in: it holds the creations of their directories yet. Of others it can say
+// is taken in: their directories are delegated to it yet. Of others it can say
 // nothing, nor of a number that is not its own or is used: that file is made by now,
 // or never can be.
 func (t *Table) Tell(h namespace.Holder, list []Draft) {
@@ -82,7 +83,7 @@ func (t *Table) Tell(h namespace.Holder, list []Draft) {
 	t.sweep(now)
 	t.engine.Look(func(tree *namespace.Tree) {
 		for _, d := range list {
-			if fspath.CheckName(d.Name) == nil && tree.Reserved(h.Session, d.Inode) && t.engine.HasCreations(h.Session, d.Dir) {
+			if fspath.CheckName(d.Name) == nil && tree.Reserved(h.Session, d.Inode) && t.engine.Delegated(h.Session, d.Dir) {
 				t.tell(draft{Draft: d, holder: h, since: now, until: now + t.term}, now)
 			}
 		}
@@ -250,20 +251,20 @@ func Refused(err error) bool {
 	return errors.As(err, &fe) && fe.Kind == fserror.Held && fe.Reason == reason
 }
 
-// Lend gives a session the right to the creations of a directory and, if it wants
-// them, n numbers for them, from first on. That it does not is no error.
-func (t *Table) Lend(ctx context.Context, id namespace.SessionID, dir namespace.InodeID, wants bool) (lent bool, first namespace.InodeID, n uint32) {
+// Delegate delegates a directory to a session and, if it wants them, sets n numbers
+// aside for its drafts, from first on. That it does not is no error.
+func (t *Table) Delegate(ctx context.Context, id namespace.SessionID, dir namespace.InodeID, wants bool) (delegated bool, first namespace.InodeID, n uint32) {
 	if err := t.engine.Read(func(tx *engine.Tx) error {
-		if !tx.LendCreations(id, dir) {
+		if !tx.Delegate(id, dir) {
 			return nil
 		}
-		// Who had the right before may not be done with it. That is looked for when
+		// To whom it was delegated before may not be done with it. That is looked for when
 		// it is free: what its acknowledgement told of is known by then.
 		_, others := t.find(dir, "", id, t.clock.Mono())
-		lent = !others
+		delegated = !others
 		return nil
-	}); err != nil || !lent || !wants || !t.mayReserve(id, t.clock.Mono()) {
-		return lent, 0, 0
+	}); err != nil || !delegated || !wants || !t.mayReserve(id, t.clock.Mono()) {
+		return delegated, 0, 0
 	}
 	r, err := t.engine.Do(ctx, engine.Request{Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		if tx.Tree.Caching(id) == 0 {

@@ -68,17 +68,17 @@ func entryLooks(dir namespace.InodeID, a namespace.Attr) []namespace.Change {
 	return looks
 }
 
-// LendCreations gives a session alone the right to make files in a directory without
-// asking; false if others have it or look at the directory.
-func (tx *Tx) LendCreations(session namespace.SessionID, dir namespace.InodeID) bool {
-	return tx.e.Caches().GrantAlone(readlease.SessionID(session), creations(dir))
+// Delegate delegates a directory to a session, which alone may then make files in it
+// without asking; false if others may, or look at the directory.
+func (tx *Tx) Delegate(session namespace.SessionID, dir namespace.InodeID) bool {
+	return tx.e.Caches().GrantAlone(readlease.SessionID(session), delegation(dir))
 }
 
-// HasCreations reports whether a session has that right.
-func (e *Engine) HasCreations(session namespace.SessionID, dir namespace.InodeID) bool {
-	return e.Caches().Holds(readlease.SessionID(session), creations(dir))
+// Delegated reports whether a directory is delegated to a session.
+func (e *Engine) Delegated(session namespace.SessionID, dir namespace.InodeID) bool {
+	return e.Caches().Holds(readlease.SessionID(session), delegation(dir))
 }
 
-func creations(dir namespace.InodeID) readlease.Key {
-	return readlease.Key{Kind: KeyCreations, Inode: uint64(dir)}
+func delegation(dir namespace.InodeID) readlease.Key {
+	return readlease.Key{Kind: KeyDelegation, Inode: uint64(dir)}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
 
-// KeyCreations is the kind of cache key that is the right to make files in a
-// directory without asking, see docs/adr/0013-creations-of-ones-own.md.
-const KeyCreations = 3
+// KeyDelegation is the kind of cache key that is a directory's delegation: the right to
+// make files in it without asking, see docs/adr/0013-directory-delegations.md.
+const KeyDelegation = 3
 
 // ErrCached refuses a change that has to wait for sessions to give up what they keep
 // of it. They have been asked.
@@ -62,7 +62,7 @@ func (tx *Tx) revokedBy(op namespace.Op) []readlease.Key {
 	keys := cacheKeys(changes)
 	for _, c := range changes {
 		if c.Kind == namespace.ChangeEntries || c.Kind == namespace.ChangeAttr && tx.Tree.IsDir(c.Inode) {
-			keys = append(keys, readlease.Key{Kind: KeyCreations, Inode: uint64(c.Inode)})
+			keys = append(keys, readlease.Key{Kind: KeyDelegation, Inode: uint64(c.Inode)})
 		}
 	}
 	return keys

@@ -81,7 +81,7 @@ func (c *client) connect(l *lines, m *machine) error {
 	return nil
 }
 
-// numbered makes a file and asks for the creations of its directory, and for
+// numbered makes a file and asks for the delegation of its directory, and for
 // numbers; first is the first of them.
 func (c *client) numbered(l *lines, path string, first *uint64) *call {
 	out := c.create("", path, "asks", true, func(q *pbCreate) { q.Cache, q.Creations, q.Numbers = true, true, true })

@@ -20,7 +20,7 @@ import (
 
 func drafting(c *client.Config) { c.Cache, c.Drafts = true, true }
 
-// mine sees to it that the client has the right to the creations of a directory,
+// mine sees to it that the client has the delegation of a directory,
 // where it has made the file "first".
 func mine(t *testing.T, f *client.FS, dir string) {
 	t.Helper()
@@ -59,7 +59,7 @@ func named(t *testing.T, f *client.FS, name string) lowlevel.Ref {
 	return lowlevel.Ref{Base: i.Inode, Path: path.Base(name)}
 }
 
-func begin(t *testing.T, f *client.FS, name, data string) *client.Draft {
+func begin(t *testing.T, f *client.FS, name, data string) *lowlevel.Draft {
 	t.Helper()
 	unkept(t, f, name)
 	d, ok := lowlevel.Of(f).Draft(named(t, f, name), "", client.WithMode(0o640))
@@ -154,10 +154,10 @@ func TestDraftIsHeld(t *testing.T) {
 	must(t, g.WriteFile(ctx, "/c", []byte("c")))
 	held("rename", g.Rename(ctx, "/c", "/d/a", false))
 	held("rmdir", g.RemoveAll(ctx, "/d"))
-	// Other names are free, and the right is gone from the first of these calls on.
+	// Other names are free, and the delegation is gone from the first of these calls on.
 	must(t, g.WriteFile(ctx, "/d/c", []byte("c")))
 	if _, ok := lowlevel.Of(f).Draft(named(t, f, "/d/e"), ""); ok {
-		t.Fatal("a draft without the right")
+		t.Fatal("a draft without the delegation")
 	}
 	must(t, d.Close(ctx, 0))
 	content(t, g, "/d/a", "mine")

@@ -35,7 +35,7 @@ func TestNamesInADirectory(t *testing.T) {
 	if i, _, err := low.LstatKept(ctx, in("f")); err != nil || i.Length != 4 {
 		t.Fatal(i, err)
 	}
-	drafted := func(name string) *client.Draft {
+	drafted := func(name string) *lowlevel.Draft {
 		t.Helper()
 		w, err := low.CreateAt(ctx, in(name+" first"), "")
 		must(t, err)
