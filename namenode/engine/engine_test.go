@@ -463,8 +463,16 @@ func TestRecallThatTakesTooLong(t *testing.T) {
 	})
 }
 
-// The reign may end while a change waits for sessions: then it is not made.
+// The reign may end while a change waits for sessions: then it is not made, not even one
+// of the namenode's own.
 func TestReignEndsDuringARecall(t *testing.T) {
+	t.Run("a call", func(t *testing.T) { testReignEndsDuringARecall(t, mkdir("/a/b")) })
+	own := mkdir("/a/b")
+	own.Call = nil
+	t.Run("the namenode's own", func(t *testing.T) { testReignEndsDuringARecall(t, own) })
+}
+
+func testReignEndsDuringARecall(t *testing.T, req Request) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.must(r.Do(t.Context(), mkdir("/a")))
@@ -473,7 +481,7 @@ func TestReignEndsDuringARecall(t *testing.T) {
 			t.Fatal("not lent")
 		}
 		r.unchanged("after the reign", func() {
-			done := begins(func() error { _, err := r.Do(t.Context(), mkdir("/a/b")); return err })
+			done := begins(func() error { _, err := r.Do(t.Context(), req); return err })
 			told := <-c.told
 			synctest.Wait()
 			r.reign.active = errTest
