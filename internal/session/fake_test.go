@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -146,37 +147,8 @@ func (n *namenode) last() *pb.RenewLeaseRequest {
 	return n.renewed[len(n.renewed)-1]
 }
 
-// pipes is a listener without a network.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "nn"} }
-
-func (p *pipes) dial(ctx context.Context, _ string) (net.Conn, error) {
-	here, there := net.Pipe()
-	select {
-	case p.conns <- there:
-		return here, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
+// pass lets time pass in a bubble.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // in a bubble
 
 // bubble is the clock of a synctest bubble, plus what a test moves it by.
 type bubble struct {
@@ -284,7 +256,7 @@ func newRig(t *testing.T) *rig {
 	n := &namenode{
 		welcome: &pb.Welcome{NamespaceId: "ns", SoftLimitMs: 60_000, HardLimitMs: 1_200_000, RenewEveryMs: 30_000},
 	}
-	lis := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	lis := bufconn.Listen(64 << 10)
 	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	pb.RegisterNamenodeServer(server, n)
 	served := make(chan struct{})
@@ -292,7 +264,7 @@ func newRig(t *testing.T) *rig {
 	caller := &pb.Caller{User: "ann", Session: []byte("0123456789abcdef")}
 	nn, err := namecall.New(t.Context(), namecall.Config{
 		Namenodes: []string{"nn"}, Caller: caller, Timeout: time.Minute, Attempt: 10 * time.Second, Conns: 1,
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(lis.dial)},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) })},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func TestStreamBreaks(t *testing.T) {
 		old := r.Stream()
 		r.nn.breakStream()
 		<-old.Gone()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		synctest.Wait()
 		if st := r.Stream(); st == nil || st.Number() != 2 || r.Stats().Opened != 2 {
 			t.Fatalf("%+v, %+v", st, r.Stats())
@@ -114,7 +114,7 @@ func TestStreamBreaks(t *testing.T) {
 			t.Errorf("renewed with %v", m)
 		}
 		r.Stream().Break()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if st := r.Stream(); st == nil || st.Number() != 3 {
 			t.Errorf("after Break: %+v", st)
 		}
@@ -124,7 +124,7 @@ func TestStreamBreaks(t *testing.T) {
 			t.Errorf("another namenode's inactivity broke the stream: %d", st.Number())
 		}
 		r.Drop(r.Stream().Node())
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if st := r.Stream(); st == nil || st.Number() != 4 {
 			t.Errorf("after Drop: %+v", st)
 		}
@@ -137,7 +137,7 @@ func TestAnotherNamespace(t *testing.T) {
 		r.open()
 		r.nn.set(func(n *namenode) { n.welcome = &pb.Welcome{NamespaceId: "other"} })
 		r.nn.breakStream()
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		synctest.Wait()
 		if hellos, _, _ := r.nn.seen(); hellos < 2 || r.Stream() != nil || r.Welcome().GetNamespaceId() != "ns" {
 			t.Errorf("%d hellos, %+v, %v", hellos, r.Stream(), r.Welcome())
@@ -156,7 +156,7 @@ func TestLimitsOfAnotherNamenode(t *testing.T) {
 		})
 		r.file(7)
 		r.nn.breakStream()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		synctest.Wait()
 		if r.SoftLimit() != time.Minute || r.HardLimit() != 20*time.Minute {
 			t.Errorf("before a renewal: %s, %s", r.SoftLimit(), r.HardLimit())
@@ -168,7 +168,7 @@ func TestLimitsOfAnotherNamenode(t *testing.T) {
 			n.welcome = &pb.Welcome{NamespaceId: "ns", SoftLimitMs: 10_000, HardLimitMs: 20_000}
 		})
 		r.nn.breakStream()
-		time.Sleep(time.Second)
+		pass(time.Second)
 		synctest.Wait()
 		if r.SoftLimit() != 10*time.Second || r.HardLimit() != 20*time.Second {
 			t.Errorf("without files: %s, %s", r.SoftLimit(), r.HardLimit())
@@ -188,7 +188,7 @@ func TestLeave(t *testing.T) {
 			t.Errorf("%d streams ended in order", r.nn.ended)
 		}
 		_, before, _ := r.nn.seen()
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if hellos, renewals, _ := r.nn.seen(); hellos != 1 || renewals != before {
 			t.Errorf("%d hellos, %d renewals after it left", hellos, renewals-before)
 		}
@@ -206,7 +206,7 @@ func TestRenewals(t *testing.T) {
 			}
 		})
 		f := r.file(7)
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		synctest.Wait()
 		_, renewals, calls := r.nn.seen()
 		if renewals < 28 || renewals > 36 || calls != 0 { // every 17 to 20 s
@@ -245,7 +245,7 @@ func TestRenewalsWithoutAStream(t *testing.T) {
 			n.hello = func() *pb.SessionResponse { return refusal(fserror.Retry, "later") }
 		})
 		r.nn.breakStream()
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		synctest.Wait()
 		if _, _, calls := r.nn.seen(); calls < 9 || r.Stream() != nil || f.lost() != nil || f.stamp.Age(r.Now()) > 31*time.Second {
 			t.Errorf("%d calls, %v, %s old", calls, f.lost(), f.stamp.Age(r.Now()))
@@ -262,7 +262,7 @@ func TestRenewalsThatAreNotAnswered(t *testing.T) {
 			n.renewal = func(*pb.RenewLeaseRequest) *pb.RenewLeaseResponse { return nil }
 		})
 		r.RenewNow()
-		time.Sleep(11 * time.Second) // an attempt takes ten
+		pass(11 * time.Second) // an attempt takes ten
 		synctest.Wait()
 		if st := r.Stream(); r.Stats().Failures == 0 || st == nil || st.Number() == 1 {
 			t.Errorf("%+v, %+v", r.Stats(), st)
@@ -288,7 +288,7 @@ func TestErrorsOnTheStream(t *testing.T) {
 			t.Errorf("%+v, %+v", s, r.Stream())
 		}
 		r.nn.say(refusal(fserror.NotActive, "deposed"))
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if st := r.Stream(); st == nil || st.Number() == 1 {
 			t.Errorf("the stream of one that is not active: %+v", st)
 		}
@@ -322,9 +322,9 @@ func TestAnswers(t *testing.T) {
 				r.setLimits(60_000, 1_200_000)
 				f := r.file(7)
 				f.closing = c.closing
-				time.Sleep(10 * time.Second)
+				pass(10 * time.Second)
 				sent := r.Now()
-				time.Sleep(time.Second)
+				pass(time.Second)
 				r.answered(&pb.RenewLeaseRequest{HasSet: c.set, Version: r.version}, c.resp, []File{f}, sent)
 				got := outcome{f.stamp.Age(r.Now()) == time.Second, f.lost() != nil, len(r.wake) > 0}
 				if got != c.want {
@@ -366,7 +366,7 @@ func TestToldUnasked(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
 		r.open()
 		f, other := r.file(7), r.file(8)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		r.nn.say(&pb.SessionResponse{Kind: &pb.SessionResponse_Renewed{Renewed: &pb.RenewLeaseResponse{Lost: []*pb.LostFile{{Inode: 7, Epoch: 107, Reason: "recovered"}}}}})
 		synctest.Wait()
 		if f.lost() == nil || other.lost() != nil || other.stamp.Age(r.Now()) != 5*time.Second {
@@ -403,7 +403,7 @@ func TestRemainingAndCheck(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
 		r.setLimits(60_000, 120_000)
 		f := r.file(7)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if got := r.Remaining(f); got != 49*time.Second {
 			t.Errorf("%s remain, want 49 s", got)
 		}
@@ -414,7 +414,7 @@ func TestRemainingAndCheck(t *testing.T) {
 		if r.Check(f); f.lost() != nil {
 			t.Errorf("lost after 110 s: %v", f.lost())
 		}
-		time.Sleep(9 * time.Second)
+		pass(9 * time.Second)
 		if r.Check(f); f.lost() == nil || !errors.Is(f.lost(), fserror.LeaseLost) {
 			t.Errorf("not lost after 119 s of 120 s: %v", f.lost())
 		}
@@ -428,11 +428,11 @@ func TestWatch(t *testing.T) {
 		r.setLimits(60_000, 120_000)
 		f, closing := r.file(7), r.file(8)
 		closing.closing = true
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if r.Watch(); r.Stats().Jeopardies != 0 || r.log.count() != 0 || len(r.wake) != 0 {
 			t.Error("in jeopardy at its soft limit")
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		r.Watch()
 		if r.Watch(); r.Stats().Jeopardies != 1 || r.log.count() != 1 || len(r.wake) != 1 {
 			t.Errorf("%+v, %d lines, asked to renew: %d", r.Stats(), r.log.count(), len(r.wake))
@@ -441,11 +441,11 @@ func TestWatch(t *testing.T) {
 		if r.log.count() != 2 {
 			t.Errorf("%d lines after a renewal", r.log.count())
 		}
-		time.Sleep(118 * time.Second)
+		pass(118 * time.Second)
 		if r.Watch(); f.lost() != nil || r.Stats().Jeopardies != 2 {
 			t.Errorf("before the limit: %v, %+v", f.lost(), r.Stats())
 		}
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if r.Watch(); f.lost() == nil || closing.lost() != nil {
 			t.Errorf("at the limit: %v, of one that is closed: %v", f.lost(), closing.lost())
 		}
@@ -461,11 +461,11 @@ func TestWatchdogRuns(t *testing.T) {
 		r.nn.set(func(n *namenode) {
 			n.renewal = func(*pb.RenewLeaseRequest) *pb.RenewLeaseResponse { return nil }
 		})
-		time.Sleep(3700 * time.Millisecond)
+		pass(3700 * time.Millisecond)
 		if synctest.Wait(); f.lost() != nil {
 			t.Errorf("lost early: %v", f.lost())
 		}
-		time.Sleep(300 * time.Millisecond)
+		pass(300 * time.Millisecond)
 		if synctest.Wait(); f.lost() == nil || r.Stats().Jeopardies != 1 {
 			t.Errorf("not lost, %+v", r.Stats())
 		}
@@ -489,12 +489,12 @@ func TestFiles(t *testing.T) {
 		}
 		old := &file{key: Key{3, 3}}
 		old.stamp.Renew(r.Now())
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if r.Add(old); len(r.wake) != 0 {
 			t.Error("one of an eighth of the soft limit was renewed at once")
 		}
 		r.Remove(old)
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if r.Add(old); len(r.wake) != 1 {
 			t.Error("one that was granted long ago was not renewed at once")
 		}
