@@ -95,6 +95,7 @@ func TestStreamBreaks(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
 		r.open()
 		r.file(7)
+		r.RenewNow() // so the namenode has the set
 		synctest.Wait()
 		old := r.Stream()
 		r.nn.breakStream()
@@ -107,7 +108,7 @@ func TestStreamBreaks(t *testing.T) {
 		if got := fmt.Sprint(r.cache.told()); got != "[opening opened broken opening opened]" {
 			t.Error(got)
 		}
-		if _, renewals, _ := r.nn.seen(); renewals != 1 {
+		if _, renewals, _ := r.nn.seen(); renewals != 2 {
 			t.Fatalf("%d renewals", renewals)
 		}
 		if m := r.nn.last(); !m.GetHasSet() || len(m.GetOpen()) != 1 || m.GetOpen()[0].GetInode() != 7 {
@@ -291,6 +292,20 @@ func TestErrorsOnTheStream(t *testing.T) {
 		pass(time.Second)
 		if st := r.Stream(); st == nil || st.Number() == 1 {
 			t.Errorf("the stream of one that is not active: %+v", st)
+		}
+		r.nn.set(func(n *namenode) { n.renewal = nil })
+		pass(15 * time.Second) // what is under way ends
+		number := r.Stream().Number()
+		r.nn.set(func(n *namenode) {
+			n.renewal = func(*pb.RenewLeaseRequest) *pb.RenewLeaseResponse {
+				n.say(refusal(fserror.NotActive, "deposed"))
+				return nil
+			}
+		})
+		r.RenewNow()
+		pass(time.Second)
+		if st := r.Stream(); st == nil || st.Number() == number {
+			t.Errorf("the stream of one that answers a renewal with that: %+v", st)
 		}
 	})
 }

@@ -564,14 +564,18 @@ func TestLend(t *testing.T) {
 func TestLendEntries(t *testing.T) {
 	r := newRig(t)
 	c := r.caches(7)
-	for _, path := range []string{"/d", "/d/a", "/d/b"} {
+	for _, path := range []string{"/d", "/d/a", "/d/b", "/e", "/e/a"} {
 		r.must(r.Do(t.Context(), mkdir(path)))
 	}
-	list := func(change func(*namespace.Call)) (keep []bool) {
+	r.must(r.Do(t.Context(), Request{Plan: func(tx *Tx) (namespace.Op, error) {
+		a, err := tx.Tree.Stat(nil, namespace.At("/e"))
+		return &namespace.OpSetAttr{Inode: a.ID, SetMode: true, Mode: 0o744}, err
+	}}))
+	list := func(path string, change func(*namespace.Call)) (keep []bool) {
 		t.Helper()
 		call := &namespace.Call{User: "root", Super: true, Collect: true}
 		if err := r.Read(func(tx *Tx) error {
-			dir, entries, _, err := tx.Tree.List(call, namespace.At("/d"), "", 10)
+			dir, entries, _, err := tx.Tree.List(call, namespace.At(path), "", 10)
 			change(call)
 			keep = tx.LendEntries(call, c.id[:], dir, entries)
 			return err
@@ -580,14 +584,17 @@ func TestLendEntries(t *testing.T) {
 		}
 		return keep
 	}
-	if keep := list(func(*namespace.Call) {}); len(keep) != 2 || !keep[0] || !keep[1] {
+	if keep := list("/d", func(*namespace.Call) {}); len(keep) != 2 || !keep[0] || !keep[1] {
 		t.Errorf("lent %v", keep)
 	}
-	if keep := list(func(c *namespace.Call) { c.Collect = false }); keep != nil {
+	if keep := list("/d", func(c *namespace.Call) { c.Collect = false }); keep != nil {
 		t.Errorf("lent %v of what was not collected", keep)
 	}
-	if keep := list(func(c *namespace.Call) { c.User, c.Super = "ann", false }); len(keep) != 2 {
+	if keep := list("/d", func(c *namespace.Call) { c.User, c.Super = "ann", false }); len(keep) != 2 {
 		t.Errorf("lent %v to who may search it", keep)
+	}
+	if keep := list("/e", func(c *namespace.Call) { c.User, c.Super = "ann", false }); keep != nil {
+		t.Errorf("lent %v to who may not search it", keep)
 	}
 	r.must(r.Do(t.Context(), Request{Plan: plans(&namespace.OpMkdir{Parent: namespace.RootID, Names: []string{"elsewhere"}, User: "root", Group: "wheel"})}))
 	if len(c.told) > 0 {
@@ -670,6 +677,9 @@ func TestShares(t *testing.T) {
 	})
 	r.must(r.Do(t.Context(), mkdir("/3").numbered(3, 2))) // of one that has some
 	r.must(r.Do(t.Context(), mkdir("/4")))                // without an id there is no result
+	r.clock.Advance(48 * time.Hour)
+	r.must(r.Do(t.Context(), mkdir("/5").numbered(3, 3))) // and the old results are forgotten
+	r.must(r.Do(t.Context(), mkdir("/6").numbered(4, 1)))
 }
 
 // An address that has brought many users makes no further one an owner.
