@@ -172,7 +172,7 @@ func (a *Admin) activeTerm(ctx context.Context) (uint64, error) {
 		case ctx.Err() != nil:
 			return 0, fserror.Ended(ctx, "failover", "")
 		case time.Since(began) > a.fs.cfg.Timeout:
-			return 0, fserror.New(fserror.Unavailable, "failover", "", "no namenode stayed active within %s; look at leasefs status", a.fs.cfg.Timeout)
+			return 0, fserror.New(fserror.Unavailable, "failover", "", "no namenode stayed active within %s", a.fs.cfg.Timeout)
 		}
 		a.fs.nn.Sleep(ctx, namecall.Backoff(n))
 	}

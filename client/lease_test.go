@@ -272,7 +272,7 @@ func TestNobodyAnswers(t *testing.T) {
 	n := new(network)
 	_, err := New(t.Context(), Config{Namenodes: []string{"a:1", "b:2"}, Timeout: 50 * time.Millisecond, DialOptions: []grpc.DialOption{grpc.WithContextDialer(n.dial)}})
 	wantKind(t, err, fserror.Unavailable)
-	if s := err.Error(); !strings.Contains(s, "a:1, b:2") || !strings.Contains(s, "leasefs namenode") {
+	if s := err.Error(); !strings.Contains(s, "a:1, b:2") || fserror.ReasonOf(err) != fserror.ReasonNoNamenode {
 		t.Fatal(s)
 	}
 	f := newFake()

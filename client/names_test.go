@@ -61,10 +61,13 @@ func TestNamesThatDoNotExist(t *testing.T) {
 				})
 				took := time.Since(began)
 				wantKind(t, err, fserror.Unavailable)
-				for _, want := range []string{"nn1.example:8020", "nn2.example:8020", "--namenode"} {
+				for _, want := range []string{"nn1.example:8020", "nn2.example:8020"} {
 					if !strings.Contains(err.Error(), want) {
 						t.Errorf("%q does not tell %q", err, want)
 					}
+				}
+				if r := fserror.ReasonOf(err); r != fserror.ReasonNoNamenode {
+					t.Errorf("its reason is %q", r)
 				}
 				if c.within == 0 && took != limit {
 					t.Errorf("ended after %s with %v, want %s", took, err, limit)

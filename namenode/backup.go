@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/datadir"
 	"github.com/leasefs/leasefs/namenode/images"
 	"github.com/leasefs/leasefs/namenode/namespace"
@@ -123,7 +123,7 @@ func (s *operators) backupBlock(ctx context.Context, name string, b namespace.Bl
 		return err
 	}
 	if w.crc != b.CRC {
-		return fmt.Errorf("block %s is damaged in the store; leasefs admin fsck --blocks names its file", blockstore.Key(b.Key))
+		return fserror.New(fserror.Internal, "", "", "block %s is damaged in the store", blockstore.Key(b.Key)).Because(fserror.ReasonDamagedBlock)
 	}
 	return w.end()
 }

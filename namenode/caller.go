@@ -116,7 +116,7 @@ func (s *desk) admin(ctx context.Context, c *pb.Caller) error {
 	}
 	if !call.Super {
 		su, sg := s.engine.Superuser()
-		return fserror.New(fserror.Permission, "", "", "user %s is no superuser; only user %s and members of group %s may do this (--user says who asks)", call.User, su, sg)
+		return fserror.New(fserror.Permission, "", "", "user %s is no superuser; only user %s and members of group %s may do this", call.User, su, sg).Because(fserror.ReasonNotSuperuser)
 	}
 	return nil
 }

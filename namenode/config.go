@@ -3,7 +3,6 @@ package namenode
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -300,11 +299,11 @@ func (c *Config) defaultSuperuser() error {
 func (c *Config) check() error {
 	switch {
 	case c.Data == "":
-		return errors.New("no data folder named; give one with --data DIR")
+		return fserror.New(fserror.Internal, "", "", "no data folder named").Because(fserror.ReasonData)
 	case c.SoftLimit < 100*time.Millisecond:
 		return fmt.Errorf("soft limit %s is too short; at least 100ms", c.SoftLimit)
 	case c.HA != nil && c.Blocks == "" && c.BlocksDir == "":
-		return errors.New("several namenodes need a block store that all of them reach: give one with --blocks s3://BUCKET/PREFIX or file:///SHARED/FOLDER")
+		return fserror.New(fserror.Internal, "", "", "several namenodes need a block store that all of them reach: s3://BUCKET/PREFIX or file:///SHARED/FOLDER").Because(fserror.ReasonBlocks)
 	case c.HardLimit < c.SoftLimit:
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
 	case c.BlockSize < blockstore.ChunkSize || c.BlockSize > blockstore.MaxBlockSize:

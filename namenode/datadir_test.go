@@ -54,7 +54,7 @@ func TestFoldersOfTheOtherKind(t *testing.T) {
 			t.Fatalf("%s was taken", what)
 		}
 		for _, say := range says {
-			if !strings.Contains(err.Error(), say) {
+			if !strings.Contains(err.Error(), say) && fserror.ReasonOf(err) != say {
 				t.Errorf("%s: %v; want %q in it", what, err, say)
 			}
 		}
@@ -63,7 +63,7 @@ func TestFoldersOfTheOtherKind(t *testing.T) {
 		}
 	}
 	other, _ := p.config(func(c *namenode.Config) { c.Data = backup })
-	refused("a backup", other, backup, "--data")
+	refused("a backup", other, backup, fserror.ReasonData)
 	single := other
 	single.HA, single.Blocks = nil, ""
 	s, err := namenode.Start(t.Context(), single)
@@ -73,9 +73,9 @@ func TestFoldersOfTheOtherKind(t *testing.T) {
 	if err := errors.Join(s.Close(), a.Close()); err != nil {
 		t.Fatal(err)
 	}
-	refused("the folder of a namenode alone", other, backup, "--data")
+	refused("the folder of a namenode alone", other, backup, fserror.ReasonData)
 	single.Data = cfg.Data
-	refused("the folder of one of several", single, cfg.Data, "--zookeeper", "--namespace")
+	refused("the folder of one of several", single, cfg.Data, fserror.ReasonAlone)
 }
 
 // Who mistypes the ensemble's name is told that, and not to start it.
@@ -91,7 +91,7 @@ func TestEnsembleThatDoesNotExist(t *testing.T) {
 	own.SessionTimeout = namenode.DefaultSessionTimeout
 	_, oerr := ensemble.OwnZooKeeper(t.Context(), &own, slog.New(slog.DiscardHandler))
 	for what, err := range map[string]error{"format": ferr, "zookeeper-acl": oerr} {
-		if !errors.Is(err, fserror.Unavailable) || !strings.Contains(err.Error(), "no such host") || !strings.Contains(err.Error(), "--zookeeper") || strings.Contains(err.Error(), "start the ensemble") {
+		if !errors.Is(err, fserror.Unavailable) || !strings.Contains(err.Error(), "no such host") || fserror.ReasonOf(err) != fserror.ReasonZooKeeper || strings.Contains(err.Error(), "start the ensemble") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

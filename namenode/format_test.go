@@ -27,8 +27,8 @@ func notServed(t *testing.T, cfg namenode.Config, kind error, says ...string) {
 		t.Errorf("%v, want %v", err, kind)
 	}
 	for _, s := range says {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("the error does not say %q: %v", s, err)
+		if !strings.Contains(err.Error(), s) && fserror.ReasonOf(err) != s {
+			t.Errorf("the error does not say %q: %v (%s)", s, err, fserror.ReasonOf(err))
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	cfg, _ := p.config()
-	notServed(t, cfg, fserror.NotFound, "no namespace pair:", "leasefs admin format", "leasefs admin restore")
+	notServed(t, cfg, fserror.NotFound, "no namespace pair:", fserror.ReasonNoNamespace)
 	sess, err := zkconn.Dial(t.Context(), zkconn.Config{Servers: p.zk.Addrs()})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	mistyped, _ := p.config(func(c *namenode.Config) { c.HA.Name = "piar" })
-	notServed(t, mistyped, fserror.NotFound, "no namespace piar (it has pair)", "--namespace")
+	notServed(t, mistyped, fserror.NotFound, "no namespace piar (it has pair)", fserror.ReasonNoNamespace)
 
 	// ZooKeeper's data is lost, and namenodes are started before the restore.
 	p.zk = env.LendZooKeeper(t)
@@ -86,7 +86,7 @@ func TestStartsMakeNoNamespace(t *testing.T) {
 	// With another store by mistake nothing is served, nor is that one taken.
 	wrong := fresh
 	wrong.Data, wrong.Blocks = t.TempDir(), "file://"+t.TempDir()
-	notServed(t, wrong, fserror.NotFound, "not the block folder of the namespace", "--blocks")
+	notServed(t, wrong, fserror.NotFound, "not the block folder of the namespace", fserror.ReasonBlocks)
 	emptyFolder(t, strings.TrimPrefix(wrong.Blocks, "file://"))
 	clk := new(wrongClock)
 	clk.ahead.Store(int64(24 * time.Hour)) // so long ago the image was made
@@ -115,11 +115,11 @@ func TestNamenodesWithDifferentStores(t *testing.T) {
 		right, _ := p.config(func(c *namenode.Config) { c.Blocks = p.server.URL("here") })
 		p.format(right)
 		wrong, _ := p.config(func(c *namenode.Config) { c.Blocks = p.server.URL("heer") })
-		notServed(p.t, wrong, fserror.NotFound, "heer", `no object "incarnation-00000001"`, "--blocks")
+		notServed(p.t, wrong, fserror.NotFound, "heer", `no object "incarnation-00000001"`, fserror.ReasonBlocks)
 		theirs, _ := p.config(func(c *namenode.Config) { c.HA.Name, c.Blocks = "theirs", p.server.URL("theirs") })
 		p.format(theirs)
 		wrong.Blocks = theirs.Blocks
-		notServed(p.t, wrong, fserror.NotFound, "theirs", "--blocks")
+		notServed(p.t, wrong, fserror.NotFound, "theirs", fserror.ReasonBlocks)
 		if left := p.server.List(p.t, "heer/"); strings.Contains(left, "<Key>") {
 			p.t.Errorf("the refused start has left %v", left)
 		}
@@ -149,12 +149,12 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		for _, s := range says {
-			if !strings.Contains(fmt.Sprint(err), s) {
+			if !strings.Contains(fmt.Sprint(err), s) && fserror.ReasonOf(err) != s {
 				t.Errorf("it does not say %q: %v", s, err)
 			}
 		}
 	}
-	refuses(cfg, "ZooKeeper has a namespace pair already", "--namespace")
+	refuses(cfg, "ZooKeeper has a namespace pair already", fserror.ReasonNamespaceTaken)
 	other := cfg
 	other.Blocks = "file://" + t.TempDir()
 	refuses(other, "ZooKeeper has a namespace pair already")
@@ -163,7 +163,7 @@ func TestFormatRefusesWhatExists(t *testing.T) {
 	// ZooKeeper is lost, the store is not.
 	p.zk = env.LendZooKeeper(t)
 	cfg, _ = p.config()
-	refuses(cfg, "has files of a namespace pair", "leasefs admin restore", "--blocks")
+	refuses(cfg, "has files of a namespace pair", fserror.ReasonStoreTaken)
 	_, err := env.Restore(t.Context(), cfg, "")
 	incarnationOf(t, err) // refused, but the restore has begun
 	refuses(cfg, "restore of namespace pair", "has not ended", "/leasefs/pair")
@@ -231,7 +231,7 @@ func TestFormatsAtOnce(t *testing.T) {
 			if !errors.Is(err, fserror.Exists) {
 				t.Error(err)
 			}
-			notServed(t, all[i], fserror.NotFound, "--blocks")
+			notServed(t, all[i], fserror.NotFound, fserror.ReasonBlocks)
 			continue
 		}
 		won++

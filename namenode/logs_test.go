@@ -61,7 +61,7 @@ func TestLogTellsWhoAndWhat(t *testing.T) {
 		t.Errorf("%s", one.text.String())
 	}
 	// Limits that are too short to outlive a failover are told of, and no others.
-	for _, limit := range []string{"--min-lease-ttl", "--soft-limit"} {
+	for _, limit := range []string{"reason=MinLeaseTTL min-lease-ttl=", "reason=SoftLimit soft-limit="} {
 		if !one.has("level=WARN", "may be lost to a failover", limit, "outlives="+(3*acfg.HA.SessionTimeout).String()) {
 			t.Errorf("no warning of %s: %s", limit, one.text.String())
 		}

@@ -131,7 +131,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	set("watchers_too_slow_total", float64(ev.Dropped), "Watches that fell behind what is kept.")
 	set("safe_mode", flag(n.SafeMode), "1 in safe mode.")
 	set("store_conflict", flag(s.owner.Conflict() != ""), "1 while nothing is deleted because the block store has another copy of the namespace.")
-	set("unswept_blocks", float64(s.blocks.Unswept()), "Blocks without a file that the last search left for leasefs admin gc.")
+	set("unswept_blocks", float64(s.blocks.Unswept()), "Blocks without a file that the last search left for a collection that an operator asks for.")
 	if len(n.Images) > 0 {
 		set("image_txid", float64(n.Images[len(n.Images)-1].TxID), "Last record in the newest image.")
 	}

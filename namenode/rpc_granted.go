@@ -81,7 +81,7 @@ func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 		l, ok := tx.Tree.Lease(c, namespace.LeaseID(r.GetId()))
 		remaining, ttl, alive := s.leases.TimeToLive(r.GetId())
 		if !ok || l.Ended != 0 || !alive {
-			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", r.GetId())
+			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", r.GetId()).Because(fserror.ReasonNoLease)
 		}
 		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count
 		if r.GetFiles() {

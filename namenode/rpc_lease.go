@@ -329,7 +329,7 @@ func (s *granted) leaseOfFile(ctx context.Context, c *namespace.Call, id namespa
 		}
 		a, err := tx.Tree.Stat(c, namespace.Inode(id))
 		if err == nil && a.Lease == 0 {
-			err = fserror.New(fserror.NotFound, "", path, "nobody has it open for write, and it is attached to no lease; leasefs lease ls lists all leases")
+			err = fserror.New(fserror.NotFound, "", path, "nobody has it open for write, and it is attached to no lease").Because(fserror.ReasonNoLease)
 		}
 		lease = uint64(a.Lease)
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/blockstore/local"
 	"github.com/leasefs/leasefs/internal/blockstore/s3"
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/clocks"
@@ -305,11 +306,11 @@ func (s *Server) warnOfCertificates() {
 		switch leaf := c.Leaf; {
 		case leaf == nil:
 		case now.After(leaf.NotAfter):
-			s.log.Error("the certificate has expired, and clients refuse it: renew it (--tls-cert), and restart the namenode", "expired", leaf.NotAfter)
+			s.log.Error("the certificate has expired, and clients refuse it: renew it, and restart the namenode", "reason", fserror.ReasonTLS, "expired", leaf.NotAfter)
 		case now.Before(leaf.NotBefore):
 			s.log.Error("the certificate is not good yet, and clients refuse it: is this machine's time of day right?", "from", leaf.NotBefore)
 		case leaf.NotAfter.Sub(now) < certificateSoon:
-			s.log.Warn("the certificate expires soon: renew it (--tls-cert), and restart the namenode", "expires", leaf.NotAfter)
+			s.log.Warn("the certificate expires soon: renew it, and restart the namenode", "reason", fserror.ReasonTLS, "expires", leaf.NotAfter)
 		}
 	}
 }

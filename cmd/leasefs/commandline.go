@@ -60,7 +60,7 @@ func (c *commandLine) remedy(f *fserror.Error) string {
 	}
 	noDir := strings.HasPrefix(f.Message, "no such directory: ")
 	switch {
-	case nextStep.MatchString(f.Message):
+	case nextStep.MatchString(f.Message), reasonHints[f.Reason] != "":
 	case f.Kind == fserror.Exists && offers("overwrite"):
 		return "; --overwrite replaces a file"
 	case f.Kind == fserror.NotFound && offers("create") && offers("parents"):

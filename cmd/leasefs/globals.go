@@ -135,7 +135,7 @@ func (e *invocation) waits(w client.Waiting) {
 	if isTerminal(e.stderr) && !e.json {
 		fmt.Fprint(e.stderr, "\r\x1b[K") // over a progress bar
 	}
-	e.note("%s", oneLine(what+": "+w.Cause.Error()+until))
+	e.note("%s", oneLine(what+": "+withReason(w.Cause)+until))
 }
 
 // copyTimeout is how long put and get try again by default: long enough for a

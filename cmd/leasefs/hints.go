@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"regexp"
 	"strings"
 	"syscall"
@@ -41,6 +43,80 @@ var hints = [fserror.Kinds]string{
 	fserror.Truncated:       "read it again from the beginning",
 }
 
+// reasonHints say, in the words of the command line, what can be done about a reason. They
+// end the line, in the log too.
+var reasonHints = map[string]string{
+	fserror.ReasonNoNamenode:     "leasefs namenode starts one; --namenode or LEASEFS_NAMENODE names them",
+	fserror.ReasonNoAnswer:       "leasefs status shows which do",
+	fserror.ReasonSafeMode:       "leasefs admin safemode off does",
+	fserror.ReasonNotSuperuser:   "--user says who asks",
+	fserror.ReasonNoLease:        "leasefs lease ls lists those that live",
+	fserror.ReasonAlone:          "--zookeeper, --namespace and --blocks make a namenode one of several",
+	fserror.ReasonNoNamespace:    "check --zookeeper and --namespace, or see leasefs admin format and leasefs admin restore",
+	fserror.ReasonNamespaceTaken: "--namespace gives the name",
+	fserror.ReasonStoreTaken:     "leasefs admin restore restores it; --blocks and --namespace name another",
+	fserror.ReasonOtherStore:     "--blocks names another, --take-over INCARNATION takes it over",
+	fserror.ReasonStoreConflict:  "leasefs admin resolve gives it the store",
+	fserror.ReasonUnsweptBlocks:  "leasefs admin gc deletes them",
+	fserror.ReasonDamagedBlock:   "leasefs admin fsck --blocks names its files",
+	fserror.ReasonDamagedRecord:  "leasefs admin journal verify does",
+	fserror.ReasonOneImage:       "leasefs admin checkpoint makes one",
+	fserror.ReasonRestore:        "see leasefs admin restore --help",
+	fserror.ReasonRoomForBackup:  "leasefs status tells how many",
+	fserror.ReasonTree:           "leasefs get -r and put -r copy trees",
+	fserror.ReasonTreeNotAsked:   "-r copies it with all that is in it",
+	fserror.ReasonSpecialFile:    "--skip-special leaves such files out",
+	fserror.ReasonAttributeLost:  "without -X the copy has none",
+	fserror.ReasonData:           "--data names it",
+	fserror.ReasonBlocks:         "--blocks names it",
+	fserror.ReasonListen:         "--listen gives it",
+	fserror.ReasonHTTP:           "--http gives it",
+	fserror.ReasonTLS:            "--tls-cert names it",
+	fserror.ReasonSoftLimit:      "--soft-limit sets it",
+	fserror.ReasonMinLeaseTTL:    "--min-lease-ttl sets it",
+	fserror.ReasonNamespaceID:    "--id says it",
+	fserror.ReasonZooKeeper:      "see --zookeeper and --zookeeper-tls",
+	fserror.ReasonZooKeeperUser:  "--zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH gives both, --namespace the name",
+	fserror.ReasonNamespaceName:  "--namespace gives it",
+	fserror.ReasonSessionTimeout: "--session-timeout sets it",
+}
+
+// withReason is an error's text with the hint of its reason, if there is one.
+func withReason(err error) string {
+	text := err.Error()
+	if hint := reasonHints[fserror.ReasonOf(err)]; hint != "" {
+		text += "; " + hint
+	}
+	return text
+}
+
+// hintingHandler adds a hint to the log lines that have a reason, or an error with one.
+type hintingHandler struct{ slog.Handler }
+
+func (h hintingHandler) Handle(ctx context.Context, r slog.Record) error {
+	var hint string
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			hint = reasonHints[fserror.ReasonOf(err)]
+		} else if a.Key == "reason" {
+			hint = reasonHints[a.Value.String()]
+		}
+		return hint == ""
+	})
+	if hint != "" {
+		r.AddAttrs(slog.String("hint", hint))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h hintingHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return hintingHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h hintingHandler) WithGroup(name string) slog.Handler {
+	return hintingHandler{h.Handler.WithGroup(name)}
+}
+
 // noDescriptors is the next step after EMFILE, whatever failed with it.
 const noDescriptors = "raise the limit of open files, which ulimit -n shows, or have fewer open"
 
@@ -49,7 +125,7 @@ var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|
 
 // errorText is an error's line, the next step included, without the program's name.
 func errorText(err error) string {
-	text := err.Error()
+	text := withReason(err)
 	var e *fserror.Error
 	held := errors.As(err, &e) && e.Kind == fserror.Held && e.Holder != nil
 	if held && e.Message == "" { // else it is no file that could be recovered

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +24,39 @@ func TestEveryKindHasAHint(t *testing.T) {
 	}
 }
 
+// TestEveryReasonHasAHint: the table has each reason of package fserror, and no other.
+func TestEveryReasonHasAHint(t *testing.T) {
+	src, err := os.ReadFile("../../internal/fserror/reason.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)^\tReason\w+\s+= "(.*?)"`).FindAllSubmatch(src, -1)
+	if len(all) < 20 || len(all) != len(reasonHints) {
+		t.Errorf("%d reasons, %d hints", len(all), len(reasonHints))
+	}
+	for _, m := range all {
+		if h := reasonHints[string(m[1])]; h == "" || strings.ContainsAny(h, "()\n") || strings.HasSuffix(h, ".") {
+			t.Errorf("%s: hint %q", m[1], h)
+		}
+	}
+}
+
+// A log line that has a reason, or an error with one, has its hint.
+func TestLogHints(t *testing.T) {
+	var out strings.Builder
+	log := slog.New(hintingHandler{slog.NewTextHandler(&out, nil)}).With("role", "active").WithGroup("g")
+	err := fserror.Wrap(fserror.Unavailable, "", "", fserror.New(fserror.Exists, "", "", "taken").Because(fserror.ReasonBlocks))
+	log.Warn("left", "reason", fserror.ReasonUnsweptBlocks, "blocks", 3)
+	log.Error("ended", "cause", fmt.Errorf("start: %w", err))
+	log.Info("lost", "reason", "recovered")
+	for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
+		want := []string{`hint="leasefs admin gc deletes them"`, `hint="--blocks names it"`, ""}[i]
+		if !strings.Contains(line, want) || strings.Contains(line, "hint=") != (want != "") || !strings.Contains(line, "role=active") {
+			t.Errorf("%s, want %s", line, want)
+		}
+	}
+}
+
 // Every line ends with a next step, and with one only.
 func TestErrorText(t *testing.T) {
 	for _, tc := range []struct {
@@ -33,6 +68,8 @@ func TestErrorText(t *testing.T) {
 		{fserror.New(fserror.Retry, "put", "/e", "overloaded"), "put /e: overloaded (try again in a moment)"},
 		{fserror.New(fserror.NoSpace, "put", "/e", "full; delete files or add space"), "put /e: full; delete files or add space"},
 		{fserror.New(fserror.Exists, "put", "/e", "exists already; --overwrite replaces it"), "put /e: exists already; --overwrite replaces it"},
+		{fmt.Errorf("x: %w", fserror.New(fserror.NotFound, "", "", "none").Because(fserror.ReasonNoLease)), "x: none; leasefs lease ls lists those that live"},
+		{&fserror.Error{Kind: fserror.LeaseLost, Reason: "recovered", Message: "lost"}, "lost (" + hints[fserror.LeaseLost] + ")"},
 		{argv.Usagef("ls", "unknown flag -z"), "ls: unknown flag -z (see leasefs ls --help)"},
 		{fserror.New(fserror.Held, "mv", "/a", "the file is open for write"), "mv /a: the file is open for write (" + hints[fserror.Held] + ")"},
 		{

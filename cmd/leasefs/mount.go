@@ -162,5 +162,5 @@ func (e *invocation) mountLogger() (*slog.Logger, error) {
 	if e.stderr == nil {
 		return nil, fserror.New(fserror.Internal, e.op, "", "there is no standard error")
 	}
-	return slog.New(slog.NewTextHandler(e.stderr, options)), nil
+	return slog.New(hintingHandler{slog.NewTextHandler(e.stderr, options)}), nil
 }

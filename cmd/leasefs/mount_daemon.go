@@ -96,5 +96,5 @@ func daemonLogger(o *slog.HandlerOptions) *slog.Logger {
 	if err != nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(hintingHandler{slog.NewTextHandler(w, o)})
 }

@@ -261,8 +261,9 @@ func (e *invocation) logger() (*slog.Logger, error) {
 		return nil, argv.Usagef(e.op, "--log-level: %q is none of debug, info, warn, error", e.flags.String("log-level"))
 	}
 	opts := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(e.stderr, opts)
 	if e.json {
-		return slog.New(slog.NewJSONHandler(e.stderr, opts)), nil
+		h = slog.NewJSONHandler(e.stderr, opts)
 	}
-	return slog.New(slog.NewTextHandler(e.stderr, opts)), nil
+	return slog.New(hintingHandler{h}), nil
 }

@@ -119,7 +119,7 @@ func status(e *invocation) error {
 func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	j := statusJSON{Address: s.Address, Role: s.Role, Version: orNull(s.Version)}
 	if s.Err != nil {
-		text := s.Err.Error()
+		text := withReason(s.Err)
 		j.Role, j.Error = "unreachable", &text
 		return j
 	}

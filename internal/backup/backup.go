@@ -106,13 +106,13 @@ func Write(ctx context.Context, from Source, dir string, o Options) (Result, err
 		if errors.As(err, &e) {
 			kind = e.Kind
 		}
-		return Result{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command continues from there)", err, b.root)
+		return Result{}, fserror.New(kind, "backup", dir, "%v (the blocks that were copied are kept in %s: the same command continues from there)", err, b.root).Because(fserror.ReasonOf(err))
 	}
 	if gerr := to.giveUp(); gerr != nil {
 		err = fmt.Errorf("%w (and %s, which is left of it, could not be removed: %w)", err, b.root, gerr)
 	}
 	if errors.Is(err, fserror.NoSpace) {
-		return Result{}, fserror.New(fserror.NoSpace, "backup", dir, "%v: name a folder with room for the bytes that leasefs status tells (nothing is left of this try)", err)
+		return Result{}, fserror.New(fserror.NoSpace, "backup", dir, "%v: name a folder with room for all bytes of the namespace (nothing is left of this try)", err).Because(fserror.ReasonRoomForBackup)
 	}
 	return Result{}, fserror.With(err, "backup", dir)
 }

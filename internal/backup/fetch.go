@@ -52,7 +52,7 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 	}
 	for n := range fetchTries {
 		if err = b.from.ReadBlock(ctx, m, buf.B); err == nil && blockstore.CRC(buf.B) != m.GetCrc32C() {
-			err = fserror.New(fserror.Damaged, "", "", "%s is damaged in the block store; leasefs admin fsck --blocks names its file", name)
+			err = fserror.New(fserror.Damaged, "", "", "%s is damaged in the block store", name).Because(fserror.ReasonDamagedBlock)
 		}
 		status := blockio.Status(err)
 		if err == nil || ctx.Err() != nil || status == http.StatusForbidden || status == http.StatusNotFound {

@@ -23,7 +23,7 @@ import (
 // Error describes one failed operation. The zero value of a field means that
 // it does not apply. An Error is immutable once it has been returned.
 type Error struct {
-	Op   string // what was tried, in the words of the command line: "append", "create", …
+	Op   string // what was tried: "append", "create", …
 	Path string // the absolute path in the namespace, or what else was named
 	Kind Kind
 	// Message says what was wrong and, where it is not plain, what to do next.
@@ -32,8 +32,8 @@ type Error struct {
 
 	// Holder is who has the file (Held), or who has it now (LeaseLost).
 	Holder *Holder
-	// Reason is why a lease was lost: "recovered", "taken over", "deleted",
-	// "replaced", "expired", "revoked".
+	// Reason says more closely than Kind what was wrong. Why a lease was lost:
+	// "recovered", "taken over", "deleted", "replaced", "expired", "revoked".
 	Reason string
 	// TakeableIn is how long until another may take the file (Held).
 	TakeableIn time.Duration

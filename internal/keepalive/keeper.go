@@ -173,7 +173,7 @@ func wantAlive(id ID, a *pb.LeaseAlive) error {
 	case a.GetOwner() != "":
 		return fserror.New(fserror.Permission, Op, "", "lease %s belongs to user %s; only that user and the superuser may use it", id, a.GetOwner())
 	}
-	return fserror.New(fserror.NotFound, Op, "", "there is no lease %s: it has ended, or never was; leasefs lease ls lists those that live", id)
+	return fserror.New(fserror.NotFound, Op, "", "there is no lease %s: it has ended, or never was", id).Because(fserror.ReasonNoLease)
 }
 
 func (k *Keeper) poke() {

@@ -175,7 +175,8 @@ func (s *Namenodes) Over(c *Call, last *fserror.Error) error {
 	if unknown {
 		e.Message += "; " + unknownOutcome + ": look before you repeat it"
 	} else {
-		e.Message += "; check that one runs there (leasefs status)"
+		e.Message += "; check that one runs there"
+		e.Reason = fserror.ReasonNoAnswer
 	}
 	return e
 }

@@ -42,8 +42,8 @@ func (l *Lookups) Failed(address, why string, all []string) error {
 	if time.Since(l.since) < nameGrace {
 		return nil
 	}
-	return fserror.New(fserror.Unavailable, "connect", "", "no namenode can be found at %s (no such host); check these names in --namenode or LEASEFS_NAMENODE, "+
-		"and that this machine's name server knows them", strings.Join(all, ", "))
+	return fserror.New(fserror.Unavailable, "connect", "", "no namenode can be found at %s (no such host); check these names, and "+
+		"that this machine's name server knows them", strings.Join(all, ", ")).Because(fserror.ReasonNoNamenode)
 }
 
 // noSuchHost reports whether text is of a look-up of the address's host, and says

@@ -130,7 +130,7 @@ func (s *Session) awaitWelcome(ctx context.Context) error {
 	} else if n := s.without.Load(); n != nil {
 		why = fmt.Errorf("%w; last: %s", why, namecall.Plainly(n.err))
 	}
-	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one with leasefs namenode, or name it with --namenode or LEASEFS_NAMENODE", s.nn, why)
+	return fserror.New(fserror.Unavailable, "connect", "", "no active namenode at %s (%v); start one, or name the one that is active", s.nn, why).Because(fserror.ReasonNoNamenode)
 }
 
 // Leave stops renewals and ends the session's stream in order, which says that

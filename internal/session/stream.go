@@ -134,7 +134,7 @@ func (s *Session) runStream(ep *namecall.Node, number uint64) (welcomed bool, er
 	}
 	w := m.GetWelcome()
 	if w == nil {
-		return false, fserror.New(fserror.Unsupported, "connect", "", "%s answered Hello with something else: not a leasefs namenode of this version", ep.Address)
+		return false, fserror.New(fserror.Unsupported, "connect", "", "%s answered Hello with something else: no namenode of this version of leasefs", ep.Address)
 	}
 	if !impatient.Stop() {
 		return false, fserror.New(fserror.Unavailable, "connect", "", "%s was too slow", ep.Address)

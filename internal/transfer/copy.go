@@ -22,7 +22,7 @@ func Copy(ctx context.Context, fsys *client.FS, from, to string, overwrite bool)
 		return fserror.With(err, op, from)
 	}
 	if info.IsDir() {
-		return fserror.New(fserror.IsDirectory, op, from, "is a directory; leasefs get -r and put -r copy trees")
+		return fserror.New(fserror.IsDirectory, op, from, "is a directory").Because(fserror.ReasonTree)
 	}
 	dir, err := low.Locate(ctx, to)
 	switch {

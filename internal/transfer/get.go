@@ -71,7 +71,7 @@ func (g *getter) run(ctx context.Context, remote, local string) error {
 		return fserror.With(err, "get", remote)
 	}
 	if info.IsDir() && !g.opts.Recursive {
-		return fserror.New(fserror.IsDirectory, "get", remote, "is a directory; -r copies it with all that is in it")
+		return fserror.New(fserror.IsDirectory, "get", remote, "is a directory").Because(fserror.ReasonTreeNotAsked)
 	}
 	if local, err = g.target(remote, local); err != nil {
 		return err
@@ -361,7 +361,7 @@ func (g *getter) rename(to spot) error {
 }
 
 func existsLocally(local string) error {
-	return fserror.New(fserror.Exists, "get", local, "exists already; --overwrite replaces it")
+	return fserror.New(fserror.Exists, "get", local, "exists already")
 }
 
 func (g *getter) touch(dir string) {

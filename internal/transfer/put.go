@@ -70,7 +70,7 @@ func (p *putter) run(ctx context.Context, local, remote string) error {
 		return LocalError("put", local, err)
 	}
 	if info.IsDir() && !p.opts.Recursive {
-		return fserror.New(fserror.IsDirectory, "put", local, "is a directory; -r copies it with all that is in it")
+		return fserror.New(fserror.IsDirectory, "put", local, "is a directory").Because(fserror.ReasonTreeNotAsked)
 	}
 	remote, exact, err := p.target(ctx, local, remote)
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *putter) special(e entry) error {
 		p.skipped.Add(1)
 		return nil
 	}
-	return fserror.New(fserror.Unsupported, "put", e.local, "is a special file (%s), which a namespace cannot hold; --skip-special leaves such files out", kindName(e.info.Mode()))
+	return fserror.New(fserror.Unsupported, "put", e.local, "is a special file (%s), which a namespace cannot hold", kindName(e.info.Mode())).Because(fserror.ReasonSpecialFile)
 }
 
 func kindName(m fs.FileMode) string {
@@ -455,7 +455,7 @@ func (p *putter) large(ctx context.Context, e entry) (err error) {
 			return LocalError("put", e.local, err)
 		}
 		if errors.Is(err, fserror.Exists) && !p.opts.Overwrite {
-			return fserror.New(fserror.Exists, "put", e.remote, "exists already; --overwrite replaces it")
+			return fserror.New(fserror.Exists, "put", e.remote, "exists already")
 		}
 		return named(err, e.remote)
 	}

@@ -139,12 +139,11 @@ func (g *getter) xattrs(ctx context.Context, f *os.File, it item) error {
 // localXattrError is why a local file could not get an attribute.
 func localXattrError(path string, x client.Xattr, err error) error {
 	what := fmt.Sprintf("extended attribute %q of %d bytes", x.Name, len(x.Value))
-	const without = "; without -X the copy has none"
 	switch {
 	case errors.Is(err, unix.ENOTSUP):
-		return fserror.New(fserror.Unsupported, "get", path, "%s: the local file system keeps no such attributes%s", what, without)
+		return fserror.New(fserror.Unsupported, "get", path, "%s: the local file system keeps no such attributes", what).Because(fserror.ReasonAttributeLost)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.E2BIG), errors.Is(err, unix.ERANGE):
-		return fserror.New(fserror.NoSpace, "get", path, "%s: the local file system has no room for it (%v)%s", what, err, without)
+		return fserror.New(fserror.NoSpace, "get", path, "%s: the local file system has no room for it (%v)", what, err).Because(fserror.ReasonAttributeLost)
 	}
 	return LocalError("get", path, fmt.Errorf("%s: %w", what, err))
 }

@@ -220,7 +220,7 @@ func (bs *Blocks) keepVouched(blocks []namespace.StoredBlock) []namespace.Stored
 // noteUnswept says how many blocks wait for an operator.
 func (bs *Blocks) noteUnswept(left int) {
 	if was := bs.unswept.Swap(int64(left)); int64(left) > was {
-		bs.Log.Warn("the block store has blocks that no file has and for which no record vouches: put shortly before a reign ended, or another copy's; leasefs admin gc deletes them", "blocks", left)
+		bs.Log.Warn("the block store has blocks that no file has and for which no record vouches: put shortly before a reign ended, or another copy's; they are deleted when an operator asks for it", "reason", fserror.ReasonUnsweptBlocks, "blocks", left)
 	}
 }
 

@@ -115,7 +115,7 @@ func (bs *Blocks) Seal(ctx context.Context, id namespace.InodeID) error {
 	}
 	err = bs.sealInto(ctx, m)
 	if err == nil && unread != nil && bs.unmerged.now(bs.Clock.Mono()) {
-		bs.Log.Error("a tail was sealed unmerged, since the block before it cannot be read; leasefs admin fsck --blocks names the files", "file", v.Attr.Name, "inode", id, "cause", unread)
+		bs.Log.Error("a tail was sealed unmerged, since the block before it cannot be read", "reason", fserror.ReasonDamagedBlock, "file", v.Attr.Name, "inode", id, "cause", unread)
 	}
 	return err
 }

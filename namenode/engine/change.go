@@ -163,7 +163,7 @@ func (tx *Tx) RefuseInSafeMode(c *namespace.Call) error {
 	if !tx.Tree.InSafeMode(c) {
 		return nil
 	}
-	return &fserror.Error{Kind: fserror.Retry, Message: "the namenode is in safe mode; an operator ends it with: leasefs admin safemode off", RetryAfter: time.Second}
+	return &fserror.Error{Kind: fserror.Retry, Reason: fserror.ReasonSafeMode, Message: "the namenode is in safe mode until an operator ends it", RetryAfter: time.Second}
 }
 
 // Apply applies a record when sessions have given up what they keep of what it

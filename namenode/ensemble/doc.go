@@ -8,5 +8,5 @@
 // second when an operator has it resolve a conflict about the store.
 //
 // Package namenode reads both at its start; its format and restore make them;
-// leasefs admin zookeeper-acl gives all nodes to other users.
+// an operator can give all nodes to other users.
 package ensemble

@@ -47,19 +47,19 @@ var haName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // Check refuses what cannot be right.
 func (h *HA) Check() error {
-	wrong := func(format string, args ...any) error {
-		return fserror.New(fserror.InvalidArgument, "", "", format, args...)
+	wrong := func(field, format string, args ...any) error {
+		return fserror.New(fserror.InvalidArgument, "", "", format, args...).Because(field)
 	}
 	if err := zkconn.CheckServers(h.ZooKeeper); err != nil {
-		return wrong("--zookeeper: %v", err)
+		return wrong(fserror.ReasonZooKeeper, "ZooKeeper's servers: %v", err)
 	}
 	switch {
 	case !haName.MatchString(h.Name):
-		return wrong("namespace name %q: give letters, digits, dot, hyphen and underscore, at most 63, with --namespace", h.Name)
+		return wrong(fserror.ReasonNamespaceName, "namespace name %q: give letters, digits, dot, hyphen and underscore, at most 63", h.Name)
 	case h.SessionTimeout < 500*time.Millisecond:
-		return wrong("--session-timeout %s is too short; at least 500ms", h.SessionTimeout)
+		return wrong(fserror.ReasonSessionTimeout, "session timeout %s is too short; at least 500ms", h.SessionTimeout)
 	case h.SessionTimeout > time.Hour:
-		return wrong("--session-timeout %s is too long; at most 1h", h.SessionTimeout)
+		return wrong(fserror.ReasonSessionTimeout, "session timeout %s is too long; at most 1h", h.SessionTimeout)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func MakeOnce(ctx context.Context, sess *zkconn.Session, path string, data []byt
 
 // Unfit is the error of a connection that no waiting mends (zkconn.ErrUnfit).
 func Unfit(err error) error {
-	return fserror.New(fserror.Unavailable, "", "", "%v; see --zookeeper and --zookeeper-tls", err)
+	return fserror.New(fserror.Unavailable, "", "", "%v", err).Because(fserror.ReasonZooKeeper)
 }
 
 // DialOnce connects a command of an operator's, who waits: not for long.
@@ -137,7 +137,7 @@ func (h *HA) DialOnce(ctx context.Context, log *slog.Logger) (*zkconn.Session, e
 	case errors.Is(err, zkconn.ErrUnfit): // waiting does not mend it
 		return nil, Unfit(err)
 	}
-	return nil, fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the ensemble first, or correct --zookeeper", strings.Join(h.ZooKeeper, ","), err)
+	return nil, fserror.New(fserror.Unavailable, "", "", "ZooKeeper at %s does not answer (%v): start the ensemble first, or correct the addresses", strings.Join(h.ZooKeeper, ","), err).Because(fserror.ReasonZooKeeper)
 }
 
 // ReadToken reads the token of the incarnation that ZooKeeper has.

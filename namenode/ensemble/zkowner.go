@@ -47,7 +47,7 @@ func OwnZooKeeper(ctx context.Context, h *HA, log *slog.Logger) (done Owned, err
 	done = Owned{Nodes: nodes.Load(), Changed: changed.Load()}
 	switch {
 	case errors.Is(err, zookeeper.ErrNoAuth):
-		err = fserror.New(fserror.Permission, "", "", "%v (%d nodes were changed)", err, done.Changed)
+		err = fserror.New(fserror.Permission, "", "", "%v (%d nodes were changed)", err, done.Changed).Because(fserror.ReasonOf(err))
 	case errors.Is(err, zkconn.ErrLost):
 		err = fserror.New(fserror.Unavailable, "", "", "the connection to ZooKeeper was lost after %d nodes: %v; repeat the command", done.Nodes, err)
 	case err == nil && done.Nodes == 0:

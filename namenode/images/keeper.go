@@ -220,7 +220,7 @@ func (k *Keeper) prune(ctx context.Context) error {
 		return err
 	case err != nil:
 		k.markBad(keep[0])
-		k.cfg.Log.Error("the older of the two images is damaged or gone; what comes before it is kept until there are two newer ones: leasefs admin checkpoint makes one", "image", k.cfg.Store.Where(keep[0]), "cause", err)
+		k.cfg.Log.Error("the older of the two images is damaged or gone; what comes before it is kept until there are two newer ones", "reason", fserror.ReasonOneImage, "image", k.cfg.Store.Where(keep[0]), "cause", err)
 		return nil
 	}
 	remove := func(ctx context.Context) error { return k.cfg.Store.prune(ctx, keep) }

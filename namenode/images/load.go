@@ -148,8 +148,8 @@ func (k *Keeper) replay(ctx context.Context, t *namespace.Tree, img Image) (err 
 // without it could lose what was acknowledged.
 func (k *Keeper) beyondJournal(last uint64, img Image) error {
 	if k.cfg.Shared != nil {
-		return fserror.New(fserror.Damaged, "", "", "the journal in ZooKeeper ends at record %d, %s holds record %d: ZooKeeper has lost records, or the image is of a namespace that went on elsewhere; put ZooKeeper's data back, or remove %s and restore the namespace: leasefs admin restore --help",
-			last, k.cfg.Store.Where(img), img.TxID, k.cfg.Shared.Path)
+		return fserror.New(fserror.Damaged, "", "", "the journal in ZooKeeper ends at record %d, %s holds record %d: ZooKeeper has lost records, or the image is of a namespace that went on elsewhere; put ZooKeeper's data back, or remove %s and restore the namespace",
+			last, k.cfg.Store.Where(img), img.TxID, k.cfg.Shared.Path).Because(fserror.ReasonRestore)
 	}
 	return fserror.New(fserror.Damaged, "", "", "the journal in %s ends at record %d, the image holds record %d: the journal's last segments are missing; put them back, or restore the folder from a backup", k.cfg.Folder, last, img.TxID)
 }

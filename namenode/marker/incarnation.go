@@ -127,7 +127,7 @@ func (i *Incarnations) Check(ctx context.Context, token, replaces string) (Incar
 	if err == nil && top.Number > 0 && top.Token != token && top.Token != replaces {
 		err = i.Refusal(top, token)
 		if replaces != "" {
-			err = fserror.New(fserror.Exists, "", "", "%v (not %s)", err, replaces)
+			err = fserror.New(fserror.Exists, "", "", "%v (not %s)", err, replaces).Because(fserror.ReasonOtherStore)
 		}
 	}
 	return top, err
@@ -136,8 +136,8 @@ func (i *Incarnations) Check(ctx context.Context, token, replaces string) (Incar
 // Refusal is the error of one that knows token, and finds the store to be top's.
 func (i *Incarnations) Refusal(top Incarnation, token string) error {
 	return fserror.New(fserror.Exists, "", "", "the block store %s belongs to incarnation %s of namespace %x (%s, since %s), and this is incarnation %s: "+
-		"two that do not know of each other would delete each other's blocks; name another store or prefix with --blocks, or if that one has ended for good, take its store over with --take-over %s",
-		i.Store, top.Token, i.ID, top.By, top.Made, token, top.Token)
+		"two that do not know of each other would delete each other's blocks; name another store or prefix, or if that one has ended for good, take over the store of incarnation %s",
+		i.Store, top.Token, i.ID, top.By, top.Made, token, top.Token).Because(fserror.ReasonOtherStore)
 }
 
 // Claim makes the store that of me.Token: one that is nobody's yet, or that of

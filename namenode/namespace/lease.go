@@ -52,7 +52,7 @@ func (t *Tree) Lease(c *Call, id LeaseID) (Lease, bool) {
 }
 
 func noLease(op string, id LeaseID) error {
-	return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was; leasefs lease ls lists those that live", uint64(id))
+	return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", uint64(id)).Because(fserror.ReasonNoLease)
 }
 
 // CheckLease returns nil if a lease lives and the caller may use it. Errors:

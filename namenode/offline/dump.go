@@ -84,7 +84,7 @@ func DumpJournal(ctx context.Context, fsys vfs.FS, dir string, from uint64, w io
 	err = localjournal.Read(ctx, fsys, path, from, func(segment string, offset int64, term uint64, r journal.Record) error {
 		call, op, err := namespace.DecodeOp(r.Type, r.Body)
 		if err != nil {
-			return &journal.DamageError{Segment: segment, Offset: offset, TxID: r.TxID, Detail: err.Error(), Remedy: "leasefs admin journal verify tells more"}
+			return fserror.Wrap(fserror.Damaged, "", "", &journal.DamageError{Segment: segment, Offset: offset, TxID: r.TxID, Detail: err.Error(), Remedy: "verify the journal, which tells more"}).Because(fserror.ReasonDamagedRecord)
 		}
 		d := dumped{
 			TxID: r.TxID, Time: time.UnixMilli(r.Time).UTC().Format(time.RFC3339Nano), Term: term,

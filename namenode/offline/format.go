@@ -68,8 +68,8 @@ func (w *restore) unformatted(ctx context.Context, sess *zkconn.Session) error {
 	case err != nil:
 		return w.ofAnother(err)
 	case unfinished:
-		return fserror.New(fserror.Exists, "", "", "a restore of namespace %s to this ensemble has not ended: repeat leasefs admin restore; to give it up, remove %s from ZooKeeper first",
-			w.cfg.HA.Name, w.cfg.HA.Top())
+		return fserror.New(fserror.Exists, "", "", "a restore of namespace %s to this ensemble has not ended: repeat it; to give it up, remove %s from ZooKeeper first",
+			w.cfg.HA.Name, w.cfg.HA.Top()).Because(fserror.ReasonRestore)
 	case raw == nil:
 		return nil
 	}
@@ -77,7 +77,7 @@ func (w *restore) unformatted(ctx context.Context, sess *zkconn.Session) error {
 	if err != nil {
 		return err
 	}
-	return fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s already (%x, made %s by %s): start namenodes on it, or choose another name with --namespace", w.cfg.HA.Name, id, f.Created, f.By)
+	return fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s already (%x, made %s by %s): start namenodes on it, or choose another name", w.cfg.HA.Name, id, f.Created, f.By).Because(fserror.ReasonNamespaceTaken)
 }
 
 // unused makes sure that the store has no files of a namespace of the name. What a
@@ -120,8 +120,8 @@ func (w *restore) unusedBy(ctx context.Context, text string) (err error) {
 	if err != nil || len(stored)+len(blocks) == 0 {
 		return err
 	}
-	return fserror.New(fserror.Exists, "", "", "the block store %s has files of a namespace %s (%s): if its ZooKeeper was lost, bring it back with leasefs admin restore; "+
-		"for a new one name an empty prefix or folder with --blocks, or choose another name with --namespace", w.cfg.Blocks, w.cfg.HA.Name, text)
+	return fserror.New(fserror.Exists, "", "", "the block store %s has files of a namespace %s (%s): if its ZooKeeper was lost, restore it; "+
+		"for a new one name an empty prefix or folder, or choose another name", w.cfg.Blocks, w.cfg.HA.Name, text).Because(fserror.ReasonStoreTaken)
 }
 
 // markedFor is the name in the object that says whose the store is; empty if there
@@ -206,7 +206,7 @@ func (w *restore) formatNode(id [16]byte) ([]byte, error) {
 // ofAnother explains that nodes belong to another user.
 func (w *restore) ofAnother(err error) error {
 	if errors.Is(err, zookeeper.ErrNoAuth) {
-		return fserror.New(fserror.Permission, "", "", "%s in ZooKeeper belongs to another user (%v): name that one by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH, or choose another name with --namespace", w.cfg.HA.Top(), err)
+		return fserror.New(fserror.Permission, "", "", "%s in ZooKeeper belongs to another user (%v): name that one, or choose another name for the namespace", w.cfg.HA.Top(), err).Because(fserror.ReasonZooKeeperUser)
 	}
 	return err
 }
@@ -219,7 +219,7 @@ func (w *restore) unknown(ctx context.Context, sess *zkconn.Session) error {
 		return err
 	})
 	if err == nil && there {
-		err = fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s: it need not be restored; or choose another name with --namespace", w.cfg.HA.Name)
+		err = fserror.New(fserror.Exists, "", "", "ZooKeeper has a namespace %s: it need not be restored; or choose another name", w.cfg.HA.Name).Because(fserror.ReasonNamespaceTaken)
 	}
 	return err
 }

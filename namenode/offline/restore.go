@@ -141,7 +141,7 @@ func Restore(ctx context.Context, r Restoring) (Restored, error) {
 // connect opens a session with the ensemble.
 func connect(ctx context.Context, cfg Config) (*restore, *zkconn.Session, error) {
 	if cfg.HA == nil {
-		return nil, nil, errors.New("no ZooKeeper server is named: a namenode alone needs none of this, start it with --data")
+		return nil, nil, fserror.New(fserror.Internal, "", "", "no ZooKeeper server is named: a namenode alone needs none of this, start it on its folder").Because(fserror.ReasonZooKeeper)
 	}
 	sess, err := cfg.HA.DialOnce(ctx, cfg.Logger)
 	return &restore{cfg: cfg, close: func() error { return nil }}, sess, err
@@ -234,7 +234,7 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 		return Restored{}, err
 	}
 	if len(there) > 0 && there[0].TxID != last {
-		return Restored{}, fserror.New(fserror.Exists, "", "", "the block store has images of this namespace (%s): name an empty prefix with --blocks, or restore what the store has, without a backup's folder", there[0].Name)
+		return Restored{}, fserror.New(fserror.Exists, "", "", "the block store has images of this namespace (%s): name an empty prefix, or restore what the store has, without a backup's folder", there[0].Name).Because(fserror.ReasonBlocks)
 	}
 	mine, err := w.claim(ctx, id, t.Term())
 	if err == nil && mine.Replaces != "" { // what is there is relied on
@@ -268,7 +268,7 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	}
 	raw, err := vfs.ReadFile(w.cfg.FS, filepath.Join(w.Backup, datadir.VersionFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail("no backup: there is no %s; give a folder that leasefs admin backup made", datadir.VersionFile)
+		return fail("no backup: there is no %s; give the folder of a backup", datadir.VersionFile)
 	}
 	if err != nil {
 		return id, nil, "", err
@@ -280,7 +280,7 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	case v.Format > datadir.FormatVersion:
 		return fail("the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, datadir.FormatVersion)
 	case v.BackupTxID == 0:
-		return fail("a namenode's data folder, no backup: start leasefs namenode --data on it, and take a backup of that")
+		return fail("a namenode's data folder, no backup: start a namenode on it, and take a backup of that")
 	}
 	names, err := w.cfg.FS.List(filepath.Join(w.Backup, datadir.JournalDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -364,7 +364,7 @@ func (w *restore) inStore(ctx context.Context, b namespace.Block, nor string) er
 		return err
 	}
 	if size != int64(b.Stored) || sum.Sum32() != b.CRC {
-		return fserror.New(fserror.Damaged, "", "", "the block store has another block %s than the backup: name an empty prefix with --blocks", b.Key)
+		return fserror.New(fserror.Damaged, "", "", "the block store has another block %s than the backup: name an empty prefix", b.Key).Because(fserror.ReasonBlocks)
 	}
 	return nil
 }
@@ -442,11 +442,11 @@ func (w *restore) findID(ctx context.Context) (id [16]byte, err error) {
 		}
 		switch len(all) {
 		case 0:
-			return id, fserror.New(fserror.NotFound, "", "", "the block store %s has no namespace: name the right bucket and prefix with --blocks", w.cfg.Blocks)
+			return id, fserror.New(fserror.NotFound, "", "", "the block store %s has no namespace: name the right bucket and prefix", w.cfg.Blocks).Because(fserror.ReasonBlocks)
 		case 1:
 			text = all[0]
 		default:
-			return id, fserror.New(fserror.InvalidArgument, "", "", "the block store has %d namespaces: say which one with --id: %s", len(all), strings.Join(all, ", "))
+			return id, fserror.New(fserror.InvalidArgument, "", "", "the block store has %d namespaces: say which one: %s", len(all), strings.Join(all, ", ")).Because(fserror.ReasonNamespaceID)
 		}
 	}
 	id, ok := marker.ParseID(text)

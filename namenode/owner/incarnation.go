@@ -34,7 +34,7 @@ func (o *Owner) checkMarker(ctx context.Context) error {
 
 // notMarked refuses a store that says nothing of the namespace.
 func (o *Owner) notMarked(object string) error {
-	return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store with --blocks", o.Name, object, o.ID)
+	return fserror.New(fserror.NotFound, "", "", "the block store %s has no object %q of namespace %x: its blocks are elsewhere; name the right store", o.Name, object, o.ID).Because(fserror.ReasonBlocks)
 }
 
 // Meet refuses a store of another incarnation before anything is made of
@@ -134,7 +134,7 @@ func (o *Owner) NextTerm(ctx context.Context, last uint64) (uint64, error) {
 		return 0, err
 	}
 	if top > last {
-		o.Log.Warn("the block store knows of later reigns than this history: an older copy, or another namenode; their blocks are deleted by leasefs admin gc only", "last", last, "found", top)
+		o.Log.Warn("the block store knows of later reigns than this history: an older copy, or another namenode; their blocks are deleted when an operator asks for it only", "reason", fserror.ReasonUnsweptBlocks, "last", last, "found", top)
 	}
 	return max(top, o.Floor()) + 1, nil
 }

@@ -363,7 +363,7 @@ func (o *Owner) noteConflict(ctx context.Context) error {
 	why := fmt.Sprintf("the block store %s is used by two copies of the namespace: reign %d of %s (since %s) is not of the same history as reign %d of %s",
 		o.Name, c.Found.Term, c.Found.By, c.Found.Made, c.By.Term, c.By.By)
 	if was := o.conflict.Swap(&why); was == nil {
-		o.Log.Error("nothing is deleted until an operator has ended all but one of them, and has given the block store to that one: leasefs admin resolve", "conflict", why)
+		o.Log.Error("nothing is deleted until an operator has ended all but one of them, and has given the block store to that one", "reason", fserror.ReasonStoreConflict, "conflict", why)
 	}
 	return nil
 }
@@ -371,7 +371,7 @@ func (o *Owner) noteConflict(ctx context.Context) error {
 // HeldBack is why nothing may be removed from the store now.
 func (o *Owner) HeldBack() error {
 	if why := o.Conflict(); why != "" {
-		return fserror.Wrap(fserror.Exists, "", "", fmt.Errorf("%w: %s; end all but one of them, then give the store to that one: leasefs admin resolve", ErrHeldBack, why))
+		return fserror.Wrap(fserror.Exists, "", "", fmt.Errorf("%w: %s; end all but one of them, then give the store to that one", ErrHeldBack, why)).Because(fserror.ReasonStoreConflict)
 	}
 	rest := time.Duration(o.since.Load()) + o.DeleteAfter - o.Clock.Mono()
 	if rest <= 0 {

@@ -87,7 +87,7 @@ func (a *alone) begin(ctx context.Context) error {
 		return err
 	}
 	if fresh {
-		a.log.Warn("made a new, empty namespace: the data folder was new; if there should be one, check --data and whether its disk is mounted", "folder", a.cfg.Data)
+		a.log.Warn("made a new, empty namespace: the data folder was new; if there should be one, check the folder and whether its disk is mounted", "folder", a.cfg.Data, "reason", fserror.ReasonData)
 	}
 	a.answer()
 	return nil
@@ -106,7 +106,7 @@ func (*alone) compareClock(context.Context) (clock.Skew, error) {
 }
 
 func (*alone) failover(context.Context, uint64) (string, error) {
-	return "", fserror.New(fserror.Unsupported, "failover", "", "this namenode serves alone; several need --zookeeper")
+	return "", fserror.New(fserror.Unsupported, "failover", "", "this namenode serves alone, and no other can take over").Because(fserror.ReasonAlone)
 }
 
 func (*alone) release(context.Context, bool) error { return nil }

@@ -68,7 +68,7 @@ func (s *several) askNamespace(ctx context.Context, sess *zkconn.Session) (id [1
 	switch {
 	case errors.Is(err, zookeeper.ErrNoAuth):
 		return id, fserror.New(fserror.Permission, "", "", "namespace %s in ZooKeeper belongs to another user, or the password is wrong: "+
-			"name those with which it was made by --zookeeper-auth USER:PASSWORD or LEASEFS_ZOOKEEPER_AUTH (%s may not be read)", s.cfg.HA.Name, path)
+			"name those with which it was made (%s may not be read)", s.cfg.HA.Name, path).Because(fserror.ReasonZooKeeperUser)
 	case errors.Is(err, zookeeper.ErrNoNode):
 		return id, notFormatted(ctx, sess, s.cfg.HA)
 	case err != nil:
@@ -101,9 +101,8 @@ func notFormatted(ctx context.Context, sess *zkconn.Session, ha *ensemble.HA) er
 			others = " (it has " + strings.Join(names, ", ") + ")"
 		}
 	}
-	return fserror.New(fserror.NotFound, "", "", "ZooKeeper at %s has no namespace %s%s: check --zookeeper and --namespace; "+
-		"a new one is made, once, by leasefs admin format; one whose ZooKeeper was lost is brought back by leasefs admin restore",
-		strings.Join(ha.ZooKeeper, ","), ha.Name, others)
+	return fserror.New(fserror.NotFound, "", "", "ZooKeeper at %s has no namespace %s%s: check both names; a new one is made, once, by a format; one whose ZooKeeper was lost is brought back by a restore",
+		strings.Join(ha.ZooKeeper, ","), ha.Name, others).Because(fserror.ReasonNoNamespace)
 }
 
 // firstSession waits for ZooKeeper, and says so. It does not wait for what

@@ -1,6 +1,10 @@
 package reign
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
 
 // A lease outlives a failover if its holder hears of the next namenode before it has to
 // give up. A failover takes up to one and a half session time-outs: ZooKeeper notices
@@ -24,9 +28,9 @@ func (s *several) sessionTTL(ttl time.Duration) time.Duration {
 func (s *several) warnOfShortLeases() {
 	least := s.leastTTL()
 	if set := s.cfg.MinLeaseTTL; set != 0 && set < least {
-		s.log.Warn("granted leases and locks that live as short as --min-lease-ttl allows may be lost to a failover", "min-lease-ttl", set, "outlives", least, "session-timeout", s.cfg.HA.SessionTimeout)
+		s.log.Warn("granted leases and locks that live as short as is allowed may be lost to a failover", "reason", fserror.ReasonMinLeaseTTL, "min-lease-ttl", set, "outlives", least, "session-timeout", s.cfg.HA.SessionTimeout)
 	}
 	if s.cfg.SoftLimit < least {
-		s.log.Warn("a lock that lives as long as --soft-limit may be lost to a failover", "soft-limit", s.cfg.SoftLimit, "outlives", least, "session-timeout", s.cfg.HA.SessionTimeout)
+		s.log.Warn("a lock that lives as long as the soft limit may be lost to a failover", "reason", fserror.ReasonSoftLimit, "soft-limit", s.cfg.SoftLimit, "outlives", least, "session-timeout", s.cfg.HA.SessionTimeout)
 	}
 }

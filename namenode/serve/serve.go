@@ -91,20 +91,20 @@ type Front struct {
 // Listen opens the ports. Nothing is answered before Serve.
 func Listen(cfg Config) (f *Front, err error) {
 	f = &Front{cfg: cfg, calls: newCalls(), conns: conns.New(cfg.MaxConnections, cfg.MaxUnfinished), Served: share.New(int64(cfg.MaxInFlight)), Parked: share.New(maxParked)}
-	if f.grpcLis, err = f.listen(cfg.Listen, "--listen"); err != nil {
+	if f.grpcLis, err = f.listen(cfg.Listen, fserror.ReasonListen); err != nil {
 		return nil, err
 	}
-	if f.httpLis, err = f.listen(cfg.HTTP, "--http"); err != nil {
+	if f.httpLis, err = f.listen(cfg.HTTP, fserror.ReasonHTTP); err != nil {
 		_ = f.grpcLis.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *Front) listen(addr, flag string) (net.Listener, error) {
+func (f *Front) listen(addr, field string) (net.Listener, error) {
 	l, err := f.cfg.OpenPort("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; choose another address with %s", addr, err, flag)
+		return nil, fserror.Wrap(fserror.Internal, "", "", fmt.Errorf("cannot listen on %s: %w; choose another address", addr, err)).Because(field)
 	}
 	return l, nil
 }

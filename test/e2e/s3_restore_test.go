@@ -47,7 +47,7 @@ func (e *ensemble) cannotRestore(ctx context.Context, code int, blocks string, m
 	names(e.t, r.err, says...)
 }
 
-var incarnations = regexp.MustCompile(`belongs to incarnation ([0-9a-f]{32}) of namespace .* this is incarnation [0-9a-f]{32}: .* --take-over ([0-9a-f]{32})( \(not [0-9a-f]+\))?\n$`)
+var incarnations = regexp.MustCompile(`belongs to incarnation ([0-9a-f]{32}) of namespace .* this is incarnation [0-9a-f]{32}: .* take over the store of incarnation ([0-9a-f]{32})( \(not [0-9a-f]+\))?; --blocks names another, --take-over INCARNATION takes it over\n$`)
 
 // ownerOf is the incarnation that a store is of, by a refusal.
 func ownerOf(t *testing.T, line string) string {

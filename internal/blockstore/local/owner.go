@@ -57,7 +57,7 @@ func (s *Store) own() error {
 	name := filepath.Join(s.root, markerFile)
 	_, err := s.cfg.FS.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fserror.New(fserror.NotFound, op, s.cfg.Dir, "this is not the block folder of the namespace (there is no %s): mount its disk, or name the right folder with --blocks, or restore the blocks from a backup", name)
+		return fserror.New(fserror.NotFound, op, s.cfg.Dir, "this is not the block folder of the namespace (there is no %s): mount its disk, or name the right folder, or restore the blocks from a backup", name).Because(fserror.ReasonBlocks)
 	}
 	if err != nil {
 		return fserror.Wrap(fserror.Unavailable, op, s.cfg.Dir, err)
@@ -67,7 +67,7 @@ func (s *Store) own() error {
 	}
 	s.owner, err = s.cfg.FS.Lock(filepath.Join(s.root, ownerLock))
 	if errors.Is(err, vfs.ErrLocked) {
-		return fserror.New(fserror.Unavailable, op, s.cfg.Dir, "another namenode of this namespace has the folder (%v): stop it, or give this one a block folder of its own with --blocks", err)
+		return fserror.New(fserror.Unavailable, op, s.cfg.Dir, "another namenode of this namespace has the folder (%v): stop it, or give this one a block folder of its own", err).Because(fserror.ReasonBlocks)
 	}
 	if err != nil {
 		return fserror.Wrap(fserror.Unavailable, op, s.cfg.Dir, err)

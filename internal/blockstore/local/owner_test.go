@@ -22,7 +22,7 @@ func TestExclusiveWantsTheMarker(t *testing.T) {
 	dir := t.TempDir()
 	for _, there := range []string{filepath.Join(dir, "missing"), dir} {
 		_, err := exclusive(vfs.OS(), there)
-		if !errors.Is(err, fserror.NotFound) || !strings.Contains(err.Error(), "--blocks") {
+		if !errors.Is(err, fserror.NotFound) || fserror.ReasonOf(err) != fserror.ReasonBlocks {
 			t.Fatalf("%s: %v", there, err)
 		}
 	}

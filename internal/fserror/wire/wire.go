@@ -20,7 +20,7 @@ func Detail(err error) *pb.ErrorDetail {
 		e = &fserror.Error{Kind: kindOfPlain(err), Err: err}
 	}
 	d := &pb.ErrorDetail{
-		Kind: uint32(e.Kind), Op: e.Op, Path: e.Path, Message: e.Message, Reason: e.Reason,
+		Kind: uint32(e.Kind), Op: e.Op, Path: e.Path, Message: e.Message, Reason: fserror.ReasonOf(e),
 		TakeableInMs: ceilMS(e.TakeableIn), RetryAfterMs: ceilMS(e.RetryAfter),
 		Length: e.Length, Active: e.Active,
 	}

@@ -1,0 +1,58 @@
+package fserror
+
+import "errors"
+
+// Reasons to which a program adds, in its own words, what its user can do: a
+// library knows no commands and no flags. A log line has one under the key
+// "reason". They travel on the wire.
+const (
+	ReasonNoNamenode     = "no namenode"       // none is active, or found, where the client looks
+	ReasonNoAnswer       = "no answer"         // none of them answered a call
+	ReasonSafeMode       = "safe mode"         // it refuses changes
+	ReasonNotSuperuser   = "not the superuser" // only a superuser may
+	ReasonNoLease        = "no lease"          // of that id, or on that file
+	ReasonAlone          = "alone"             // it takes, or was, one of several namenodes
+	ReasonNoNamespace    = "no namespace"      // ZooKeeper has none of the name
+	ReasonNamespaceTaken = "namespace taken"   // ZooKeeper has one of the name
+	ReasonStoreTaken     = "store taken"       // the block store has files of a namespace of the name
+	ReasonOtherStore     = "other store"       // the block store belongs to another incarnation
+	ReasonStoreConflict  = "store conflict"    // two copies of a namespace use the block store
+	ReasonUnsweptBlocks  = "unswept blocks"    // no record vouches for them
+	ReasonDamagedBlock   = "damaged block"     // files have lost bytes
+	ReasonDamagedRecord  = "damaged record"    // the journal has more to tell
+	ReasonOneImage       = "one image"         // the other is lost
+	ReasonRestore        = "restore"           // only that brings the namespace back
+	ReasonRoomForBackup  = "room for a backup" // the folder has too little
+	ReasonTree           = "tree"              // Copy takes files only
+	ReasonTreeNotAsked   = "tree not asked"    // Options.Recursive
+	ReasonSpecialFile    = "special file"      // Options.SkipSpecial
+	ReasonAttributeLost  = "attribute lost"    // Options.Xattrs
+	ReasonData           = "Data"              // from here on: that field of a Config is wrong
+	ReasonBlocks         = "Blocks"
+	ReasonListen         = "Listen"
+	ReasonHTTP           = "HTTP"
+	ReasonTLS            = "TLS"
+	ReasonSoftLimit      = "SoftLimit"
+	ReasonMinLeaseTTL    = "MinLeaseTTL"
+	ReasonNamespaceID    = "ID"
+	ReasonZooKeeper      = "HA.ZooKeeper"
+	ReasonZooKeeperUser  = "HA.User"
+	ReasonNamespaceName  = "HA.Name"
+	ReasonSessionTimeout = "HA.SessionTimeout"
+)
+
+// Because returns e with the reason.
+func (e *Error) Because(reason string) *Error {
+	e.Reason = reason
+	return e
+}
+
+// ReasonOf returns the first reason in err's chain, empty if there is none.
+func ReasonOf(err error) string {
+	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
+		if e.Reason != "" {
+			return e.Reason
+		}
+	}
+	return ""
+}
