@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
@@ -33,13 +35,7 @@ func adminCommand(p *program) *cli.Command {
 					if err != nil {
 						return e.fail(err, "")
 					}
-					if e.json {
-						return e.printJSON(map[string]any{"next": next})
-					}
-					if !e.quiet() {
-						e.printf("handed over; next is %s\n", next)
-					}
-					return nil
+					return e.summary(map[string]any{"next": next}, "handed over; next is %s\n", next)
 				}),
 			},
 			{
@@ -99,11 +95,8 @@ func checkpoint(e *invocation) error {
 	if err != nil {
 		return e.fail(err, "")
 	}
-	if e.json {
-		return e.printJSON(map[string]any{"txid": res.TxID, "bytes": res.Bytes, "duration_ms": res.Duration.Milliseconds()})
-	}
-	e.printf("checkpoint of txid %d: %d bytes, %s\n", res.TxID, res.Bytes, fserror.Round(res.Duration))
-	return nil
+	return e.result(map[string]any{"txid": res.TxID, "bytes": res.Bytes, "duration_ms": res.Duration.Milliseconds()},
+		"checkpoint of txid %d: %d bytes, %s\n", res.TxID, res.Bytes, fserror.Round(res.Duration))
 }
 
 var safeModeActions = map[string]client.SafeModeAction{
@@ -122,9 +115,6 @@ func safeMode(e *invocation) error {
 	if err != nil {
 		return e.fail(err, "")
 	}
-	if e.json {
-		return e.printJSON(map[string]any{"on": state.On, "why": orNull(state.Why)})
-	}
 	word := "off"
 	if state.On {
 		word = "on"
@@ -132,8 +122,7 @@ func safeMode(e *invocation) error {
 			word += " (" + state.Why + ")"
 		}
 	}
-	e.printf("safe mode is %s\n", word)
-	return nil
+	return e.result(map[string]any{"on": state.On, "why": orNull(state.Why)}, "safe mode is %s\n", word)
 }
 
 func fsck(e *invocation) error {
@@ -143,22 +132,15 @@ func fsck(e *invocation) error {
 	}
 	bar := e.newSpinner("checking")
 	sum, err := e.fs.Admin().Fsck(e.ctx, path, e.flags.Bool("blocks"), func(p client.FsckProblem) error {
-		if e.json {
-			return e.printJSON(map[string]any{"path": orNull(p.Path), "problem": p.Problem, "unchecked": p.Unchecked})
-		}
-		e.printf("%s: %s\n", e.name(p.Path), p.Problem)
-		return nil
+		return e.result(map[string]any{"path": orNull(p.Path), "problem": p.Problem, "unchecked": p.Unchecked}, "%s: %s\n", e.name(p.Path), p.Problem)
 	})
 	bar.finish()
 	if err != nil {
 		return e.fail(err, path)
 	}
-	if e.json {
-		err = e.printJSON(map[string]any{"inodes": sum.Inodes, "blocks": sum.Blocks, "problems": sum.Problems, "bytes_verified": sum.BytesVerified, "unchecked": sum.Unchecked})
-	} else {
-		e.printf("%s, %s, %d bytes verified, %s, %d not checked\n", plural(sum.Inodes, "inode", "inodes"), plural(sum.Blocks, "block", "blocks"),
-			sum.BytesVerified, plural(sum.Problems, "problem", "problems"), sum.Unchecked)
-	}
+	err = e.result(map[string]any{"inodes": sum.Inodes, "blocks": sum.Blocks, "problems": sum.Problems, "bytes_verified": sum.BytesVerified, "unchecked": sum.Unchecked},
+		"%s, %s, %d bytes verified, %s, %d not checked\n", plural(sum.Inodes, "inode", "inodes"), plural(sum.Blocks, "block", "blocks"),
+		sum.BytesVerified, plural(sum.Problems, "problem", "problems"), sum.Unchecked)
 	switch {
 	case err != nil:
 		return err
@@ -177,11 +159,8 @@ func collect(e *invocation) error {
 	if err != nil {
 		return e.fail(err, "")
 	}
-	if e.json {
-		return e.printJSON(map[string]any{"garbage": res.Garbage, "deleted": res.Deleted, "waiting": res.Waiting, "orphans": res.Orphans})
-	}
-	e.printf("%s deleted, %d waiting, %d orphans found\n", plural(res.Deleted, "block", "blocks"), res.Waiting, res.Orphans)
-	return nil
+	return e.result(map[string]any{"garbage": res.Garbage, "deleted": res.Deleted, "waiting": res.Waiting, "orphans": res.Orphans},
+		"%s deleted, %d waiting, %d orphans found\n", plural(res.Deleted, "block", "blocks"), res.Waiting, res.Orphans)
 }
 
 func resolve(e *invocation) error {
@@ -189,15 +168,11 @@ func resolve(e *invocation) error {
 	if err != nil {
 		return e.fail(err, "")
 	}
-	switch {
-	case e.json:
-		return e.printJSON(map[string]any{"resolved": resolved})
-	case resolved:
-		e.printf("the block store belongs to this copy of the namespace; the others end\n")
-	default:
-		e.printf("there is no conflict about the block store\n")
+	text := "there is no conflict about the block store\n"
+	if resolved {
+		text = "the block store belongs to this copy of the namespace; the others end\n"
 	}
-	return nil
+	return e.result(map[string]any{"resolved": resolved}, "%s", text)
 }
 
 func makeBackup(e *invocation) error {
@@ -210,18 +185,13 @@ func makeBackup(e *invocation) error {
 		return e.fail(err, e.args[0])
 	}
 	in := res.InNamespace
-	if e.json {
-		return e.printJSON(map[string]any{
-			"txid": res.TxID, "namespace_files": in.Files, "namespace_directories": in.Directories, "namespace_symlinks": in.Symlinks, "files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
-		})
-	}
+	holds := fmt.Sprintf("with %s, %s and %s", plural(in.Files, "file", "files"), plural(in.Directories, "directory", "directories"), plural(in.Symlinks, "link", "links"))
 	if in.Directories == 0 { // there is the root, at least
-		e.printf("%s: txid %d, of a namenode that does not tell what the namespace has; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID,
-			plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
-		return nil
+		holds = "of a namenode that does not tell what the namespace has"
 	}
-	e.printf("%s: txid %d, with %s, %s and %s; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID,
-		plural(in.Files, "file", "files"), plural(in.Directories, "directory", "directories"), plural(in.Symlinks, "link", "links"),
+	return e.result(map[string]any{
+		"txid": res.TxID, "namespace_files": in.Files, "namespace_directories": in.Directories, "namespace_symlinks": in.Symlinks,
+		"files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
+	}, "%s: txid %d, %s; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID, holds,
 		plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
-	return nil
 }

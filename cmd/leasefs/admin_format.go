@@ -50,11 +50,8 @@ func format(e *invocation) error {
 	if err != nil {
 		return e.fail(err, cfg.Blocks)
 	}
-	if e.json {
-		return e.printJSON(map[string]any{"namespace": cfg.HA.Name, "id": hex.EncodeToString(id[:])})
-	}
-	e.printf("%s: made namespace %x with blocks in %s. Start the namenodes\n", cfg.HA.Name, id, cfg.Blocks)
-	return nil
+	return e.result(map[string]any{"namespace": cfg.HA.Name, "id": hex.EncodeToString(id[:])},
+		"%s: made namespace %x with blocks in %s. Start the namenodes\n", cfg.HA.Name, id, cfg.Blocks)
 }
 
 // offlineEnsemble is the configuration of a command that speaks to ZooKeeper and

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/internal/vfs"
@@ -41,18 +43,15 @@ func verifyJournal(e *invocation) error {
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
-	if e.json {
-		return e.printJSON(map[string]any{
-			"segments": len(rep.Segments), "batches": rep.Batches, "records": rep.Records,
-			"first": rep.First, "last": rep.Last, "term": rep.Term, "torn": rep.Torn != nil,
-		})
-	}
-	e.printf("%s: %d segments, %d batches, %d records, txid %d to %d, term %d; no damage\n", e.args[0], len(rep.Segments), rep.Batches,
-		rep.Records, rep.First, rep.Last, rep.Term)
+	torn := ""
 	if rep.Torn != nil {
-		e.printf("a last batch was cut short and never acknowledged: %v\n", rep.Torn)
+		torn = fmt.Sprintf("a last batch was cut short and never acknowledged: %v\n", rep.Torn)
 	}
-	return nil
+	return e.result(map[string]any{
+		"segments": len(rep.Segments), "batches": rep.Batches, "records": rep.Records,
+		"first": rep.First, "last": rep.Last, "term": rep.Term, "torn": rep.Torn != nil,
+	}, "%s: %d segments, %d batches, %d records, txid %d to %d, term %d; no damage\n%s", e.args[0], len(rep.Segments), rep.Batches,
+		rep.Records, rep.First, rep.Last, rep.Term, torn)
 }
 
 func imageCommand(p *program) *cli.Command {

@@ -69,13 +69,9 @@ func restore(e *invocation) error {
 		return e.fail(err, what)
 	}
 	at := done.Time.UTC().Format(time.RFC3339)
-	if e.json {
-		return e.printJSON(map[string]any{
-			"namespace": cfg.HA.Name, "id": hex.EncodeToString(done.ID[:]), "txid": done.TxID, "time": at, "files": done.Files,
-			"blocks": done.Blocks, "block_bytes": done.BlockBytes, "copied": done.Copied, "copied_bytes": done.CopiedBytes,
-		})
-	}
-	e.printf("%s: txid %d of %s, %s, %s (%d bytes), %d of them copied; all later changes are lost. Start the namenodes\n",
+	return e.result(map[string]any{
+		"namespace": cfg.HA.Name, "id": hex.EncodeToString(done.ID[:]), "txid": done.TxID, "time": at, "files": done.Files,
+		"blocks": done.Blocks, "block_bytes": done.BlockBytes, "copied": done.Copied, "copied_bytes": done.CopiedBytes,
+	}, "%s: txid %d of %s, %s, %s (%d bytes), %d of them copied; all later changes are lost. Start the namenodes\n",
 		cfg.HA.Name, done.TxID, at, plural(uint64(done.Files), "file", "files"), plural(uint64(done.Blocks), "block", "blocks"), done.BlockBytes, done.Copied) //nolint:gosec // counts
-	return nil
 }

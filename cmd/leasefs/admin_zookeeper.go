@@ -52,9 +52,5 @@ func zookeeperACL(e *invocation) error {
 	if err != nil {
 		return e.fail(err, "")
 	}
-	if e.json {
-		return e.printJSON(map[string]any{"namespace": ha.Name, "nodes": done.Nodes, "changed": done.Changed})
-	}
-	e.printf("%s: %d nodes, %d of them changed\n", ha.Name, done.Nodes, done.Changed)
-	return nil
+	return e.result(map[string]any{"namespace": ha.Name, "nodes": done.Nodes, "changed": done.Changed}, "%s: %d nodes, %d of them changed\n", ha.Name, done.Nodes, done.Changed)
 }

@@ -80,6 +80,14 @@ func (c *commandLine) atLeast(flag string, least time.Duration) error {
 	return nil
 }
 
+// summary is result for a line that nobody needs: --quiet leaves it out.
+func (e *invocation) summary(object map[string]any, format string, args ...any) error {
+	if e.quiet() && !e.json {
+		return nil
+	}
+	return e.result(object, format, args...)
+}
+
 // quiet is --quiet.
 func (c *commandLine) quiet() bool { return c.flags.Bool("quiet") }
 

@@ -114,21 +114,14 @@ func (e *invocation) transfer(run func(context.Context, transfer.Options) (trans
 }
 
 func (e *invocation) copied(res transfer.Result, took time.Duration) error {
-	if e.json {
-		return e.printJSON(map[string]any{
-			"files": res.Files, "directories": res.Directories, "symlinks": res.Symlinks, "skipped": res.Skipped,
-			"bytes": res.Bytes, "seconds": took.Seconds(),
-		})
-	}
-	if e.quiet() {
-		return nil
-	}
-	e.printf("%s, %s bytes, %.2f s", plural(uint64(res.Files), "file", "files"), size(res.Bytes, false), took.Seconds())
+	skipped := ""
 	if res.Skipped > 0 {
-		e.printf(", %d skipped", res.Skipped)
+		skipped = fmt.Sprintf(", %d skipped", res.Skipped)
 	}
-	e.printf("\n")
-	return nil
+	return e.summary(map[string]any{
+		"files": res.Files, "directories": res.Directories, "symlinks": res.Symlinks, "skipped": res.Skipped,
+		"bytes": res.Bytes, "seconds": took.Seconds(),
+	}, "%s, %d bytes, %.2f s%s\n", plural(uint64(res.Files), "file", "files"), res.Bytes, took.Seconds(), skipped)
 }
 
 func cpCommand(p *program) *cli.Command {

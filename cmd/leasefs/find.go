@@ -121,11 +121,7 @@ type duCount struct {
 }
 
 func (e *invocation) duLine(path string, c duCount) error {
-	if e.json {
-		return e.printJSON(map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs})
-	}
-	e.printf("%s\t%s\n", size(c.length, e.flags.Bool("human")), e.name(path))
-	return nil
+	return e.result(map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs}, "%s\t%s\n", size(c.length, e.flags.Bool("human")), e.name(path))
 }
 
 // duTree counts below each directory: by its parent, so that one pass from the

@@ -249,15 +249,9 @@ func (e *invocation) recover(path string, deadline time.Time) error {
 }
 
 func (e *invocation) recovered(path string, res client.RecoverResult) error {
-	if e.json {
-		return e.printJSON(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": orNull(res.Epoch)})
+	how := fmt.Sprintf("was closed already, %d bytes", res.Length)
+	if res.WasOpen {
+		how = fmt.Sprintf("closed at %d bytes, epoch %d", res.Length, res.Epoch)
 	}
-	switch {
-	case e.quiet():
-	case res.WasOpen:
-		e.printf("%s: closed at %d bytes, epoch %d\n", e.name(path), res.Length, res.Epoch)
-	default:
-		e.printf("%s: was closed already, %d bytes\n", e.name(path), res.Length)
-	}
-	return nil
+	return e.summary(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": orNull(res.Epoch)}, "%s: %s\n", e.name(path), how)
 }

@@ -57,9 +57,8 @@ func (l *lister) operand(path string) error {
 		return l.fail(err, path)
 	}
 	if l.flags.Bool("txid") && !l.dated { // what is asked for later has all these changes too
-		if l.dated = true; !l.json {
-			l.printf("txid %d\n", info.TxID)
-		} else if err := l.printJSON(map[string]any{"txid": info.TxID}); err != nil {
+		l.dated = true
+		if err := l.result(map[string]any{"txid": info.TxID}, "txid %d\n", info.TxID); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -93,14 +94,7 @@ func (e *invocation) mounted(dir string) error {
 	if isDaemon() {
 		return becomeDaemon()
 	}
-	if e.json {
-		if err := e.printJSON(map[string]any{"ready": true, "mountpoint": dir}); err != nil {
-			return err
-		}
-	} else {
-		e.printf("ready %s\n", dir)
-	}
-	return e.flush()
+	return cmp.Or(e.result(map[string]any{"ready": true, "mountpoint": dir}, "ready %s\n", dir), e.flush())
 }
 
 // kernelOption are the words that the kernel is told.

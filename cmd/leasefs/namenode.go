@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -140,14 +141,7 @@ const failedPause = 2 * time.Second
 
 // ready tells that the namenode answers, and where.
 func (p *printer) ready(s *namenode.Server) error {
-	if p.json {
-		if err := p.printJSON(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}); err != nil {
-			return err
-		}
-	} else {
-		p.printf("ready %s http %s\n", s.Addr(), s.HTTPAddr())
-	}
-	return p.flush()
+	return cmp.Or(p.result(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}, "ready %s http %s\n", s.Addr(), s.HTTPAddr()), p.flush())
 }
 
 // leastCacheTerm is the shortest cache term but none.

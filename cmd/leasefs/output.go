@@ -40,6 +40,15 @@ func (p *printer) printJSON(v any) error {
 	return nil
 }
 
+// result prints what a command has done: an object under --json, else a line.
+func (p *printer) result(object map[string]any, format string, args ...any) error {
+	if p.json {
+		return p.printJSON(object)
+	}
+	p.printf(format, args...)
+	return nil
+}
+
 // flush hands what was printed to whoever waits for it.
 func (p *printer) flush() error {
 	if err := p.out.Flush(); err != nil {

@@ -13,11 +13,7 @@ func versionCommand(p *program) *cli.Command {
 		UsageText:   "leasefs version\n\nExample:\n  leasefs version",
 		Description: "Prints the version of this program, as --version does. That of each namenode is in leasefs status.",
 		Action: p.action(operands{}, func(e *invocation) error {
-			if e.json {
-				return e.printJSON(map[string]any{"version": version})
-			}
-			e.printf("leasefs %s\n", version)
-			return nil
+			return e.result(map[string]any{"version": version}, "leasefs %s\n", version)
 		}),
 	}
 }

@@ -79,13 +79,7 @@ func closeCommand(p *program) *cli.Command {
 			if err != nil {
 				return e.fail(err, e.args[0])
 			}
-			if e.json {
-				return e.printJSON(map[string]any{"path": e.args[0], "length": n})
-			}
-			if !e.quiet() {
-				e.printf("%d\n", n)
-			}
-			return nil
+			return e.summary(map[string]any{"path": e.args[0], "length": n}, "%d\n", n)
 		}),
 	}
 }
