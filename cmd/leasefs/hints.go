@@ -62,6 +62,7 @@ var reasonHints = map[string]string{
 	fserror.ReasonDamagedRecord:  "leasefs admin journal verify does",
 	fserror.ReasonOneImage:       "leasefs admin checkpoint makes one",
 	fserror.ReasonRestore:        "see leasefs admin restore --help",
+	fserror.ReasonNoBackup:       "leasefs admin backup makes one",
 	fserror.ReasonRoomForBackup:  "leasefs status tells how many",
 	fserror.ReasonTree:           "leasefs get -r and put -r copy trees",
 	fserror.ReasonTreeNotAsked:   "-r copies it with all that is in it",

@@ -263,12 +263,12 @@ func (w *restore) copyBackup(ctx context.Context, id [16]byte, t *namespace.Tree
 
 // readBackup reads VERSION and the image.
 func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err error) {
-	fail := func(format string, args ...any) ([16]byte, *namespace.Tree, string, error) {
-		return id, nil, "", fserror.New(fserror.InvalidArgument, "", w.Backup, format, args...)
+	fail := func(reason, format string, args ...any) ([16]byte, *namespace.Tree, string, error) {
+		return id, nil, "", fserror.New(fserror.InvalidArgument, "", w.Backup, format, args...).Because(reason)
 	}
 	raw, err := vfs.ReadFile(w.cfg.FS, filepath.Join(w.Backup, datadir.VersionFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fail("no backup: there is no %s; give the folder of a backup", datadir.VersionFile)
+		return fail(fserror.ReasonNoBackup, "no backup: there is no %s; give the folder of a backup", datadir.VersionFile)
 	}
 	if err != nil {
 		return id, nil, "", err
@@ -278,16 +278,16 @@ func (w *restore) readBackup() (id [16]byte, t *namespace.Tree, file string, err
 	case err != nil:
 		return id, nil, "", fserror.Wrap(fserror.Damaged, "", w.Backup, fmt.Errorf("%s: %w", datadir.VersionFile, err))
 	case v.Format > datadir.FormatVersion:
-		return fail("the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, datadir.FormatVersion)
+		return fail("", "the backup has format %d, this program knows up to %d; use the newer leasefs", v.Format, datadir.FormatVersion)
 	case v.BackupTxID == 0:
-		return fail("a namenode's data folder, no backup: start a namenode on it, and take a backup of that")
+		return fail(fserror.ReasonNoBackup, "a namenode's data folder, no backup: start a namenode on it, and take a backup of that")
 	}
 	names, err := w.cfg.FS.List(filepath.Join(w.Backup, datadir.JournalDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return id, nil, "", err
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, localjournal.SegmentSuffix) }) {
-		return fail("a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
+		return fail(fserror.ReasonNoBackup, "a namenode was started on this backup, and it may have changed since: start it again, and take a backup of that")
 	}
 	folder := images.Folder{FS: w.cfg.FS, Dir: filepath.Join(w.Backup, datadir.ImageDir), Log: w.cfg.Logger}
 	img := images.Image{TxID: v.BackupTxID, Name: images.FileName(v.BackupTxID)}
