@@ -22,7 +22,7 @@ const (
 	ReasonDamagedRecord  = "damaged record"    // the journal has more to tell
 	ReasonOneImage       = "one image"         // the other is lost
 	ReasonRestore        = "restore"           // only that brings the namespace back
-	ReasonNoBackup        = "no backup"         // the folder is none
+	ReasonNoBackup       = "no backup"         // the folder is none
 	ReasonRoomForBackup  = "room for a backup" // the folder has too little
 	ReasonTree           = "tree"              // Copy takes files only
 	ReasonTreeNotAsked   = "tree not asked"    // Options.Recursive
