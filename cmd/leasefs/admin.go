@@ -43,7 +43,7 @@ func adminCommand(p *program) *cli.Command {
 				Usage:       "refuse changes, or not",
 				UsageText:   "leasefs admin safemode on|off|get\n\nExample:\n  leasefs admin safemode on",
 				Description: "In safe mode changes are refused (exit code 6) and no lease expires. A restart does not end it.\nPrints the state. on and off are for the superuser.",
-				Action:      p.connected(operands{min: 1, max: 1, names: "one of on, off, get", local: true}, safeMode, checkSafeMode),
+				Action:      reading(p, operands{min: 1, max: 1, names: "one of on, off, get", local: true}, safeModeAction, safeMode),
 			},
 			{
 				Name:        "fsck",
@@ -103,15 +103,16 @@ var safeModeActions = map[string]client.SafeModeAction{
 	"on": client.SafeModeEnter, "off": client.SafeModeLeave, "get": client.SafeModeGet,
 }
 
-func checkSafeMode(e *invocation) error {
-	if _, ok := safeModeActions[e.args[0]]; !ok {
-		return argv.Usagef(e.op, "%q is none of on, off, get", e.args[0])
+func safeModeAction(e *invocation) (client.SafeModeAction, error) {
+	action, ok := safeModeActions[e.args[0]]
+	if !ok {
+		return action, argv.Usagef(e.op, "%q is none of on, off, get", e.args[0])
 	}
-	return nil
+	return action, nil
 }
 
-func safeMode(e *invocation) error {
-	state, err := e.fs.Admin().SafeMode(e.ctx, safeModeActions[e.args[0]])
+func safeMode(e *invocation, action client.SafeModeAction) error {
+	state, err := e.fs.Admin().SafeMode(e.ctx, action)
 	if err != nil {
 		return e.fail(err, "")
 	}

@@ -196,6 +196,16 @@ func (p *program) connected(want operands, f func(*invocation) error, checks ...
 	})
 }
 
+// reading is connected for a command that makes a T of its command line before it
+// connects.
+func reading[T any](p *program, want operands, read func(*invocation) (T, error), f func(*invocation, T) error) cli.ActionFunc {
+	var v T
+	return p.connected(want, func(e *invocation) error { return f(e, v) }, func(e *invocation) (err error) {
+		v, err = read(e)
+		return err
+	})
+}
+
 // each runs f for every operand, continues after an error, and returns the first.
 func (e *invocation) each(f func(path string) error) error {
 	var first error

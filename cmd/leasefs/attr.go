@@ -23,22 +23,19 @@ func chmodCommand(p *program) *cli.Command {
 		UsageText:   "leasefs chmod [-R] MODE PATH...\n\nExample:\n  leasefs chmod g+w,o-rwx /shared",
 		Description: "Sets the permission bits: octal (0640) or symbolic (u+x, go-w, a=rX). Links are followed; with\n-R those inside the tree are left alone.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "recursive", Aliases: []string{"R"}, Usage: "all that is below, too"}},
-		Action:      p.connected(operands{min: 2, max: -1, names: "MODE and at least one PATH", local: true}, chmod, checkChmod),
+		Action:      reading(p, operands{min: 2, max: -1, names: "MODE and at least one PATH", local: true}, newMode, chmod),
 	}
 }
 
-func checkChmod(e *invocation) error {
-	if _, err := parseMode(e.args[0]); err != nil {
-		return argv.Usagef(e.op, "%v", err)
-	}
-	return e.pathsAfterFirst()
-}
-
-func chmod(e *invocation) error {
+func newMode(e *invocation) (func(fs.FileMode) fs.FileMode, error) {
 	change, err := parseMode(e.args[0])
 	if err != nil {
-		return err
+		return nil, argv.Usagef(e.op, "%v", err)
 	}
+	return change, e.pathsAfterFirst()
+}
+
+func chmod(e *invocation, change func(fs.FileMode) fs.FileMode) error {
 	return e.setAttr(func(i *client.FileInfo) client.AttrChange {
 		return client.AttrChange{SetMode: true, Mode: change(i.Mode())}
 	})

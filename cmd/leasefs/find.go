@@ -25,15 +25,11 @@ func findCommand(p *program) *cli.Command {
 			&cli.StringFlag{Name: "type", Usage: "only `T`: f files, d directories, l symbolic links"},
 			&cli.BoolFlag{Name: "print0", Aliases: []string{"0"}, Usage: "end each path with a NUL byte, for xargs -0"},
 		},
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, find, checkFind),
+		Action: reading(p, operands{min: 1, max: 1, names: "PATH"}, findFilter, find),
 	}
 }
 
-func find(e *invocation) error {
-	fits, err := e.findFilter()
-	if err != nil {
-		return err
-	}
+func find(e *invocation, fits func(*client.FileInfo) bool) error {
 	opts := client.FindOptions{OpenOnly: e.flags.Bool("open"), Holder: e.flags.String("holder")}
 	for i, err := range e.fs.Find(e.ctx, e.args[0], opts) {
 		switch {
@@ -53,13 +49,8 @@ func find(e *invocation) error {
 	return nil
 }
 
-func checkFind(e *invocation) error {
-	_, err := e.findFilter()
-	return err
-}
-
 // findFilter reads --name and --type.
-func (c *commandLine) findFilter() (func(*client.FileInfo) bool, error) {
+func findFilter(c *invocation) (func(*client.FileInfo) bool, error) {
 	glob := c.flags.String("name")
 	if _, err := path.Match(glob, ""); err != nil {
 		return nil, argv.Usagef(c.op, "--name: %q is not a valid pattern: %v", glob, err)

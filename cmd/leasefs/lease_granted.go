@@ -24,16 +24,15 @@ func grantedCommands(p *program) []*cli.Command {
 				&cli.DurationFlag{Name: "ttl", Usage: "it lives so `LONG` without a keep-alive; raised to the namenode's minimum", DefaultText: "it must be given"},
 				&cli.StringFlag{Name: "id", Usage: "its `ID`, hexadecimal", DefaultText: "one that is free"},
 			},
-			Action: p.connected(operands{}, grantLease, func(e *invocation) error {
+			Action: reading(p, operands{}, func(e *invocation) (client.LeaseID, error) {
 				switch ttl := e.flags.Duration("ttl"); {
 				case !e.flags.IsSet("ttl"):
-					return argv.Usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
+					return 0, argv.Usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
 				case ttl < leastGrant || ttl > mostGrant:
-					return argv.Usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s, or of several namenodes three session time-outs, unless it was set) is raised to that", ttl, leastGrant)
+					return 0, argv.Usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s, or of several namenodes three session time-outs, unless it was set) is raised to that", ttl, leastGrant)
 				}
-				_, err := e.leaseID(e.flags.String("id"))
-				return err
-			}),
+				return e.leaseID(e.flags.String("id"))
+			}, grantLease),
 		},
 		{
 			Name:        "keep-alive",
@@ -41,7 +40,7 @@ func grantedCommands(p *program) []*cli.Command {
 			UsageText:   "leasefs lease keep-alive [--once] ID...\n\nExample:\n  leasefs lease keep-alive 2f1c6d0a",
 			Description: "Keeps the leases alive until it is interrupted (that is success), or one of them ends (exit code 7).",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "only now"}},
-			Action:      p.connected(operands{min: 1, max: -1, names: "one ID or more", local: true}, keepAlive, leaseIDs),
+			Action:      reading(p, operands{min: 1, max: -1, names: "one ID or more", local: true}, leaseIDs, keepAlive),
 		},
 		{
 			Name:        "ttl",
@@ -49,21 +48,21 @@ func grantedCommands(p *program) []*cli.Command {
 			UsageText:   "leasefs lease ttl ID [--keys]\n\nExample:\n  leasefs lease ttl 2f1c6d0a --keys",
 			Description: "Prints the time that remains of its time to live; with --keys the files attached too.",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "keys", Usage: "list the files that are attached to it"}},
-			Action:      p.connected(operands{min: 1, max: 1, names: "an ID", local: true}, leaseTTL, leaseIDs),
+			Action:      reading(p, operands{min: 1, max: 1, names: "an ID", local: true}, leaseIDs, leaseTTL),
 		},
 		{
 			Name:        "revoke",
 			Usage:       "end a lease and delete its files",
 			UsageText:   "leasefs lease revoke ID\n\nExample:\n  leasefs lease revoke 2f1c6d0a",
 			Description: "Ends a granted lease at once; the files that are attached to it are deleted.",
-			Action:      p.connected(operands{min: 1, max: 1, names: "an ID", local: true}, revokeLease, leaseIDs),
+			Action:      reading(p, operands{min: 1, max: 1, names: "an ID", local: true}, leaseIDs, revokeLease),
 		},
 		{
 			Name:        "attach",
 			Usage:       "have a file deleted when a lease ends",
 			UsageText:   "leasefs lease attach ID PATH\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
 			Description: "Attaches a file to a granted lease, away from another one if need be.",
-			Action:      p.connected(operands{min: 2, max: 2, names: "ID and PATH", local: true}, attachLease, leaseIDs),
+			Action:      reading(p, operands{min: 2, max: 2, names: "ID and PATH", local: true}, leaseIDs, attachLease),
 		},
 		{
 			Name:        "detach",
@@ -100,27 +99,25 @@ func (c *commandLine) leaseID(s string) (client.LeaseID, error) {
 
 // leaseIDs checks the operands before anything is connected; only the first is
 // an id where a path follows.
-func leaseIDs(e *invocation) error {
-	ids := e.args
+func leaseIDs(e *invocation) (ids []client.LeaseID, err error) {
+	words := e.args
 	if e.flags.Command.Name == "attach" {
-		ids = ids[:1]
+		words = words[:1]
 	}
-	for _, s := range ids {
+	for _, s := range words {
 		if s == "" {
-			return argv.Usagef(e.op, "an ID is empty")
+			return nil, argv.Usagef(e.op, "an ID is empty")
 		}
-		if _, err := e.leaseID(s); err != nil {
-			return err
+		id, err := e.leaseID(s)
+		if err != nil {
+			return nil, err
 		}
+		ids = append(ids, id)
 	}
-	return nil
+	return ids, nil
 }
 
-func grantLease(e *invocation) error {
-	id, err := e.leaseID(e.flags.String("id"))
-	if err != nil {
-		return err
-	}
+func grantLease(e *invocation, id client.LeaseID) error {
 	asked := e.flags.Duration("ttl")
 	g, err := e.fs.Leases().Grant(e.ctx, asked, id)
 	if err != nil {
@@ -136,13 +133,9 @@ func grantLease(e *invocation) error {
 	return nil
 }
 
-func keepAlive(e *invocation) error {
-	kept := make([]*client.KeptLease, 0, len(e.args))
-	for _, s := range e.args {
-		id, err := e.leaseID(s)
-		if err != nil {
-			return err
-		}
+func keepAlive(e *invocation, ids []client.LeaseID) error {
+	kept := make([]*client.KeptLease, 0, len(ids))
+	for _, id := range ids {
 		k, err := e.fs.Leases().KeepAlive(context.WithoutCancel(e.ctx), id)
 		if err != nil {
 			return e.fail(err, "")
@@ -164,17 +157,13 @@ func keepAlive(e *invocation) error {
 	}
 }
 
-func leaseTTL(e *invocation) error {
-	id, err := e.leaseID(e.args[0])
-	if err != nil {
-		return err
-	}
-	t, err := e.fs.Leases().TimeToLive(e.ctx, id, e.flags.Bool("keys"))
+func leaseTTL(e *invocation, ids []client.LeaseID) error {
+	t, err := e.fs.Leases().TimeToLive(e.ctx, ids[0], e.flags.Bool("keys"))
 	if err != nil {
 		return e.fail(err, "")
 	}
 	if e.json {
-		j := map[string]any{"lease": id.String(), "ttl_ms": t.TTL.Milliseconds(), "remaining_ms": t.Remaining.Milliseconds(), "file_count": t.FileCount}
+		j := map[string]any{"lease": ids[0].String(), "ttl_ms": t.TTL.Milliseconds(), "remaining_ms": t.Remaining.Milliseconds(), "file_count": t.FileCount}
 		if e.flags.Bool("keys") {
 			j["attached"] = append([]string{}, t.Files...)
 		}
@@ -190,17 +179,13 @@ func leaseTTL(e *invocation) error {
 	return nil
 }
 
-func revokeLease(e *invocation) error {
-	id, err := e.leaseID(e.args[0])
-	if err != nil {
-		return err
-	}
-	left, err := e.fs.Leases().Revoke(e.ctx, id)
+func revokeLease(e *invocation, ids []client.LeaseID) error {
+	left, err := e.fs.Leases().Revoke(e.ctx, ids[0])
 	if err != nil {
 		return e.fail(err, "")
 	}
 	if e.json {
-		return e.printJSON(map[string]any{"lease": id.String(), "remaining_files": left})
+		return e.printJSON(map[string]any{"lease": ids[0].String(), "remaining_files": left})
 	}
 	if left > 0 && !e.quiet() {
 		e.note("%s are being deleted", plural(left, "more file", "more files"))
@@ -208,14 +193,10 @@ func revokeLease(e *invocation) error {
 	return nil
 }
 
-func attachLease(e *invocation) error {
-	id, err := e.leaseID(e.args[0])
-	if err != nil {
-		return err
-	}
+func attachLease(e *invocation, ids []client.LeaseID) error {
 	path, err := e.path(e.args[1])
 	if err != nil {
 		return err
 	}
-	return e.fail(e.fs.Leases().Attach(e.ctx, id, path), path)
+	return e.fail(e.fs.Leases().Attach(e.ctx, ids[0], path), path)
 }

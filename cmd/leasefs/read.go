@@ -40,18 +40,14 @@ func headCommand(p *program) *cli.Command {
 		UsageText:   "leasefs head [-n N | -c N] PATH\n\nExample:\n  leasefs head -n 3 /logs/a",
 		Description: "Prints the first N lines (10), or the first N bytes with -c.",
 		Flags:       countFlags("first"),
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
-			n, inBytes, err := e.count()
-			if err != nil {
-				return err
-			}
+		Action: reading(p, operands{min: 1, max: 1, names: "PATH"}, readCount, func(e *invocation, c count) error {
 			return e.open(e.args[0], func(r *client.Reader) error {
-				if inBytes {
-					return e.copyOut(io.LimitReader(r, n))
+				if c.inBytes {
+					return e.copyOut(io.LimitReader(r, c.n))
 				}
-				return transfer.FirstLines(e.out, r, n)
+				return transfer.FirstLines(e.out, r, c.n)
 			})
-		}, checkCount),
+		}),
 	}
 }
 
@@ -68,12 +64,8 @@ func tailCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "continue with what is flushed"},
 			&cli.BoolFlag{Name: "follow-name", Aliases: []string{"F"}, Usage: "-f of the path: wait for the file, and continue with one that takes its place"},
 			&cli.BoolFlag{Name: "until-closed", Usage: "with -f: end when the file is closed"}),
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
-			n, inBytes, err := e.count()
-			if err != nil {
-				return err
-			}
-			t := &tailing{e, n, inBytes}
+		Action: reading(p, operands{min: 1, max: 1, names: "PATH"}, readCount, func(e *invocation, c count) error {
+			t := &tailing{e, c}
 			tail := func(*invocation) error { return e.open(e.args[0], t.tail) }
 			switch {
 			case e.flags.Bool("follow-name"):
@@ -82,7 +74,7 @@ func tailCommand(p *program) *cli.Command {
 				tail = whileRead(tail)
 			}
 			return tail(e)
-		}, checkCount),
+		}),
 	}
 }
 
@@ -93,24 +85,25 @@ func countFlags(which string) []cli.Flag {
 	}
 }
 
-// count reads -n and -c.
-func (c *commandLine) count() (n int64, inBytes bool, err error) {
-	if s := c.flags.String("bytes"); s != "" {
-		if c.flags.IsSet("lines") {
-			return 0, false, argv.Usagef(c.op, "-n and -c exclude each other")
-		}
-		n, err = c.parseSize("-c", s)
-		return n, true, err
-	}
-	if c.flags.IsSet("lines") {
-		return c.flags.Int64("lines"), false, nil
-	}
-	return 10, false, nil
+// count is how many lines, or bytes.
+type count struct {
+	n       int64
+	inBytes bool
 }
 
-func checkCount(e *invocation) error {
-	_, _, err := e.count()
-	return err
+// readCount reads -n and -c.
+func readCount(e *invocation) (count, error) {
+	if s := e.flags.String("bytes"); s != "" {
+		if e.flags.IsSet("lines") {
+			return count{}, argv.Usagef(e.op, "-n and -c exclude each other")
+		}
+		n, err := e.parseSize("-c", s)
+		return count{n, true}, err
+	}
+	if e.flags.IsSet("lines") {
+		return count{n: e.flags.Int64("lines")}, nil
+	}
+	return count{n: 10}, nil
 }
 
 // parseSize reads a number of bytes such as 4096, 64K or 1G.
@@ -161,8 +154,7 @@ func (e *invocation) copyOut(r io.Reader) error {
 // all, before it follows.
 type tailing struct {
 	*invocation
-	n       int64
-	inBytes bool
+	count
 }
 
 func (t *tailing) tail(r *client.Reader) error {

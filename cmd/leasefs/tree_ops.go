@@ -21,11 +21,7 @@ func mkdirCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make parents; no error if it exists"},
 			&cli.StringFlag{Name: "mode", Aliases: []string{"m"}, Usage: "octal permission `MODE`", DefaultText: "0777 less the umask"},
 		},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
-			mode, err := e.mkdirMode()
-			if err != nil {
-				return err
-			}
+		Action: reading(p, operands{min: 1, max: -1, names: "one path or more"}, mkdirMode, func(e *invocation, mode fs.FileMode) error {
 			return e.each(func(path string) error {
 				mkdir := e.fs.Mkdir
 				if e.flags.Bool("parents") {
@@ -33,15 +29,12 @@ func mkdirCommand(p *program) *cli.Command {
 				}
 				return e.fail(mkdir(e.ctx, path, mode), path)
 			})
-		}, func(e *invocation) error {
-			_, err := e.mkdirMode()
-			return err
 		}),
 	}
 }
 
 // mkdirMode reads -m.
-func (c *commandLine) mkdirMode() (fs.FileMode, error) {
+func mkdirMode(c *invocation) (fs.FileMode, error) {
 	if !c.flags.IsSet("mode") {
 		mode := fs.FileMode(0o777)
 		if mask := umask(); mask != nil {
@@ -160,21 +153,14 @@ func truncateCommand(p *program) *cli.Command {
 		UsageText:   "leasefs truncate -s N PATH...\n\nExample:\n  leasefs truncate -s 1M /logs/a",
 		Description: "Cuts files to N bytes. A file never grows by it, and none that is open for write is cut.",
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "size", Aliases: []string{"s"}, Usage: "the new length, `N` bytes; K, M, G: times 1,024 each"}},
-		Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
-			n, err := e.newSize()
-			if err != nil {
-				return err
-			}
+		Action: reading(p, operands{min: 1, max: -1, names: "one path or more"}, newSize, func(e *invocation, n int64) error {
 			return e.each(func(path string) error { return e.fail(e.fs.Truncate(e.ctx, path, n), path) })
-		}, func(e *invocation) error {
-			_, err := e.newSize()
-			return err
 		}),
 	}
 }
 
 // newSize reads -s.
-func (c *commandLine) newSize() (int64, error) {
+func newSize(c *invocation) (int64, error) {
 	s := c.flags.String("size")
 	if s == "" {
 		return 0, argv.Usagef(c.op, "needs -s N, the new length")

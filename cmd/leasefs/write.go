@@ -43,7 +43,7 @@ func createCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories"},
 			&cli.StringFlag{Name: "lease", Usage: "delete the file when the granted lease `ID` ends"},
 		}, streamFlags()...),
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, create, checkCreate),
+		Action: reading(p, operands{min: 1, max: 1, names: "PATH"}, createOptions, create),
 	}
 }
 
@@ -64,7 +64,7 @@ func appendCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "create", Usage: "make the file if it is missing"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "with --create: make missing parent directories"},
 		}, streamFlags()...),
-		Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, appendTo, checkAppend),
+		Action: reading(p, operands{min: 1, max: 1, names: "PATH"}, appendOptions, appendTo),
 	}
 }
 
@@ -84,93 +84,82 @@ func closeCommand(p *program) *cli.Command {
 	}
 }
 
-// checkStream checks the flags that create and append share.
-func checkStream(e *invocation) error {
-	_, err := e.pumpOptions()
-	return err
+// streamOptions are how a file is opened and written to.
+type streamOptions struct {
+	open  []client.OpenOption
+	lease client.LeaseID
+	pump  transfer.PumpOptions
 }
 
-func checkCreate(e *invocation) error {
+func createOptions(e *invocation) (o streamOptions, err error) {
 	if e.flags.Bool("steal") && !e.flags.Bool("overwrite") {
-		return argv.Usagef(e.op, "--steal needs --overwrite")
+		return o, argv.Usagef(e.op, "--steal needs --overwrite")
 	}
-	if _, err := e.leaseID(e.flags.String("lease")); err != nil {
-		return err
-	}
-	return checkStream(e)
-}
-
-func checkAppend(e *invocation) error {
-	switch resume := e.flags.Bool("resume"); {
-	case resume && e.flags.IsSet("at"):
-		return argv.Usagef(e.op, "--resume and --at exclude each other")
-	case e.flags.Bool("compare") && !resume:
-		return argv.Usagef(e.op, "--compare needs --resume")
-	}
-	return checkStream(e)
-}
-
-func create(e *invocation) error {
-	opts, err := e.pumpOptions()
-	if err != nil {
-		return err
-	}
-	var open []client.OpenOption
 	for flag, opt := range map[string]client.OpenOption{
 		"overwrite": client.WithOverwrite(), "steal": client.WithSteal(), "parents": client.WithParents(),
 	} {
 		if e.flags.Bool(flag) {
-			open = append(open, opt)
+			o.open = append(o.open, opt)
 		}
 	}
-	lease, err := e.leaseID(e.flags.String("lease"))
-	if err != nil {
-		return err
+	if o.lease, err = e.leaseID(e.flags.String("lease")); err != nil {
+		return o, err
 	}
-	if lease != 0 {
-		open = append(open, client.WithLease(lease))
-		if !e.flags.IsSet("flush") && !e.flags.Bool("ack") && !e.flags.Bool("keep-open") {
-			_, err := e.fs.WriteFrom(e.ctx, e.args[0], e.input(), open...)
-			return e.fail(err, e.args[0])
-		}
+	if o.lease != 0 {
+		o.open = append(o.open, client.WithLease(o.lease))
 	}
-	w, err := e.fs.Create(e.ctx, e.args[0], open...)
+	o.pump, err = e.pumpOptions()
+	return o, err
+}
+
+func appendOptions(e *invocation) (o streamOptions, err error) {
+	switch resume := e.flags.Bool("resume"); {
+	case resume && e.flags.IsSet("at"):
+		return o, argv.Usagef(e.op, "--resume and --at exclude each other")
+	case e.flags.Bool("compare") && !resume:
+		return o, argv.Usagef(e.op, "--compare needs --resume")
+	}
+	if e.flags.IsSet("at") {
+		o.open = append(o.open, client.WithExpectedLength(e.flags.Int64("at")))
+	}
+	if e.flags.Bool("create") {
+		o.open = append(o.open, client.WithCreate())
+	}
+	if e.flags.Bool("parents") {
+		o.open = append(o.open, client.WithParents())
+	}
+	if d := e.flags.Duration("wait"); d > 0 {
+		o.open = append(o.open, client.WithWait(d))
+	}
+	o.pump, err = e.pumpOptions()
+	return o, err
+}
+
+func create(e *invocation, o streamOptions) error {
+	if o.lease != 0 && !e.flags.IsSet("flush") && !e.flags.Bool("ack") && !e.flags.Bool("keep-open") {
+		_, err := e.fs.WriteFrom(e.ctx, e.args[0], e.input(), o.open...)
+		return e.fail(err, e.args[0])
+	}
+	w, err := e.fs.Create(e.ctx, e.args[0], o.open...)
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
-	return (&stream{e, w}).run(e.stdin, opts)
+	return (&stream{e, w}).run(e.stdin, o.pump)
 }
 
-func appendTo(e *invocation) error {
-	opts, err := e.pumpOptions()
-	if err != nil {
-		return err
-	}
-	var open []client.OpenOption
-	if e.flags.IsSet("at") {
-		open = append(open, client.WithExpectedLength(e.flags.Int64("at")))
-	}
-	if e.flags.Bool("create") {
-		open = append(open, client.WithCreate())
-	}
-	if e.flags.Bool("parents") {
-		open = append(open, client.WithParents())
-	}
-	if d := e.flags.Duration("wait"); d > 0 {
-		open = append(open, client.WithWait(d))
-	}
-	w, err := e.fs.Append(e.ctx, e.args[0], open...)
+func appendTo(e *invocation, o streamOptions) error {
+	w, err := e.fs.Append(e.ctx, e.args[0], o.open...)
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
 	if !e.flags.Bool("resume") {
-		return (&stream{e, w}).run(e.stdin, opts)
+		return (&stream{e, w}).run(e.stdin, o.pump)
 	}
 	if !e.flags.Bool("compare") {
-		return (&stream{e, w}).run(transfer.Resume(e.stdin, w.Durable(), nil), opts)
+		return (&stream{e, w}).run(transfer.Resume(e.stdin, w.Durable(), nil), o.pump)
 	}
 	return e.open(e.args[0], func(r *client.Reader) error {
-		return (&stream{e, w}).run(transfer.Resume(e.stdin, w.Durable(), io.NewSectionReader(r, 0, w.Durable())), opts)
+		return (&stream{e, w}).run(transfer.Resume(e.stdin, w.Durable(), io.NewSectionReader(r, 0, w.Durable())), o.pump)
 	})
 }
 
