@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
@@ -149,32 +148,19 @@ func (g *getter) localError(path string, err error) error {
 }
 
 func (g *getter) tree(ctx context.Context, root item) error {
-	group, ctx := errgroup.WithContext(ctx)
-	jobs := make(chan item, 4*g.opts.workers())
-	group.Go(func() error {
-		defer close(jobs)
-		return g.walk(ctx, root, jobs)
+	return share(ctx, g.opts.workers(), 4*g.opts.workers(), func(ctx context.Context, send func(item) error) error {
+		return g.walk(ctx, root, send)
+	}, func(ctx context.Context, it item) error {
+		if it.info.Mode().Type() == fs.ModeSymlink {
+			return g.link(it)
+		}
+		return g.file(ctx, it)
 	})
-	for range g.opts.workers() {
-		group.Go(func() error {
-			for j := range jobs {
-				copyOne := g.file
-				if j.info.Mode().Type() == fs.ModeSymlink {
-					copyOne = g.link
-				}
-				if err := copyOne(ctx, j); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return group.Wait()
 }
 
 // walk makes directories and hands the rest to the workers. It keeps a list of
 // what is left instead of calling itself: trees may be deep.
-func (g *getter) walk(ctx context.Context, root item, jobs chan<- item) error {
+func (g *getter) walk(ctx context.Context, root item, send func(item) error) error {
 	left := []item{root}
 	for len(left) > 0 {
 		dir := left[len(left)-1]
@@ -198,10 +184,8 @@ func (g *getter) walk(ctx context.Context, root item, jobs chan<- item) error {
 			if info.Mode().IsRegular() {
 				g.found(info.Length)
 			}
-			select {
-			case jobs <- it:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := send(it); err != nil {
+				return err
 			}
 		}
 	}
@@ -233,7 +217,7 @@ func linkInTheWay(op, path string) error {
 	return fserror.New(fserror.NotDirectory, op, path, "is a symbolic link, which a copy does not follow; remove it, or copy to where it leads")
 }
 
-func (g *getter) link(_ context.Context, it item) error {
+func (g *getter) link(it item) error {
 	to, err := g.open(it)
 	if err != nil {
 		return err

@@ -1,8 +1,11 @@
 package transfer
 
 import (
+	"context"
 	"io"
 	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/leasefs/leasefs/client"
 )
@@ -31,8 +34,8 @@ func (o Options) workers() int {
 
 // Progress is how far a copy is.
 type Progress struct {
-	Files, Bytes           int64 // done
-	TotalFiles, TotalBytes int64 // found so far
+	Bytes      int64 // copied
+	TotalBytes int64 // found so far
 }
 
 // Result is what a copy did.
@@ -42,15 +45,12 @@ type Result struct {
 
 // counters are the numbers of a copy under way.
 type counters struct {
-	files, bytes, totalFiles, totalBytes atomic.Int64
-	directories, symlinks, skipped       atomic.Int64
-	progress                             func(Progress)
+	files, bytes, totalBytes       atomic.Int64
+	directories, symlinks, skipped atomic.Int64
+	progress                       func(Progress)
 }
 
-func (c *counters) found(bytes int64) {
-	c.totalFiles.Add(1)
-	c.totalBytes.Add(bytes)
-}
+func (c *counters) found(bytes int64) { c.totalBytes.Add(bytes) }
 
 func (c *counters) done(files, bytes int64) {
 	c.files.Add(files)
@@ -60,7 +60,7 @@ func (c *counters) done(files, bytes int64) {
 func (c *counters) moved(bytes int64) {
 	c.bytes.Add(bytes)
 	if c.progress != nil {
-		c.progress(Progress{Files: c.files.Load(), Bytes: c.bytes.Load(), TotalFiles: c.totalFiles.Load(), TotalBytes: c.totalBytes.Load()})
+		c.progress(Progress{Bytes: c.bytes.Load(), TotalBytes: c.totalBytes.Load()})
 	}
 }
 
@@ -71,12 +71,40 @@ func (c *counters) result() Result {
 	}
 }
 
+// share hands the jobs that walk sends to so many workers, each of which does one at a
+// time. The first error ends all.
+func share[J any](ctx context.Context, workers, waiting int, walk func(ctx context.Context, send func(J) error) error, do func(context.Context, J) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	jobs := make(chan J, waiting)
+	g.Go(func() error {
+		defer close(jobs)
+		return walk(ctx, func(j J) error {
+			select {
+			case jobs <- j:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	})
+	for range workers {
+		g.Go(func() error {
+			for j := range jobs {
+				if err := do(ctx, j); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
 // countingReader tells of each piece read, and stops when the copy does.
 type countingReader struct {
 	r     io.Reader
 	count func(int64)
 	stop  func() error
-	total int64
 }
 
 func (r *countingReader) Read(p []byte) (int, error) {
@@ -84,7 +112,6 @@ func (r *countingReader) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := r.r.Read(p)
-	r.total += int64(n)
 	r.count(int64(n))
 	return n, err
 }

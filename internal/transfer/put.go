@@ -184,34 +184,20 @@ func (p *putter) tree(ctx context.Context, local, remote string) (err error) {
 		return LocalError("put", local, err)
 	}
 	defer func() { _ = p.root.Close() }() // only read
-	g, ctx := errgroup.WithContext(ctx)
-	jobs := make(chan []entry, p.opts.workers())
-	g.Go(func() error {
-		defer close(jobs)
-		w := putWalk{p: p, ctx: ctx, jobs: jobs, local: local, remote: remote}
+	return share(ctx, p.opts.workers(), p.opts.workers(), func(ctx context.Context, put func([]entry) error) error {
+		w := putWalk{p: p, ctx: ctx, put: put, local: local, remote: remote}
 		if err := fs.WalkDir(p.root.FS(), ".", w.visit); err != nil {
 			return err
 		}
 		return w.send()
-	})
-	for range p.opts.workers() {
-		g.Go(func() error {
-			for job := range jobs {
-				if err := p.copy(ctx, job); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return g.Wait()
+	}, p.copy)
 }
 
 // putWalk gathers what it finds into jobs: many small files or one large one.
 type putWalk struct {
 	p             *putter
 	ctx           context.Context //nolint:containedctx // of one walk
-	jobs          chan<- []entry
+	put           func([]entry) error
 	local, remote string
 	batch         []entry
 	bytes         int64
@@ -236,13 +222,13 @@ func (w *putWalk) visit(below string, d fs.DirEntry, err error) error {
 	case info.IsDir():
 		return w.p.mkdir(w.ctx, e)
 	case info.Mode().Type() == fs.ModeSymlink:
-		return w.put(e)
+		return w.put([]entry{e})
 	case !info.Mode().IsRegular():
 		return w.p.special(e)
 	}
 	w.p.found(info.Size())
 	if info.Size() > smallFile {
-		return w.put(e)
+		return w.put([]entry{e})
 	}
 	w.batch = append(w.batch, e)
 	w.bytes += info.Size()
@@ -258,16 +244,7 @@ func (w *putWalk) send() error {
 	if len(batch) == 0 {
 		return nil
 	}
-	return w.put(batch...)
-}
-
-func (w *putWalk) put(job ...entry) error {
-	select {
-	case w.jobs <- job:
-		return nil
-	case <-w.ctx.Done():
-		return context.Cause(w.ctx)
-	}
+	return w.put(batch)
 }
 
 // mkdir makes a directory that its owner can fill; it gets its own mode at the end.
