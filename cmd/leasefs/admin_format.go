@@ -25,13 +25,10 @@ func formatCommand(p *program) *cli.Command {
 			"It refuses (exit code 4) a name that ZooKeeper has, and a store that has files of a namespace of\n" +
 			"that name: admin restore brings that one back. After a failure it can be repeated. A namenode\n" +
 			"alone needs no format.",
-		Flags: append(zookeeperFlags(
+		Flags: offlineFlags(
 			"`HOSTS` of the ZooKeeper ensemble, which runs already, HOST:PORT with commas between",
 			"the `NAME` under which the namenodes are to meet there",
-		),
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks go: a `URL` such as s3://bucket/prefix?endpoint=https://s3.example:9000 or file:///shared/dir"},
-			&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for twice so `LONG`", Value: namenode.DefaultSessionTimeout},
-			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "warn"},
 		),
 		Action: p.action(operands{}, format),
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
-	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/offline"
 )
 
@@ -30,15 +29,12 @@ func restoreCommand(p *program) *cli.Command {
 			"A block store belongs to one incarnation of a namespace: what its format, or a restore, brought to\n" +
 			"life. One of another incarnation is refused, with its name; --take-over takes it from that one, which\n" +
 			"ends when it notices, and must not be started again.",
-		Flags: append(zookeeperFlags(
+		Flags: offlineFlags(
 			"`HOSTS` of the new ZooKeeper ensemble, which runs already, HOST:PORT with commas between",
 			"the `NAME` under which the namenodes are to meet there",
-		),
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are, or go to: a `URL` such as s3://bucket/prefix?endpoint=https://s3.example:9000 or file:///shared/dir"},
-			&cli.StringFlag{Name: "take-over", Usage: "take over the block store of another incarnation of the namespace: the `INCARNATION` that it is of, from the refusal; it must have ended for good"},
-			&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for twice so `LONG`", Value: namenode.DefaultSessionTimeout},
+			takeOverFlag(),
 			&cli.StringFlag{Name: "id", Usage: "without DIR, if the block store has several namespaces: the `ID` of the one"},
-			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "warn"},
 		),
 		Action: p.action(operands{max: 1, names: "[DIR]", local: true}, restore),
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
-	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 )
 
@@ -21,12 +20,9 @@ func zookeeperACLCommand(p *program) *cli.Command {
 			"It speaks to ZooKeeper, to no namenode: --namenode, --user and --timeout mean nothing here. It\n" +
 			"can be repeated: nodes that are as they should be are left alone. docs/OPERATIONS.md tells how a\n" +
 			"password is changed.",
-		Flags: append(zookeeperFlags(
+		Flags: offlineFlags(
 			"`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between",
 			"the `NAME` of the namespace there",
-		),
-			&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for twice so `LONG`", Value: namenode.DefaultSessionTimeout},
-			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "warn"},
 		),
 		Action: p.action(operands{local: true}, zookeeperACL),
 	}

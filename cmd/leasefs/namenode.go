@@ -33,7 +33,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.StringFlag{Name: "http", Usage: "the `ADDR` for blocks and pages; port 0 takes a free one", Value: namenode.DefaultHTTP},
 			&cli.StringFlag{Name: "advertise-http", Usage: "the `HOST:PORT` by which clients reach --http", DefaultText: "--http, or this host's name if that is all addresses"},
 			&cli.StringFlag{Name: "blocks", Usage: "where blocks are: a `URL` such as file:///mnt/disk2 or s3://bucket/prefix?endpoint=https://s3.example:9000", DefaultText: "DIR/blocks"},
-			&cli.StringFlag{Name: "take-over", Usage: "take over the block store of another incarnation of the namespace: the `INCARNATION` that it is of, from the refusal; it must have ended for good"},
+			takeOverFlag(),
 		}, zookeeperFlags(
 			"`HOSTS` of the ZooKeeper ensemble, HOST:PORT with commas between: this is one of several namenodes",
 			"with --zookeeper: the `NAME` under which the namenodes meet",
@@ -47,7 +47,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for so `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
 			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates"},
-			&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: "info"},
+			logLevelFlag("info"),
 			&cli.BoolFlag{Name: "pprof", Usage: "serve /debug/pprof on the HTTP address"},
 		}),
 		Action: p.action(operands{}, serve),
@@ -67,6 +67,22 @@ func zookeeperFlags(hosts, name string) []cli.Flag {
 		&cli.StringFlag{Name: "zookeeper-tls-cert", Usage: "PEM `FILE` of the certificate shown to ZooKeeper"},
 		&cli.StringFlag{Name: "zookeeper-tls-key", Usage: "PEM `FILE` of its key"},
 	}
+}
+
+// offlineFlags are those of commands that speak to ZooKeeper and to no namenode.
+func offlineFlags(hosts, name string, own ...cli.Flag) []cli.Flag {
+	return slices.Concat(zookeeperFlags(hosts, name), own, []cli.Flag{
+		&cli.DurationFlag{Name: "session-timeout", Usage: "give up when ZooKeeper does not answer for twice so `LONG`", Value: namenode.DefaultSessionTimeout},
+		logLevelFlag("warn"),
+	})
+}
+
+func takeOverFlag() cli.Flag {
+	return &cli.StringFlag{Name: "take-over", Usage: "take over the block store of another incarnation of the namespace: the `INCARNATION` that it is of, from the refusal; it must have ended for good"}
+}
+
+func logLevelFlag(level string) cli.Flag {
+	return &cli.StringFlag{Name: "log-level", Usage: "`LEVEL` of what is logged on standard error: debug, info, warn, error", Value: level}
 }
 
 func serve(e *invocation) error {
