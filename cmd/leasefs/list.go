@@ -123,11 +123,11 @@ func (l *lister) print(f func(row func(*client.FileInfo, string) error) error) e
 	}
 	marked := isTerminal(l.stdout)
 	return f(func(i *client.FileInfo, name string) error {
-		l.printf("%s", l.name(name))
+		mark := ""
 		if marked && i.Open != nil {
-			l.printf("  [open: %s]", quoteName(i.Open.Holder.Client))
+			mark = l.marks(i)
 		}
-		l.printf("\n")
+		l.printf("%s%s\n", l.name(name), mark)
 		return nil
 	})
 }
@@ -137,15 +137,8 @@ func (l *lister) long(w *table, i *client.FileInfo, name string) {
 	if i.Open != nil {
 		mark = "w"
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s", modeString(i.Mode()), mark, i.User, i.Group,
-		size(i.Length, l.flags.Bool("human")), shortTime(i.ModTime()), l.name(name))
-	if i.LinkTarget != "" {
-		fmt.Fprintf(w, " -> %s", l.name(i.LinkTarget))
-	}
-	if i.Open != nil {
-		fmt.Fprintf(w, "  [open: %s]", quoteName(i.Open.Holder.Client))
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s%s\n", modeString(i.Mode()), mark, i.User, i.Group,
+		size(i.Length, l.flags.Bool("human")), shortTime(i.ModTime()), l.name(name), l.marks(i))
 }
 
 func treeCommand(p *program) *cli.Command {
@@ -216,14 +209,7 @@ func (d *drawer) draw(path, indent string, level int) error {
 		if n == len(entries)-1 {
 			branch, below = "└── ", "    "
 		}
-		d.printf("%s%s%s", indent, branch, d.name(i.Name()))
-		if i.LinkTarget != "" {
-			d.printf(" -> %s", d.name(i.LinkTarget))
-		}
-		if i.Open != nil {
-			d.printf("  [open: %s]", quoteName(i.Open.Holder.Client))
-		}
-		d.printf("\n")
+		d.printf("%s%s%s%s\n", indent, branch, d.name(i.Name()), d.marks(i))
 		if !i.IsDir() {
 			d.files++
 			continue

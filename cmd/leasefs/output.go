@@ -150,6 +150,17 @@ func quoteName(s string) string {
 	return s
 }
 
+// marks are what follows a name in a listing: where a link leads, who has it open.
+func (p *printer) marks(i *client.FileInfo) (text string) {
+	if i.LinkTarget != "" {
+		text = " -> " + p.name(i.LinkTarget)
+	}
+	if i.Open != nil {
+		text += "  [open: " + quoteName(i.Open.Holder.Client) + "]"
+	}
+	return text
+}
+
 // orNull is what a figure or text is under --json: null where nothing applies,
 // which its zero value stands for.
 func orNull[T comparable](v T) *T {
