@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -306,11 +307,10 @@ func (b *folder) finish(crc uint32) error {
 		err = cerr
 	}
 	b.file = nil
-	if err != nil {
-		return localError(b.name, err)
+	if err == nil {
+		b.count(1, 0)
 	}
-	b.count(1, 0)
-	return nil
+	return localError(b.name, err)
 }
 
 func (b *folder) count(files int, bytes int64) {
@@ -363,25 +363,14 @@ func (b *folder) publish(to *target) error {
 	return to.publish()
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return localError(path, err)
-	}
-	err = d.Sync()
-	if cerr := d.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return localError(path, err)
-	}
-	return nil
-}
+func syncDir(path string) error { return localError(path, vfs.OS().SyncDir(path)) }
 
-// localError gives an error of this machine's file system a kind.
+// localError gives an error of this machine's file system a kind. Nil stays nil.
 func localError(path string, err error) error {
 	kind := fserror.Internal
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS):
 		kind = fserror.Permission
 	case errors.Is(err, fs.ErrNotExist):
