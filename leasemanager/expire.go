@@ -125,13 +125,10 @@ func (o *order) walk(tm *timing, begin, limit time.Duration, n int, end func(ite
 	if o.walked {
 		o.cursor, o.walked = item{}, false
 	}
-	for looks := 0; looks < lookAtLeast+lookPerLease*n && tm.inTime(begin); looks++ {
+	for looks := 0; n > 0 && looks < lookAtLeast+lookPerLease*n && tm.inTime(begin); looks++ {
 		it, ok := o.next()
 		if !ok || begin-it.stamp <= limit {
-			o.walked = true
-			break
-		}
-		if n <= 0 {
+			o.walked = true // the call that finds no more says so: one that failed comes in the next walk
 			break
 		}
 		o.cursor = item{stamp: it.stamp, id: it.id}

@@ -142,6 +142,24 @@ func TestScenario07Granted(t *testing.T) {
 	empty(t, m)
 }
 
+// A lease that does not end is tried once in a walk, also by who takes them one by one.
+func TestNotExpiredIsTriedOnceAWalk(t *testing.T) {
+	m, c := fresh(t)
+	m.Grant(client("a", 1), 1, ttl)
+	m.Grant(client("a", 1), 2, ttl)
+	c.Advance(ttl + 1)
+	for range 3 {
+		var tried []uint64
+		for ids := m.ExpireGranted(1); ids != nil && len(tried) < 10; ids = m.ExpireGranted(1) {
+			tried = append(tried, ids...)
+			m.NotExpired(ids[0])
+		}
+		if !slices.Equal(tried, []uint64{1, 2}) {
+			t.Fatalf("in one walk %v are tried", tried)
+		}
+	}
+}
+
 // The journal is slow: each lease is tried once, a pass ends in its time, and
 // those whose record failed are tried again.
 func TestScenario02Granted(t *testing.T) {

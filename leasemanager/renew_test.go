@@ -388,6 +388,9 @@ func TestWhileEnding(t *testing.T) {
 		t.Error("a file that was put back is not touched")
 	}
 	wantFiles(t, m, 5, 2)
+	if ends := m.Expire(5); ends != nil {
+		t.Errorf("%+v is tried twice in one walk", ends)
+	}
 	ends := m.Expire(5)
 	if len(ends) != 1 || !slices.Equal(ends[0].Files, []Ref{{2, 11}}) {
 		t.Errorf("%+v", ends)
