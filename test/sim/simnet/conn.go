@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -15,14 +16,40 @@ type conn struct {
 	local, away addr
 	line        *Line // from the peer to here
 
-	coming  []segment // written by the peer, not read here yet
-	size    int       // bytes in coming
-	lost    bool      // what the peer writes does not arrive any more
-	err     error     // of this end; nil while it is open
-	closed  bool      // here, by Close
-	changed chan struct{}
+	coming  []segment  // written by the peer, not read here yet
+	size    int        // bytes in coming
+	lost    bool       // what the peer writes does not arrive any more
+	err     error      // of this end; nil while it is open
+	closed  bool       // here, by Close
+	arrived *sync.Cond // there may be something to read, or an error
+	room    *sync.Cond // there may be room to write, or an error
 
-	readBy, writeBy time.Time // deadlines
+	readBy, writeBy deadline
+}
+
+// deadline is until when something may wait; none if at is zero.
+type deadline struct {
+	at    time.Time
+	timer *time.Timer // wakes who waits; nil if there never was one
+}
+
+func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+
+// set has those who wait on cond look again when the time has come. The lock is held.
+func (d *deadline) set(at time.Time, cond *sync.Cond) {
+	d.at = at
+	switch {
+	case !at.IsZero() && d.timer == nil:
+		d.timer = time.AfterFunc(time.Until(at), func() {
+			cond.L.Lock()
+			defer cond.L.Unlock()
+			cond.Broadcast()
+		})
+	case !at.IsZero():
+		d.timer.Reset(time.Until(at))
+	case d.timer != nil:
+		d.timer.Stop()
+	}
 }
 
 // segment is what one Write wrote; without data it is the end.
@@ -32,16 +59,18 @@ type segment struct {
 }
 
 func newPair(a *Host, at addr, b *Host, bt addr) (*conn, *conn) {
-	here := &conn{host: a, local: at, away: bt, line: a.net.line(b.name, a.name), changed: make(chan struct{})}
-	there := &conn{host: b, local: bt, away: at, line: a.net.line(a.name, b.name), changed: make(chan struct{})}
+	end := func(h *Host, local, away addr, line *Line) *conn {
+		return &conn{host: h, local: local, away: away, line: line, arrived: sync.NewCond(&h.net.mu), room: sync.NewCond(&h.net.mu)}
+	}
+	here, there := end(a, at, bt, a.net.line(b.name, a.name)), end(b, bt, at, a.net.line(a.name, b.name))
 	here.peer, there.peer = there, here
 	return here, there
 }
 
 // wake has all that wait at this end look again.
 func (c *conn) wake() {
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.arrived.Broadcast()
+	c.room.Broadcast()
 }
 
 func (c *conn) fail(err error) {
@@ -66,30 +95,6 @@ func (c *conn) forget() {
 	}
 }
 
-// await waits, without the lock, until something has changed here, on the line, or
-// the moment or the deadline has come.
-func (c *conn) await(line <-chan struct{}, moment, deadline time.Time) {
-	changed := c.changed
-	c.host.net.mu.Unlock()
-	defer c.host.net.mu.Lock()
-	if moment.IsZero() || !deadline.IsZero() && deadline.Before(moment) {
-		moment = deadline
-	}
-	var timer <-chan time.Time
-	if !moment.IsZero() {
-		t := time.NewTimer(time.Until(moment))
-		defer t.Stop()
-		timer = t.C
-	}
-	select {
-	case <-changed:
-	case <-line:
-	case <-timer:
-	}
-}
-
-func expired(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
-
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	c.host.net.mu.Lock()
@@ -98,32 +103,45 @@ func (c *conn) Read(p []byte) (int, error) {
 		switch {
 		case c.closed:
 			return 0, c.opError("read", net.ErrClosed)
-		case expired(c.readBy):
+		case c.readBy.passed():
 			return 0, c.opError("read", os.ErrDeadlineExceeded)
 		case c.err != nil:
 			return 0, c.opError("read", c.err)
 		case len(p) == 0:
 			return 0, nil
 		}
-		var due time.Time
-		if len(c.coming) > 0 && !c.line.held() {
-			first := &c.coming[0]
-			due = first.due
-			if !due.After(time.Now()) {
-				if len(first.data) == 0 {
-					return 0, io.EOF
-				}
-				n := copy(p, first.data)
-				if first.data = first.data[n:]; len(first.data) == 0 {
-					c.coming = c.coming[1:]
-				}
-				c.size -= n
-				c.peer.wake()
-				return n, nil
-			}
+		switch n := c.take(p); {
+		case n > 0:
+			return n, nil
+		case n < 0:
+			return 0, io.EOF
 		}
-		c.await(c.line.changed, due, c.readBy)
+		c.arrived.Wait()
 	}
+}
+
+// take reads what has arrived: 0 if nothing has, -1 at the end. The lock is held.
+func (c *conn) take(p []byte) int {
+	if len(c.coming) == 0 {
+		return 0
+	}
+	first := &c.coming[0]
+	switch {
+	case c.line.held():
+		c.line.waiting = append(c.line.waiting, c)
+		return 0
+	case first.due.After(time.Now()):
+		return 0 // it is scheduled
+	case len(first.data) == 0:
+		return -1
+	}
+	n := copy(p, first.data)
+	if first.data = first.data[n:]; len(first.data) == 0 {
+		c.coming = c.coming[1:]
+	}
+	c.size -= n
+	c.peer.room.Broadcast()
+	return n
 }
 
 // Write implements net.Conn.
@@ -134,7 +152,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 		switch to := c.peer; {
 		case c.closed:
 			return n, c.opError("write", net.ErrClosed)
-		case expired(c.writeBy):
+		case c.writeBy.passed():
 			return n, c.opError("write", os.ErrDeadlineExceeded)
 		case c.err != nil:
 			return n, c.opError("write", c.err)
@@ -144,7 +162,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 			n += part
 			p = p[part:]
 		default:
-			c.await(nil, time.Time{}, c.writeBy)
+			c.room.Wait()
 		}
 	}
 	return n, nil
@@ -169,7 +187,11 @@ func (c *conn) push(data []byte) {
 	}
 	c.coming = append(c.coming, segment{data, due})
 	c.size += len(data)
-	c.wake()
+	if due.After(time.Now()) {
+		c.host.net.schedule(due, c)
+	} else {
+		c.arrived.Broadcast()
+	}
 }
 
 // Close implements net.Conn. The other end reads what was written, then EOF.
@@ -203,14 +225,21 @@ func (c *conn) RemoteAddr() net.Addr { return c.away }
 
 // SetDeadline implements net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
-	return c.set(func() { c.readBy, c.writeBy = t, t })
+	return c.set(func() {
+		c.readBy.set(t, c.arrived)
+		c.writeBy.set(t, c.room)
+	})
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.set(func() { c.readBy = t }) }
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.set(func() { c.readBy.set(t, c.arrived) })
+}
 
 // SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.set(func() { c.writeBy = t }) }
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	return c.set(func() { c.writeBy.set(t, c.room) })
+}
 
 func (c *conn) set(fn func()) error {
 	c.host.net.mu.Lock()
@@ -219,6 +248,5 @@ func (c *conn) set(fn func()) error {
 		return c.opError("set deadline", net.ErrClosed)
 	}
 	fn()
-	c.wake()
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -20,6 +21,15 @@ type Network struct {
 	hosts map[string]*Host
 	lines map[[2]string]*Line
 	conns map[*conn]bool // one of each pair
+
+	coming []arrival   // in their order
+	next   *time.Timer // calls arrive when the first of coming is due; nil: nothing came yet
+}
+
+// arrival is when an end has something to read.
+type arrival struct {
+	due time.Time
+	at  *conn
 }
 
 // New returns a network without hosts.
@@ -46,6 +56,7 @@ type Line struct {
 	delay    time.Duration
 	cut      bool
 	changed  chan struct{} // closed, and replaced, when delay or cut change
+	waiting  []*conn       // ends that have something to read as soon as it is not held
 }
 
 // Line returns the way from one host to another.
@@ -85,6 +96,40 @@ func (l *Line) change(fn func()) {
 func (l *Line) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
+	for _, c := range l.waiting {
+		c.arrived.Broadcast()
+	}
+	l.waiting = nil
+}
+
+// schedule has an end look again at a moment. One timer for all, not one for each
+// segment, is a tenth of what a world costs. The lock is held.
+func (n *Network) schedule(due time.Time, c *conn) {
+	i := len(n.coming)
+	for i > 0 && n.coming[i-1].due.After(due) {
+		i--
+	}
+	n.coming = slices.Insert(n.coming, i, arrival{due, c})
+	switch {
+	case n.next == nil:
+		n.next = time.AfterFunc(time.Until(due), n.arrive)
+	case i == 0:
+		n.next.Reset(time.Until(due))
+	}
+}
+
+// arrive wakes the ends that have something to read by now.
+func (n *Network) arrive() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now, i := time.Now(), 0
+	for ; i < len(n.coming) && !n.coming[i].due.After(now); i++ {
+		n.coming[i].at.arrived.Broadcast()
+	}
+	n.coming = slices.Delete(n.coming, 0, i)
+	if len(n.coming) > 0 {
+		n.next.Reset(time.Until(n.coming[0].due))
+	}
 }
 
 // held reports whether nothing arrives now. The lock is held.
