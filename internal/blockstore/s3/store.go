@@ -139,16 +139,18 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Prefix != "" {
 		s.root = cfg.Prefix + "/" + s.root
 	}
-	if err := s.resolve(ctx); err != nil {
+	at, err := s.resolve(ctx)
+	if err != nil {
 		return nil, err
 	}
+	s.base = at.found.URI
 	carrier := cfg.Transport
 	if carrier == nil {
 		s.own = ownTransport(sdk.HTTPClient, cfg.MaxConns)
 		carrier = s.own
 	}
 	s.line = newLine(carrier, cfg.TryTimeout, cfg.Clock)
-	s.api = s3.NewFromConfig(sdk, s.configure)
+	s.api = s3.NewFromConfig(sdk, s.configure, s3.WithEndpointResolverV2(at))
 	return s, nil
 }
 
@@ -209,8 +211,8 @@ func (s *Store) pause(tries int, _ error) (time.Duration, error) {
 	return time.Duration(rand.Int64N(int64(bound) + 1)), nil //nolint:gosec // spreads load, keeps no secret
 }
 
-// resolve finds the bucket's URL by the library's rules.
-func (s *Store) resolve(ctx context.Context) error {
+// resolve finds where the bucket is by the library's rules.
+func (s *Store) resolve(ctx context.Context) (*endpoint, error) {
 	p := s3.EndpointParameters{
 		Region: aws.String(s.cfg.Region), Bucket: aws.String(s.cfg.Bucket), ForcePathStyle: aws.Bool(s.cfg.PathStyle),
 	}
@@ -219,10 +221,9 @@ func (s *Store) resolve(ctx context.Context) error {
 	}
 	e, err := s3.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, p)
 	if err != nil {
-		return fserror.Wrap(fserror.InvalidArgument, "open blocks", s.cfg.Location.String(), err)
+		return nil, fserror.Wrap(fserror.InvalidArgument, "open blocks", s.cfg.Location.String(), err)
 	}
-	s.base = e.URI
-	return nil
+	return &endpoint{e}, nil
 }
 
 // ownTransport is the library's, with its certificates, and our limits.
