@@ -77,7 +77,6 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		readers: make(map[*Reader]struct{}),
 	}
 	e.answers = &answers{cache: newReadCache(&cfg), stream: func() *session.Stream { return e.session.Stream() }, onRevoke: cfg.OnRevoke, onGiveUp: cfg.OnGiveUp}
-	e.delegations = newDelegations(e)
 	f := &FS{engine: e}
 	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -88,6 +87,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 		return nil, err
 	}
 	f.ids = f.nn.IDs()
+	f.delegations = newDelegations(f.engine)
 	f.keeper = keepalive.New(f.ctx, keepalive.Config{
 		Namenodes: f.nn, Caller: f.caller, Timeout: cfg.Timeout, Clock: cfg.Clock, Logger: cfg.Logger, Go: f.goRun,
 	})
