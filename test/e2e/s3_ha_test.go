@@ -18,6 +18,7 @@ import (
 	"github.com/leasefs/leasefs/internal/zkconn"
 	"github.com/leasefs/leasefs/test/env"
 	"github.com/leasefs/leasefs/test/env/s3env"
+	"github.com/leasefs/leasefs/test/env/size"
 )
 
 // ensemble is several namenodes of one namespace. The namenode in it runs
@@ -167,7 +168,7 @@ func removeTree(ctx context.Context, sess *zkconn.Session, path string) error {
 // folder starts from the newest and the journal behind it.
 func haImages(ctx context.Context, t *testing.T, e *ensemble, server *s3env.Server) {
 	e.start(ctx)
-	e.run(ctx, "put", "-r", goSource(t)+"/abi", "/tree")
+	e.run(ctx, "put", "-r", filepath.Join(goSource(t), size.Of("abi", "internal/abi")), "/tree")
 	for i := range 3 {
 		e.write(ctx, fmt.Sprint("after ", i), "create", "-p", fmt.Sprintf("/after/%d", i))
 		e.run(ctx, "admin", "checkpoint")
