@@ -191,4 +191,96 @@ var mutations = []mutation{
 			"\tif mutant.On(\"who takes over does not wait for its predecessor's readers\") {\n\t\tids = nil\n\t}\n\te.Caches().Recover(ids, ",
 		}},
 	},
+	// What follows are defects of old, put back.
+	{
+		name: "a standby watches each batch", seed: 1,
+		changes: []change{{
+			"internal/journal/zk/tail.go", "\t\tlate = false\n\t\tselect {",
+			"\t\tlate = false\n\t\tif mutant.On(\"a standby watches each batch\") {\n\t\t\t_, _, _, _ = s.GetW(ctx, j.batchPath(c.number-1))\n\t\t}\n\t\tselect {",
+		}},
+	},
+	{
+		name: "a lease has ended while its end waits",
+		changes: []change{{
+			"namenode/leases/monitor.go", "\t\t\tt.NotExpired(id)\n",
+			"\t\t\tif !mutant.On(\"a lease has ended while its end waits\") {\n\t\t\t\tt.NotExpired(id)\n\t\t\t}\n",
+		}},
+	},
+	{
+		name: "the hard limit closes files without a recall",
+		changes: []change{{
+			"namenode/engine/recall.go", "\tchanges := tx.Tree.Affects(op)\n",
+			"\tif _, hard := op.(*namespace.OpRecover); hard && mutant.On(\"the hard limit closes files without a recall\") {\n\t\treturn nil\n\t}\n\tchanges := tx.Tree.Affects(op)\n",
+		}},
+	},
+	{
+		name: "a tail is sealed into a key that was given up",
+		changes: []change{{
+			"namenode/blocks/seal.go", "if bs.MayCommit(namespace.Writer{Inode: m.id}, b) != nil {",
+			"if bs.MayCommit(namespace.Writer{Inode: m.id}, b) != nil && !mutant.On(\"a tail is sealed into a key that was given up\") {",
+		}},
+	},
+	{
+		name: "who has no room says that it is fit",
+		changes: []change{{
+			"namenode/reign/standing.go", "\treturn election.Report{TxID: s.journal.Durable(), Unfit: why}",
+			"\tif mutant.On(\"who has no room says that it is fit\") {\n\t\twhy = \"\"\n\t}\n\treturn election.Report{TxID: s.journal.Durable(), Unfit: why}",
+		}},
+	},
+	{
+		name: "leases may be shorter than a failover", test: "TestShortestLeasesOutliveACrash",
+		changes: []change{{
+			"namenode/reign/failovertime.go", "{ return 3 * s.cfg.HA.SessionTimeout }",
+			"{\n\tif mutant.On(\"leases may be shorter than a failover\") {\n\t\treturn time.Second\n\t}\n\treturn 3 * s.cfg.HA.SessionTimeout\n}",
+		}},
+	},
+	{
+		name: "an isolated namenode ends leases without a pause",
+		changes: []change{{
+			"namenode/leases/monitor.go", "\tif m.Engine.Active() != nil {\n",
+			"\tif m.Engine.Active() != nil && !mutant.On(\"an isolated namenode ends leases without a pause\") {\n",
+		}},
+	},
+	{
+		name: "a standby relies on each event", test: "TestStandbyWithoutItsWatches",
+		changes: []change{{
+			"internal/journal/zk/tail.go", "case <-time.After(lookAgain):",
+			"case <-func() <-chan time.Time {\n\t\t\tif mutant.On(\"a standby relies on each event\") {\n\t\t\t\treturn nil\n\t\t\t}\n\t\t\treturn time.After(lookAgain)\n\t\t}():",
+		}},
+	},
+	{
+		name: "a standby reads behind what the beat says", test: "TestFleetAsksLittle",
+		changes: []change{{
+			"internal/journal/zk/tail.go", "if txid == 0 || late {",
+			`if txid == 0 || late || mutant.On("a standby reads behind what the beat says") {`,
+		}},
+	},
+	{
+		name: "who leaves while it is greeted stays",
+		changes: []change{{
+			"namenode/caching.go", "\t\tstream.Disconnect()\n\t\treturn nil, err",
+			"\t\tif !mutant.On(\"who leaves while it is greeted stays\") {\n\t\t\tstream.Disconnect()\n\t\t}\n\t\treturn nil, err",
+		}},
+	},
+	{
+		name: "a watch on who has just gone stays",
+		changes: []change{{
+			"internal/election/election.go", "\t_, ch, err := c.s.ChildrenW(ctx, c.cfg.Path+\"/\"+before.name)\n",
+			"\tif mutant.On(\"a watch on who has just gone stays\") {\n\t\tthere, left, err := c.s.ExistsW(ctx, c.cfg.Path+\"/\"+before.name)\n\t\tif err != nil || !there {\n\t\t\treturn false, nil, err\n\t\t}\n\t\treturn false, left, nil\n\t}\n\t_, ch, err := c.s.ChildrenW(ctx, c.cfg.Path+\"/\"+before.name)\n",
+		}},
+	},
+	{
+		name: "a silent store has lost its blocks", test: "TestFsckOfASilentStore",
+		changes: []change{{
+			"namenode/rpc_admin.go", "\tswitch fserror.KindOf(err) {\n\tcase fserror.NotFound, fserror.Damaged:\n",
+			"\tif mutant.On(\"a silent store has lost its blocks\") {\n\t\treturn f.problem(path, \"%s: %v\", block, err)\n\t}\n\tswitch fserror.KindOf(err) {\n\tcase fserror.NotFound, fserror.Damaged:\n",
+		}},
+	},
+	{
+		name: "a lost lock has time left",
+		changes: []change{{
+			"client/lock.go", "if l.w.lost.Load() != nil || l.w.closing.Load() {",
+			`if (l.w.lost.Load() != nil || l.w.closing.Load()) && !mutant.On("a lost lock has time left") {`,
+		}},
+	},
 }
