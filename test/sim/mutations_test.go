@@ -200,7 +200,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "a lease has ended while its end waits",
+		name: "a lease has ended while its end waits", seed: 1,
 		changes: []change{{
 			"namenode/leases/monitor.go", "\t\t\tt.NotExpired(id)\n",
 			"\t\t\tif !mutant.On(\"a lease has ended while its end waits\") {\n\t\t\t\tt.NotExpired(id)\n\t\t\t}\n",
@@ -235,7 +235,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "an isolated namenode ends leases without a pause",
+		name: "an isolated namenode ends leases without a pause", seed: 1,
 		changes: []change{{
 			"namenode/leases/monitor.go", "\tif m.Engine.Active() != nil {\n",
 			"\tif m.Engine.Active() != nil && !mutant.On(\"an isolated namenode ends leases without a pause\") {\n",
