@@ -102,8 +102,7 @@ func (l *Line) wake() {
 	l.waiting = nil
 }
 
-// schedule has an end look again at a moment. One timer for all, not one for each
-// segment, is a tenth of what a world costs. The lock is held.
+// schedule has an end look again at a moment, by one timer for all. The lock is held.
 func (n *Network) schedule(due time.Time, c *conn) {
 	i := len(n.coming)
 	for i > 0 && n.coming[i-1].due.After(due) {
