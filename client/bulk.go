@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -12,41 +13,51 @@ import (
 
 const (
 	// filesAtOnce is how many small files WriteFiles makes at once.
-	filesAtOnce = 256
+	filesAtOnce = 128
 	// largeAtOnce is how many of those that go to the block store.
 	largeAtOnce = 4
 )
 
-// WriteFiles makes many whole files, each as WriteFile does, up to 256 at once: their
+// WriteFiles makes many whole files, each as WriteFile does, up to 128 at once: their
 // calls travel together. They are made in no particular order. The first result has an
 // error (or nil) for each file; the second is not nil if the rest was not even tried,
 // those files then have it too.
 func (f *FS) WriteFiles(ctx context.Context, files []FileData) ([]error, error) {
 	errs := make([]error, len(files))
-	room := semaphore.NewWeighted(filesAtOnce)
+	large := semaphore.NewWeighted(largeAtOnce)
+	var next atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
-	tried := 0
-	for ; tried < len(files); tried++ {
-		i, file := tried, &files[tried]
-		weight := int64(1)
+	write := func(file *FileData) error {
 		if int64(len(file.Data)) > f.Info().MaxWholeFile {
-			weight = filesAtOnce / largeAtOnce
+			if large.Acquire(gctx, 1) != nil {
+				return fserror.Ended(gctx, "create", file.Path)
+			}
+			defer large.Release(1)
 		}
-		if room.Acquire(gctx, weight) != nil {
-			break
-		}
+		return f.WriteFile(gctx, file.Path, file.Data, file.Options...)
+	}
+	for range min(filesAtOnce, len(files)) {
 		g.Go(func() error {
-			defer room.Release(weight)
-			errs[i] = f.WriteFile(gctx, file.Path, file.Data, file.Options...)
-			return stops(errs[i])
+			for gctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(files) {
+					break
+				}
+				errs[i] = write(&files[i])
+				if err := stops(errs[i]); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
 	err := g.Wait()
-	if ctx.Err() != nil && (err != nil || tried < len(files)) {
+	untried := errs[min(int(next.Load()), len(errs)):]
+	if ctx.Err() != nil && (err != nil || len(untried) > 0) {
 		err = fserror.Ended(ctx, "create", "")
 	}
-	for ; tried < len(files); tried++ {
-		errs[tried] = fserror.With(err, "create", files[tried].Path)
+	for i := range untried {
+		untried[i] = fserror.With(err, "create", files[len(files)-len(untried)+i].Path)
 	}
 	return errs, err
 }

@@ -30,9 +30,6 @@ const (
 	maxMessage = 256 << 10
 	// maxTogether is how many calls one message carries at most.
 	maxTogether = 1000
-	// maxUnderWay is how many calls of a stream are without an answer at most, if the
-	// server allows so many.
-	maxUnderWay = 1024
 	// idleAfter is how long a stream is unused before it ends, to at most twice as long.
 	idleAfter = 30 * time.Second
 	// againAfter is how long after a failure to open a stream another one is tried.
@@ -127,7 +124,7 @@ func (c *Conn) run() {
 		}
 		return
 	}
-	l := &line{conn: c, stream: s, cancel: cancel, most: min(most, maxUnderWay), waiting: map[uint64]*waiter{}}
+	l := &line{conn: c, stream: s, cancel: cancel, most: most, waiting: map[uint64]*waiter{}}
 	l.peer, _ = peer.FromContext(s.Context())
 	l.idle = time.AfterFunc(idleAfter, l.endIdle)
 	c.line.Store(l)
@@ -153,7 +150,7 @@ type line struct {
 	stream pb.Calls_CarryClient
 	cancel context.CancelFunc
 	peer   *peer.Peer
-	most   int // calls without an answer
+	most   int // calls without an answer, as the server allows
 	idle   *time.Timer
 
 	mu      sync.Mutex

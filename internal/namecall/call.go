@@ -114,12 +114,12 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 
 // Once is one attempt. reached reports whether it may have left this machine.
 func (s *Namenodes) Once(ctx context.Context, c *Call, ep *Node, method string, req, resp any) (reached bool, err error) {
+	var cancel context.CancelFunc
 	if c.Wait != NoLimit {
-		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.AttemptTime()+c.Wait)
-		defer cancel()
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	settled := s.Suspect(ctx, cancel, ep)
 	defer func() { cancel(); settled() }()
 	if !c.Mutates {
