@@ -117,7 +117,9 @@ func TestRestoreOverLostRequests(t *testing.T) {
 		cfg.HA.Name, cfg.Blocks = round, "file://"+filepath.Join(p.blocks, round)
 		done, err := env.Restore(t.Context(), cfg, saved)
 		if err != nil && strings.HasPrefix(round, "lost-session") {
-			done, err = env.Restore(t.Context(), cfg, saved)
+			for again := 0; again < 5 && err != nil && !errors.Is(err, fserror.Exists); again++ { // a busy machine loses sessions, too
+				done, err = env.Restore(t.Context(), cfg, saved)
+			}
 			if errors.Is(err, fserror.Exists) { // the lost one was the last of it
 				return
 			}

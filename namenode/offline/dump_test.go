@@ -219,7 +219,7 @@ func TestWithoutZooKeeper(t *testing.T) {
 	_, ferr := Format(t.Context(), Config{})
 	_, rerr := Restore(t.Context(), Restoring{})
 	for _, err := range []error{ferr, rerr} {
-		if err == nil || !strings.Contains(err.Error(), "start it with --data") {
+		if err == nil || !strings.Contains(err.Error(), "start it on its folder") {
 			t.Error(err)
 		}
 	}

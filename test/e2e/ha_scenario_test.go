@@ -221,7 +221,9 @@ func everyChange(ctx context.Context, t *testing.T, r *env.Raw) (all []repeated,
 	do(repeatable("Close", &pb.CloseRequest{Call: r.Call(), Writer: w, Offset: 5, Length: 5}, func(at *env.Raw, ctx context.Context, q *pb.CloseRequest) (*pb.CloseResponse, error) {
 		return at.NN.Close(ctx, q)
 	}))
-	create("/d/whole", true)
+	for _, path := range []string{"/d/whole", "/d/m1", "/d/m2"} {
+		create(path, true)
+	}
 	m := do(repeatable("Append", &pb.AppendRequest{Call: r.Call(), Caller: r.Who, At: pb.Follow("/d/whole")}, func(at *env.Raw, ctx context.Context, q *pb.AppendRequest) (*pb.OpenResponse, error) {
 		return at.NN.Append(ctx, q)
 	}))
