@@ -26,7 +26,9 @@ func (f *FS) WriteFiles(ctx context.Context, files []FileData) ([]error, error) 
 	errs := make([]error, len(files))
 	large := semaphore.NewWeighted(largeAtOnce)
 	var next atomic.Int64
-	g, gctx := errgroup.WithContext(ctx)
+	var g errgroup.Group
+	gctx, stop := context.WithCancel(ctx) // without a cause: that would be another file's error
+	defer stop()
 	write := func(file *FileData) error {
 		if int64(len(file.Data)) > f.Info().MaxWholeFile {
 			if large.Acquire(gctx, 1) != nil {
@@ -45,6 +47,7 @@ func (f *FS) WriteFiles(ctx context.Context, files []FileData) ([]error, error) 
 				}
 				errs[i] = write(&files[i])
 				if err := stops(errs[i]); err != nil {
+					stop()
 					return err
 				}
 			}
@@ -57,7 +60,7 @@ func (f *FS) WriteFiles(ctx context.Context, files []FileData) ([]error, error) 
 		err = fserror.Ended(ctx, "create", "")
 	}
 	for i := range untried {
-		untried[i] = fserror.With(err, "create", files[len(files)-len(untried)+i].Path)
+		untried[i] = errAt(err, files[len(files)-len(untried)+i].Path)
 	}
 	return errs, err
 }

@@ -133,3 +133,24 @@ func TestWriteFilesWithoutRoomInTails(t *testing.T) {
 		t.Errorf("%d files, %v", s.Files, err)
 	}
 }
+
+// Each error of WriteFiles is about its own file, whatever another's was.
+func TestWriteFilesNamesEachFile(t *testing.T) {
+	n := env.Start(t)
+	f := n.Client(t, func(c *client.Config) { c.Timeout = 2 * time.Second })
+	n.Stop(t)
+	files := make([]client.FileData, 300)
+	for i := range files {
+		files[i] = client.FileData{Path: fmt.Sprint("/f", i), Data: []byte("x")}
+	}
+	errs, err := f.WriteFiles(t.Context(), files)
+	if !errors.Is(err, fserror.Unavailable) {
+		t.Error(err)
+	}
+	for i, err := range errs {
+		var e *fserror.Error
+		if !errors.As(err, &e) || e.Path != files[i].Path {
+			t.Fatalf("%s: %v", files[i].Path, err)
+		}
+	}
+}

@@ -30,11 +30,13 @@ import (
 // side is a server and a client of it. Calls go to do, by path.
 type side struct {
 	pb.UnimplementedNamenodeServer
-	cc  *callstream.Conn
-	nn  pb.NamenodeClient
-	t   *testing.T
-	do  func(ctx context.Context, path string) (*pb.StatResponse, error)
-	srv *grpc.Server
+	cc   *callstream.Conn
+	nn   pb.NamenodeClient
+	t    *testing.T
+	stop context.Context //nolint:containedctx // of the server
+	end  context.CancelFunc
+	do   func(ctx context.Context, path string) (*pb.StatResponse, error)
+	srv  *grpc.Server
 
 	unary   atomic.Int64 // calls that did not go over the stream
 	carried atomic.Int64
@@ -73,6 +75,7 @@ func (c counted) SendMsg(m any) error {
 func start(t *testing.T, most int, do func(context.Context, string) (*pb.StatResponse, error)) *side {
 	t.Helper()
 	s := &side{t: t, do: do}
+	s.stop, s.end = context.WithCancel(t.Context())
 	lis := bufconn.Listen(1 << 20)
 	s.srv = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 		s.unary.Add(1)
@@ -81,7 +84,7 @@ func start(t *testing.T, most int, do func(context.Context, string) (*pb.StatRes
 	}))
 	var r grpc.ServiceRegistrar = s.srv
 	if most > 0 {
-		r = callstream.NewServer(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		r = callstream.NewServer(s.stop, func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 			s.carried.Add(1)
 			resp, err := h(ctx, req)
 			return resp, wire.ToStatus(err)
@@ -346,6 +349,11 @@ func TestABrokenStream(t *testing.T) {
 		if _, err := s.stat(t.Context(), "gone"); status.Code(err) != codes.Unavailable {
 			t.Error("to nobody:", err)
 		}
+		<-time.After(2 * time.Second)
+		if _, err := s.stat(t.Context(), "gone"); status.Code(err) != codes.Unavailable {
+			t.Error("to nobody:", err)
+		}
+		synctest.Wait()
 		if s.streams.Load() == streams {
 			t.Error("no other stream was tried")
 		}
@@ -531,6 +539,196 @@ func TestClientsThatDoNotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			i += len(m.GetAnswers())
+		}
+	})
+}
+
+// carry opens a stream as another client would.
+func (s *side) carry(ctx context.Context) pb.Calls_CarryClient {
+	s.t.Helper()
+	st, err := pb.NewCallsClient(s.cc.ClientConn).Carry(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return st
+}
+
+// ask sends a stat of a path under an id.
+func ask(t *testing.T, st pb.Calls_CarryClient, id uint64, p string) {
+	t.Helper()
+	c := &pb.CarriedCall{Id: id, Method: "Namenode/Stat", Request: marshal(t, &pb.StatRequest{At: &pb.Ref{Path: p}}), TimeoutMs: 1 << 40}
+	if err := st.Send(&pb.CarryRequest{Calls: []*pb.CarriedCall{c}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStop: calls under way are answered as if nothing were, those that come meanwhile
+// are, too, and the stream ends with the last.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *side
+		release := make(chan struct{})
+		s = start(t, 1000, func(ctx context.Context, p string) (*pb.StatResponse, error) {
+			if p == "wait" {
+				select {
+				case <-release:
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			} else if s.stop.Err() != nil {
+				return nil, &fserror.Error{Kind: fserror.NotActive, Message: "it stops"}
+			}
+			return echo(ctx, p)
+		})
+		s.open()
+		got := make(chan error, 1)
+		go func() { _, err := s.stat(t.Context(), "wait"); got <- err }()
+		synctest.Wait()
+		s.end()
+		synctest.Wait()
+		for range 3 {
+			if _, err := s.stat(t.Context(), "late"); fserror.KindOf(wire.FromStatus(err)) != fserror.NotActive {
+				t.Error("a call that comes while it stops:", err)
+			}
+		}
+		close(release)
+		if err := <-got; err != nil {
+			t.Error("a call under way:", err)
+		}
+		<-time.After(time.Minute) // the stream has ended, others end at once
+		stopped := make(chan struct{})
+		go func() { s.srv.GracefulStop(); close(stopped) }()
+		select {
+		case <-stopped:
+		case <-time.After(time.Minute):
+			t.Error("a stream holds the server up")
+		}
+	})
+}
+
+// TestHalfClosed: calls end with the connection of a client that has said its last word.
+func TestHalfClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		s := start(t, 1000, func(ctx context.Context, p string) (*pb.StatResponse, error) {
+			<-ctx.Done()
+			close(ended)
+			return nil, ctx.Err()
+		})
+		st := s.carry(t.Context())
+		ask(t, st, 1, "wait")
+		if err := st.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		go func() { _ = s.cc.Close() }()
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("the call is under way for nobody")
+		}
+	})
+}
+
+// TestErrorsThatNobodyReads count as answers do, and what one is about is shortened.
+func TestErrorsThatNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, 1000, func(_ context.Context, p string) (*pb.StatResponse, error) {
+			return nil, status.Error(codes.Internal, "\xff"+strings.Repeat("x", 32<<10))
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		st := s.carry(ctx)
+		for id := range uint64(300) {
+			ask(t, st, id+1, "x")
+			synctest.Wait()
+		}
+		if n := s.carried.Load(); n > 200 {
+			t.Errorf("%d large errors wait for who does not read", n)
+		}
+		for n := 0; n < 300; {
+			m, err := st.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b := proto.Size(m); b > 1<<20 {
+				t.Errorf("a message of %d bytes", b)
+			}
+			n += len(m.GetAnswers())
+		}
+		// One that never reads is broken off, with its calls.
+		for id := range uint64(300) {
+			ask(t, st, id+1000, "x")
+		}
+		<-time.After(2 * time.Minute)
+		if _, err := s.stat(t.Context(), "x"); status.Code(err) != codes.Internal {
+			t.Error("another's call:", err)
+		}
+		var err error
+		for err == nil {
+			_, err = st.Recv()
+		}
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Error("after two minutes:", err)
+		}
+	})
+}
+
+// TestFewStreams: a connection has four.
+func TestFewStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, 1000, echo)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 4 {
+			st := s.carry(ctx)
+			ask(t, st, 1, "x")
+			if _, err := st.Recv(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.carry(ctx).Recv(); status.Code(err) != codes.ResourceExhausted {
+			t.Error("the fifth:", err)
+		}
+		if _, err := s.stat(t.Context(), "unary"); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		synctest.Wait()
+		st := s.carry(t.Context())
+		ask(t, st, 1, "x")
+		if _, err := st.Recv(); err != nil {
+			t.Error("once they have ended:", err)
+		}
+	})
+}
+
+// TestAbandonedCallsAreFew: a client whose messages stand still keeps no requests of
+// calls that were given up, and no more than a few of their records.
+func TestAbandonedCallsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, 50, echo)
+		s.open()
+		s.mu.Lock()
+		s.hold = make(chan struct{})
+		s.mu.Unlock()
+		unary := s.unary.Load()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 200 {
+			wg.Go(func() {
+				if _, err := s.stat(ctx, "x"); err != nil && status.Code(err) != codes.DeadlineExceeded {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := s.unary.Load() - unary; n < 140 {
+			t.Errorf("%d of 200 calls did not go over a stream that takes 50 and stands still", n)
+		}
+		close(s.hold)
+		if _, err := s.stat(t.Context(), "next"); err != nil {
+			t.Error(err)
 		}
 	})
 }

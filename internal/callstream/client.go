@@ -30,9 +30,12 @@ const (
 	maxMessage = 256 << 10
 	// maxTogether is how many calls one message carries at most.
 	maxTogether = 1000
+	// maxUnderWay is how many calls of a stream are without an answer at most, if the
+	// server allows so many.
+	maxUnderWay = 4096
 	// idleAfter is how long a stream is unused before it ends, to at most twice as long.
 	idleAfter = 30 * time.Second
-	// againAfter is how long after a failure to open a stream another one is tried.
+	// againAfter is how long after the failure of a stream another one is opened.
 	againAfter = time.Second
 )
 
@@ -115,21 +118,29 @@ func (c *Conn) run() {
 		most, err = allowed(s)
 	}
 	if err != nil {
-		t := time.NewTimer(againAfter)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			c.opening.Store(false)
-		case <-c.ctx.Done():
-		}
+		c.pause()
 		return
 	}
-	l := &line{conn: c, stream: s, cancel: cancel, most: most, waiting: map[uint64]*waiter{}}
+	l := &line{conn: c, stream: s, cancel: cancel, most: min(most, maxUnderWay), waiting: map[uint64]*waiter{}}
 	l.peer, _ = peer.FromContext(s.Context())
 	l.idle = time.AfterFunc(idleAfter, l.endIdle)
 	c.line.Store(l)
-	l.receive()
+	if l.receive() {
+		c.pause() // a server that breaks each stream would break each call
+		return
+	}
 	c.opening.Store(false)
+}
+
+// pause lets another stream be opened after a while.
+func (c *Conn) pause() {
+	t := time.NewTimer(againAfter)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		c.opening.Store(false)
+	case <-c.ctx.Done():
+	}
 }
 
 // allowed is how many calls at once the server takes.
@@ -165,7 +176,7 @@ type line struct {
 
 // waiter is a call without an answer.
 type waiter struct {
-	id     uint64
+	call   *pb.CarriedCall
 	sent   bool // or about to be
 	done   chan struct{}
 	answer *pb.CarriedAnswer // once done, if err is nil
@@ -178,15 +189,15 @@ func (l *line) send(ctx context.Context, method string, body []byte) *waiter {
 	if end, ok := ctx.Deadline(); ok {
 		call.TimeoutMs = max(1, int64((time.Until(end)+time.Millisecond-1)/time.Millisecond))
 	}
-	w := &waiter{done: make(chan struct{})}
+	w := &waiter{call: call, done: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || len(l.waiting) >= l.most || ctx.Err() != nil {
+	if l.ended || len(l.waiting) >= l.most || len(l.queue) >= l.most || ctx.Err() != nil {
 		return nil
 	}
 	l.last++
-	w.id, call.Id = l.last, l.last
-	l.waiting[w.id] = w
+	call.Id = l.last
+	l.waiting[call.Id] = w
 	l.queue = append(l.queue, call)
 	l.used = true
 	l.kick()
@@ -279,21 +290,22 @@ func (l *line) abandon(w *waiter) {
 	switch {
 	case w.answer != nil || w.err != nil:
 	case w.sent:
-		l.waiting[w.id] = nil
-		l.cancels = append(l.cancels, w.id)
+		l.waiting[w.call.Id] = nil
+		l.cancels = append(l.cancels, w.call.Id)
 		l.kick()
 	default:
-		delete(l.waiting, w.id)
+		delete(l.waiting, w.call.Id)
+		w.call.Request = nil // it stays in the queue
 	}
 }
 
-// receive hands answers to those who wait for them, until the stream ends.
-func (l *line) receive() {
+// receive hands answers to those who wait for them, until the stream ends. It reports
+// whether it broke.
+func (l *line) receive() (broke bool) {
 	for {
 		m, err := l.stream.Recv()
 		if err != nil {
-			l.end(err)
-			return
+			return l.end(err)
 		}
 		l.mu.Lock()
 		for _, a := range m.GetAnswers() {
@@ -308,8 +320,8 @@ func (l *line) receive() {
 }
 
 // end tells all who wait that the stream has ended: what became of their calls is
-// not known, but of those that were not sent.
-func (l *line) end(err error) {
+// not known, but of those that were not sent. It reports whether the stream broke.
+func (l *line) end(err error) (broke bool) {
 	l.conn.line.CompareAndSwap(l, nil)
 	why := status.Convert(err).Message()
 	if errors.Is(err, io.EOF) {
@@ -317,6 +329,7 @@ func (l *line) end(err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	broke = !l.ended
 	l.ended = true
 	l.idle.Stop()
 	for _, w := range l.waiting {
@@ -326,6 +339,7 @@ func (l *line) end(err error) {
 		}
 	}
 	l.waiting, l.queue, l.cancels = nil, nil, nil
+	return broke
 }
 
 // endIdle ends the stream if nobody uses it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -26,20 +28,32 @@ const (
 	// maxAnswers is how many bytes of answers one message has at most, but for one
 	// answer more.
 	maxAnswers = 256 << 10
-	// maxUnsent is how many bytes of answers wait for a slow client before no more
-	// calls are read from it.
+	// maxUnsent is how many bytes of answers wait for a slow client before it may begin
+	// no more calls.
 	maxUnsent = 4 << 20
 	// maxAnswer is how large one answer may be, less than what a client reads.
 	maxAnswer = 16 << 20
+	// answerCost is what an answer takes in memory besides its bytes.
+	answerCost = 128
+	// takeWithin is how long a client may take nothing of the answers.
+	takeWithin = time.Minute
+	// maxStreams is how many streams of calls one connection may have; a client needs one.
+	maxStreams = 4
+	// maxTimeout is the longest time limit, longer than any call.
+	maxTimeout = 24 * time.Hour
 )
 
-// Server serves the stream of calls. RegisterService comes before the first stream;
-// then it is safe for concurrent use.
+// Server serves the stream of calls. Register comes before the first stream; then it
+// is safe for concurrent use.
 type Server struct {
 	pb.UnimplementedCallsServer
+	stop      context.Context //nolint:containedctx // of the whole server
 	intercept grpc.UnaryServerInterceptor
 	most      int
 	methods   map[string]method
+
+	mu      sync.Mutex
+	streams map[string]int // by the client's address
 }
 
 type method struct {
@@ -48,9 +62,10 @@ type method struct {
 }
 
 // NewServer returns a server of unary methods, each called through intercept (nil:
-// nothing), at most so many of one stream at once.
-func NewServer(intercept grpc.UnaryServerInterceptor, most int) *Server {
-	return &Server{intercept: intercept, most: most, methods: map[string]method{}}
+// nothing), at most so many of one stream at once. When stop ends, streams end as soon
+// as none of their calls is under way: until then intercept has to refuse new ones.
+func NewServer(stop context.Context, intercept grpc.UnaryServerInterceptor, most int) *Server {
+	return &Server{stop: stop, intercept: intercept, most: most, methods: map[string]method{}, streams: map[string]int{}}
 }
 
 // Register returns a registrar of services that are served by s as well as by r.
@@ -78,57 +93,109 @@ func (b both) RegisterService(desc *grpc.ServiceDesc, impl any) {
 type served struct {
 	*Server
 	stream pb.Calls_CarryServer
-	ctx    context.Context //nolint:containedctx // of its calls: until it breaks
-	wg     sync.WaitGroup  // calls under way, their answers included
+	ctx    context.Context //nolint:containedctx // of its calls
+	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	sent    sync.Cond // answers were sent, or cannot be
-	closed  bool      // no more calls are taken
+	changed sync.Cond // any of what follows
 	last    uint64    // id of a call
 	under   map[uint64]context.CancelFunc
 	answers []*pb.CarriedAnswer // to be sent
 	unsent  int                 // bytes of them, those included that are being sent
 	sending bool
+	eof     bool  // the client has said that no more calls come
+	err     error // the stream is broken: nothing is sent any more
+	closed  bool  // no more calls are taken
 }
 
-// Carry implements the service. When the stream's context ends before the client does,
-// which is when the namenode stops, the calls under way are answered.
+// Carry implements the service.
 func (s *Server) Carry(stream pb.Calls_CarryServer) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if err := stream.SendHeader(metadata.Pairs(carries, strconv.Itoa(s.most))); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(stream.Context()))
-	defer cancel()
-	l := &served{Server: s, stream: stream, ctx: ctx, under: map[uint64]context.CancelFunc{}}
-	l.sent.L = &l.mu
-	read := make(chan error, 1)
-	go func() {
-		err := l.read()
-		if !errors.Is(err, io.EOF) {
-			cancel() // nobody waits for the answers
-		}
-		read <- err
-	}()
-	var err error
-	select {
-	case err = <-read:
-	case <-stream.Context().Done():
-		err = context.Cause(stream.Context())
-	}
+	l := &served{Server: s, stream: stream, ctx: ctx, cancel: cancel, under: map[uint64]context.CancelFunc{}}
+	l.changed.L = &l.mu
+	go func() { l.readEnds(l.read()) }()
+	defer context.AfterFunc(s.stop, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.changed.Broadcast()
+	})()
 	l.mu.Lock()
-	l.closed = true
-	l.sent.Broadcast()
-	l.mu.Unlock()
-	l.wg.Wait()
-	if errors.Is(err, io.EOF) {
-		return nil
+	defer l.mu.Unlock()
+	for !l.mayEnd() {
+		l.changed.Wait()
 	}
-	return err
+	l.closed = true
+	l.changed.Broadcast()
+	return l.err
 }
 
-// read begins the calls that arrive, until the stream ends.
+// enter counts a stream of a connection.
+func (s *Server) enter(ctx context.Context) (leave func(), err error) {
+	var who string
+	if p, ok := peer.FromContext(ctx); ok {
+		who = p.Addr.String()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams[who] >= maxStreams {
+		return nil, status.Errorf(codes.ResourceExhausted, "a connection has at most %d streams of calls", maxStreams)
+	}
+	s.streams[who]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.streams[who]--; s.streams[who] == 0 {
+			delete(s.streams, who)
+		}
+	}, nil
+}
+
+// mayEnd reports whether the stream may end now. The caller holds mu.
+func (l *served) mayEnd() bool {
+	switch {
+	case len(l.under) > 0:
+		return false
+	case l.err != nil:
+		return true
+	}
+	return (l.eof || l.stop.Err() != nil) && !l.sending
+}
+
+// fail ends the calls of a broken stream, whose answers nobody gets. The caller holds mu.
+func (l *served) fail(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+	l.answers = nil
+	l.cancel()
+	l.changed.Broadcast()
+}
+
+// readEnds tells why there are no more calls.
+func (l *served) readEnds(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case errors.Is(err, io.EOF):
+		l.eof = true
+		l.changed.Broadcast()
+	case err != nil:
+		l.fail(err)
+	}
+}
+
+// read begins the calls that arrive, until no more are taken.
 func (l *served) read() error {
-	for l.room() {
+	for {
 		m, err := l.stream.Recv()
 		if err != nil {
 			return err
@@ -137,39 +204,31 @@ func (l *served) read() error {
 			return status.Errorf(codes.InvalidArgument, "a message carries at most %d calls, not %d", maxTogether, n)
 		}
 		for _, c := range m.GetCalls() {
-			if err := l.begin(c); err != nil {
+			if more, err := l.begin(c); !more {
 				return err
 			}
 		}
 		l.cancelCalls(m.GetCancel())
 	}
-	return nil
 }
 
-// room waits until the answers that are not sent yet leave room for more. It reports
-// false if no more calls are taken.
-func (l *served) room() bool {
+// begin begins a call, once the answers that are not sent yet leave room for its own.
+// It reports false if no more calls are taken.
+func (l *served) begin(c *pb.CarriedCall) (more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.unsent > maxUnsent && !l.closed {
-		l.sent.Wait()
+	for l.unsent > maxUnsent && l.err == nil && !l.closed {
+		l.changed.Wait()
 	}
-	return !l.closed
-}
-
-func (l *served) begin(c *pb.CarriedCall) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
-	case l.closed:
-		return nil
+	case l.err != nil || l.closed:
+		return false, nil
 	case c.GetId() <= l.last:
-		return status.Errorf(codes.InvalidArgument, "call %d comes after call %d: ids of calls have to grow", c.GetId(), l.last)
+		return false, status.Errorf(codes.InvalidArgument, "call %d comes after call %d: ids of calls have to grow", c.GetId(), l.last)
+	case len(l.under) >= l.most:
+		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once", l.most)
 	}
 	l.last = c.GetId()
-	if len(l.under) >= l.most {
-		return status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once", l.most)
-	}
 	ctx, cancel := l.ctx, context.CancelFunc(nil)
 	if ms := c.GetTimeoutMs(); ms > 0 {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond)
@@ -177,13 +236,9 @@ func (l *served) begin(c *pb.CarriedCall) error {
 		ctx, cancel = context.WithCancel(ctx)
 	}
 	l.under[c.GetId()] = cancel
-	l.wg.Add(1)
 	go l.serve(ctx, c)
-	return nil
+	return true, nil
 }
-
-// maxTimeout is the longest time limit, longer than any call.
-const maxTimeout = 24 * time.Hour
 
 func (l *served) cancelCalls(ids []uint64) {
 	l.mu.Lock()
@@ -196,7 +251,6 @@ func (l *served) cancelCalls(ids []uint64) {
 }
 
 func (l *served) serve(ctx context.Context, c *pb.CarriedCall) {
-	defer l.wg.Done()
 	a := &pb.CarriedAnswer{Id: c.GetId()}
 	resp, err := l.call(ctx, c)
 	if err == nil {
@@ -207,7 +261,7 @@ func (l *served) serve(ctx context.Context, c *pb.CarriedCall) {
 	}
 	if err != nil {
 		st := status.Convert(err)
-		a.Code, a.Message = uint32(st.Code()), st.Message()
+		a.Code, a.Message = uint32(st.Code()), strings.ToValidUTF8(st.Message(), "\ufffd")
 		for _, d := range st.Details() {
 			if d, ok := d.(*pb.ErrorDetail); ok {
 				a.Detail = d
@@ -220,7 +274,7 @@ func (l *served) serve(ctx context.Context, c *pb.CarriedCall) {
 func (l *served) call(ctx context.Context, c *pb.CarriedCall) (proto.Message, error) {
 	m, ok := l.methods[c.GetMethod()]
 	if !ok {
-		return nil, status.Errorf(codes.Unimplemented, "unknown method %q", c.GetMethod())
+		return nil, status.Errorf(codes.Unimplemented, "unknown method %.100q", c.GetMethod())
 	}
 	resp, err := m.handler(m.impl, ctx, func(req any) error {
 		if err := proto.Unmarshal(c.GetRequest(), req.(proto.Message)); err != nil {
@@ -234,36 +288,60 @@ func (l *served) call(ctx context.Context, c *pb.CarriedCall) (proto.Message, er
 	return resp.(proto.Message), nil
 }
 
-// answer sends an answer, with all that are ready by then, unless another goroutine
-// is sending and will take it along.
+// answer has an answer sent.
 func (l *served) answer(a *pb.CarriedAnswer) {
+	size := cost(a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.under[a.GetId()]()
 	delete(l.under, a.GetId())
-	l.answers = append(l.answers, a)
-	l.unsent += len(a.GetResponse())
-	if l.sending {
+	if l.err != nil {
+		l.changed.Broadcast()
 		return
 	}
-	l.sending = true
+	l.answers = append(l.answers, a)
+	l.unsent += size
+	if !l.sending {
+		l.sending = true
+		go l.drain() // the end of the stream ends it
+	}
+}
+
+// cost is what an answer takes in memory while it waits, in bytes.
+func cost(a *pb.CarriedAnswer) int {
+	return answerCost + len(a.GetResponse()) + len(a.GetMessage()) + proto.Size(a.GetDetail())
+}
+
+// drain sends what answers there are until there are no more.
+func (l *served) drain() {
+	late := time.AfterFunc(takeWithin, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fail(status.Errorf(codes.DeadlineExceeded, "nothing of the answers was taken for %s", takeWithin))
+	})
+	defer late.Stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for len(l.answers) > 0 {
 		n, size := 0, 0
 		for n < len(l.answers) && size < maxAnswers {
-			size += len(l.answers[n].GetResponse())
+			size += cost(l.answers[n])
 			n++
 		}
-		m := &pb.CarryResponse{Answers: l.answers[:n]}
+		m := &pb.CarryResponse{Answers: slices.Clone(l.answers[:n])}
+		clear(l.answers[:n])
 		l.answers = l.answers[n:]
 		l.mu.Unlock()
+		late.Reset(takeWithin)
 		err := l.stream.Send(m)
 		l.mu.Lock()
 		l.unsent -= size
-		if err != nil { // the client is gone: so says the end of read, too
-			l.answers = nil
-			l.closed = true
+		if err != nil {
+			l.fail(err)
 		}
-		l.sent.Signal()
+		l.changed.Broadcast()
 	}
+	l.answers = nil
 	l.sending = false
+	l.changed.Broadcast()
 }

@@ -134,7 +134,7 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 	}
 	f.role = role
 	f.grpcSrv = grpc.NewServer(f.grpcOptions()...)
-	register(callstream.NewServer(f.unary, f.cfg.MaxStreams).Register(f.grpcSrv))
+	register(callstream.NewServer(f.cfg.Loops.Context(), f.unary, f.cfg.MaxStreams).Register(f.grpcSrv))
 	hs := health.NewServer()
 	healthpb.RegisterHealthServer(f.grpcSrv, hs)
 	reflection.Register(f.grpcSrv)
@@ -358,10 +358,7 @@ func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 // namenode answers: all but the question how it is. What there is of the state
 // may not be there yet, or be changed by the journal just now.
 func (f *Front) gate(method string) error {
-	switch {
-	case method == pb.Admin_Status_FullMethodName, !strings.HasPrefix(method, "/leasefs.v1."):
-		return nil
-	case method == pb.Calls_Carry_FullMethodName: // each call comes here by itself
+	if method == pb.Admin_Status_FullMethodName || !strings.HasPrefix(method, "/leasefs.v1.") {
 		return nil
 	}
 	return f.role.Active()
@@ -381,6 +378,9 @@ func (f *Front) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		f.calls.failed(info.FullMethod, err)
 		err = wire.ToStatus(err)
 	}()
+	if info.FullMethod == pb.Calls_Carry_FullMethodName {
+		return h(srv, ss) // each call comes to the gate by itself, and is answered when the loops end
+	}
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(f.cfg.Loops.Context(), func() { cancel(f.cfg.Loops.Err()) })()
