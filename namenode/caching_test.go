@@ -192,6 +192,27 @@ func TestAWaitForAReaderIsAnsweredInTime(t *testing.T) {
 	}
 }
 
+// A change outwaits a reader that answers nothing, also one that keeps it waiting for
+// longer than an attempt of the client takes.
+func TestAChangeOutwaitsAReader(t *testing.T) {
+	t.Parallel()
+	const attempt = 2 * time.Second // the least that there is
+	n := env.Start(t, termOf(2*attempt))
+	other := n.Raw(t, "other")
+	reader, stream := silentReader(t, n, "reader")
+	mkdir(t, other, "/d", 0o755)
+	keep(t, reader, "/d")
+	fs := n.Client(t, func(c *client.Config) { c.Timeout = 4 * attempt })
+	stream.renew() // for all of the term
+	began := time.Now()
+	if err := fs.Chmod(t.Context(), "/d", 0o700); err != nil {
+		t.Fatalf("after %v: %v", time.Since(began), err)
+	}
+	if took := time.Since(began); took < attempt {
+		t.Fatalf("it took %v: it did not wait for the reader for longer than an attempt", took)
+	}
+}
+
 // A session may make its own draft without the number that was set aside for it
 // once the namenode has forgotten that, and not before: it would be another file.
 func TestADraftDoesNotHoldUpItsOwnMaking(t *testing.T) {
