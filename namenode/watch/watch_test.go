@@ -302,6 +302,46 @@ func TestBatchBytes(t *testing.T) {
 	}
 }
 
+// TestBatchesOfMany: what one batch of each watcher keeps is bounded for all of them
+// together. Each has leastBatch all the same, and one of few has MaxBatchBytes.
+func TestBatchesOfMany(t *testing.T) {
+	const many = 2 * allBatches / MaxBatchBytes // half the room that one has alone
+	h := New(Config{}, 0)
+	e := file("/a/" + strings.Repeat("x", 200))
+	for tx := uint64(1); tx <= 1000; tx++ {
+		put(h, tx, e)
+	}
+	kept := func(w *Watcher) (bytes int64) {
+		events, _, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			bytes += e.size()
+		}
+		return bytes
+	}
+	each := (&Kept{Event: e}).size()
+	if got := kept(watch(t, h, 1, Filter{Path: "/a"})); got <= MaxBatchBytes-each || got > MaxBatchBytes {
+		t.Errorf("one watcher has a batch of %d bytes; want up to %d", got, MaxBatchBytes)
+	}
+	ws := make([]*Watcher, many)
+	for i := range ws {
+		ws[i] = watch(t, h, 1, Filter{Path: "/a"})
+	}
+	all := int64(0)
+	for _, w := range ws {
+		got := kept(w)
+		if got < leastBatch-each {
+			t.Fatalf("a watcher has a batch of %d bytes; want %d at least", got, leastBatch)
+		}
+		all += got
+	}
+	if all > allBatches {
+		t.Errorf("%d watchers have batches of %d bytes together; want %d at most", many, all, allBatches)
+	}
+}
+
 // TestOverrun: who is behind by one txid is told, who is not is not.
 func TestOverrun(t *testing.T) {
 	h := New(Config{MaxEvents: 4}, 0)
