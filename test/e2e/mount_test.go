@@ -408,8 +408,10 @@ func TestMountKilled(t *testing.T) {
 // TestMountEnds: SIGTERM flushes and unmounts; so does somebody else's unmount.
 func TestMountEnds(t *testing.T) {
 	ctx := deadline(t, time.Minute)
-	n := startNamenode(ctx, t)
+	n := startNamenode(ctx, t, "--cache-term", "1h")
 	a, b := n.mount(ctx), n.mount(ctx)
+	n.write(ctx, "text", "create", "/read")
+	a.is("read", "text")
 	f := a.open("f", os.O_CREATE|os.O_WRONLY)
 	if _, err := io.WriteString(f, "text"); err != nil {
 		t.Fatal(err)
@@ -423,6 +425,8 @@ func TestMountEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.ends(ctx, 0)
+	// What it had read is changed without waiting for its term.
+	n.run(ctx, "--timeout", "10s", "chmod", "600", "/read")
 	if _, err := os.Stat(a.path("f")); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal("still mounted")
 	}
