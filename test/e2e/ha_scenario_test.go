@@ -313,6 +313,10 @@ func TestScenario41RefusedByAStandby(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, 2*time.Minute)
 	e := startFleet(ctx, t, func(c *fleetConfig) { c.n = 2 })
+	eventually(ctx, t, "status of a standby alone shows the active namenode, and exits with 0", func() bool {
+		r := e.another(e.active(ctx)).try(ctx, "", "status", "--json")
+		return r.code == 0 && strings.Contains(r.out, `"role":"standby"`) && strings.Contains(r.out, `"role":"active"`)
+	})
 	for !refusedByAStandby(ctx, t, e) {
 		t.Log("the standby has become active before it was to")
 	}
