@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -111,6 +113,43 @@ func TestReaderOfACollectedFile(t *testing.T) {
 	if k, err := r.ReadAt(p, 20*smallBlock); !errors.Is(err, fserror.Truncated) {
 		t.Errorf("%d bytes, %v; want an error of kind %s", k, err, fserror.Truncated)
 	}
+}
+
+// refusing is a transport whose requests for some blocks are refused, as those are
+// whose URL has expired.
+type refusing struct {
+	http.RoundTripper
+	blocks map[string]bool // by the last name in their URL
+}
+
+func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if f.blocks[path.Base(r.URL.Path)] {
+		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r}, nil
+	}
+	return f.RoundTripper.RoundTrip(r)
+}
+
+// The same when the store refuses the URLs that the Reader has of the second half, and
+// would not those that it is given in their place.
+func TestReaderOfARewrittenFileAfterItsURLs(t *testing.T) {
+	n := env.Start(t)
+	fs := n.Client(t, func(c *client.Config) { c.BlockSize = smallBlock })
+	must(t, fs.WriteFile(t.Context(), "/f", bytes.Repeat([]byte("o"), 40*smallBlock)))
+	transport := &refusing{RoundTripper: http.DefaultTransport, blocks: map[string]bool{}}
+	r, err := n.Client(t, func(c *client.Config) { c.HTTPClient = &http.Client{Transport: transport} }).Open(t.Context(), "/f")
+	must(t, err)
+	p := make([]byte, 40*smallBlock)
+	_, err = r.ReadAt(p[:100], 0)
+	must(t, err)
+	for _, b := range n.Raw(t, "look").File("/f").GetBlocks()[20:] {
+		transport.blocks[strconv.FormatUint(b.GetSeq(), 16)] = true
+	}
+	rewrite(t, fs, "/f", bytes.Repeat([]byte("n"), 40*smallBlock))
+	k, err := r.ReadAt(p, 0)
+	if !errors.Is(err, fserror.Truncated) {
+		t.Errorf("%d bytes, %v; want an error of kind %s", k, err, fserror.Truncated)
+	}
+	oneOf(t, p[:k])
 }
 
 // WaitBeyond returns when a file was cut, even if it was written again to the
