@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -292,5 +293,29 @@ func TestHealth(t *testing.T) {
 	}
 	if _, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// Sessions that stay open hold up no calls, however many there are: more than the
+// server has workers for calls.
+func TestSessionsHoldUpNoCalls(t *testing.T) {
+	n := env.Start(t)
+	for i := range 100 {
+		r := n.Raw(t, fmt.Sprint("s", i))
+		t.Cleanup(r.Connect())
+	}
+	r, f := n.Raw(t, "unary"), n.Client(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var g errgroup.Group
+	for i := range 100 {
+		g.Go(func() error {
+			_, err := r.NN.Mkdir(ctx, &pb.MkdirRequest{Call: r.Call(), Caller: r.Who, At: pb.At(fmt.Sprint("/unary", i))})
+			return err
+		})
+		g.Go(func() error { return f.Mkdir(ctx, fmt.Sprint("/carried", i), 0o755) })
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
