@@ -94,9 +94,19 @@ func (n *namenode) format(ctx context.Context) {
 			argv = append(argv, n.flags[i:i+2]...)
 		}
 	}
-	p := start(ctx, n.t, spec{argv: argv, env: n.env, stdin: reader("")})
-	if code := p.wait(ctx); code != 0 && code != fserror.ExitExists {
-		n.t.Fatalf("format: exit code %d: %s", code, p.err.String())
+	for {
+		p := start(ctx, n.t, spec{argv: argv, env: n.env, stdin: reader("")})
+		switch code := p.wait(ctx); code {
+		case 0, fserror.ExitExists:
+			return
+		case fserror.ExitUnavailable: // on a busy machine a new ZooKeeper takes long over TLS
+			if ctx.Err() == nil {
+				continue
+			}
+			fallthrough
+		default:
+			n.t.Fatalf("format: exit code %d: %s", code, p.err.String())
+		}
 	}
 }
 
