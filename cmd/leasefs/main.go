@@ -12,6 +12,7 @@
 //	argv                 flags before, after and between operands
 //	config.go, tls.go    the TOML file, certificates
 //	errors.go, output.go one-line errors, tables, JSON lines, quoted names
+//	hints.go             what an error or a log line advises, by its reason
 //
 // What scripts may depend on (names, JSON keys, exit codes) is in docs/CLI.md.
 package main

@@ -27,7 +27,7 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return rapid.SampledFrom([]LeaseID{0, 1, 2, 3, MaxLeaseID + 1}).Draw(t, "lease")
 	}
 	session := func() SessionID { return SessionID{byte(rapid.IntRange(0, 2).Draw(t, "session"))} }
-	switch rapid.IntRange(1, 31).Draw(t, "kind") {
+	switch rapid.IntRange(1, len(ops)-1).Draw(t, "kind") {
 	case 1:
 		return &OpActivate{Term: uint64(num("term") + 2), User: user(), Group: user()}
 	case 2:

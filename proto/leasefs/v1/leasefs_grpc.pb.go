@@ -73,8 +73,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Namenode serves one namespace. Only the active namenode answers; a standby
-// answers Status and refuses all else with NOT_ACTIVE.
+// Namenode serves one namespace. A call is about one object: many calls travel in one
+// message of service Calls, so that none needs a form of its own for many objects.
+// Only the active namenode answers; a standby answers Status and refuses all else with
+// NOT_ACTIVE.
 type NamenodeClient interface {
 	// Session is a client process's line to the namenode. The first message is
 	// Hello, answered by Welcome. While the stream is open the client counts as
@@ -498,8 +500,10 @@ func (c *namenodeClient) Concat(ctx context.Context, in *ConcatRequest, opts ...
 // All implementations must embed UnimplementedNamenodeServer
 // for forward compatibility.
 //
-// Namenode serves one namespace. Only the active namenode answers; a standby
-// answers Status and refuses all else with NOT_ACTIVE.
+// Namenode serves one namespace. A call is about one object: many calls travel in one
+// message of service Calls, so that none needs a form of its own for many objects.
+// Only the active namenode answers; a standby answers Status and refuses all else with
+// NOT_ACTIVE.
 type NamenodeServer interface {
 	// Session is a client process's line to the namenode. The first message is
 	// Hello, answered by Welcome. While the stream is open the client counts as
