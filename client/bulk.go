@@ -14,7 +14,7 @@ import (
 const (
 	// filesAtOnce is how many small files WriteFiles makes at once.
 	filesAtOnce = 128
-	// largeAtOnce is how many of those that go to the block store.
+	// largeAtOnce is how many files that go to the block store.
 	largeAtOnce = 4
 )
 

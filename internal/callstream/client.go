@@ -319,8 +319,8 @@ func (l *line) receive() (broke bool) {
 	}
 }
 
-// end tells all who wait that the stream has ended: what became of their calls is
-// not known, but of those that were not sent. It reports whether the stream broke.
+// end tells all who wait that the stream has ended. What became of a call is unknown if
+// it was sent. It reports whether the stream broke.
 func (l *line) end(err error) (broke bool) {
 	l.conn.line.CompareAndSwap(l, nil)
 	why := status.Convert(err).Message()

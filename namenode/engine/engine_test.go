@@ -330,7 +330,7 @@ func TestCopiesStay(t *testing.T) {
 	}
 }
 
-// Who follows applies what others wrote; its reign goes on from their time, but not from
+// Who follows applies what others wrote; its reign continues from their time, but not from
 // later than it can be, whatever its own time of day is.
 func TestFollow(t *testing.T) {
 	r := newRig(t)

@@ -63,7 +63,7 @@ func TestNothingEnds(t *testing.T) {
 	}
 }
 
-// What the tree has closed, or opened anew, is not ended by the table's old word.
+// What the tree has closed, or opened again, is not ended by the table's old word.
 func TestExpiredOnlyByTheTable(t *testing.T) {
 	r := newRig(t)
 	f := r.create("f", 1)
