@@ -131,7 +131,7 @@ type Limits struct {
 	WatchEvents int
 	WatchBytes  int64
 	MaxInFlight int // calls served at once; more are told to retry
-	MaxStreams  int // concurrent streams of one connection
+	MaxStreams  int // concurrent streams of one connection, and calls that one of them carries
 	// MaxConnections is how many connections there may be on both addresses
 	// together. 0: what the limit of open files has room for.
 	MaxConnections int

@@ -38,6 +38,7 @@ type side struct {
 	do   func(ctx context.Context, path string) (*pb.StatResponse, error)
 	srv  *grpc.Server
 
+	served  chan error   // how streams ended, as their server saw it
 	unary   atomic.Int64 // calls that did not go over the stream
 	carried atomic.Int64
 	streams atomic.Int64
@@ -74,13 +75,17 @@ func (c counted) SendMsg(m any) error {
 
 func start(t *testing.T, most int, do func(context.Context, string) (*pb.StatResponse, error)) *side {
 	t.Helper()
-	s := &side{t: t, do: do}
+	s := &side{t: t, do: do, served: make(chan error, 1000)}
 	s.stop, s.end = context.WithCancel(t.Context())
 	lis := bufconn.Listen(1 << 20)
 	s.srv = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 		s.unary.Add(1)
 		resp, err := h(ctx, req)
 		return resp, wire.ToStatus(err)
+	}), grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		err := h(srv, ss)
+		s.served <- err
+		return err
 	}))
 	var r grpc.ServiceRegistrar = s.srv
 	if most > 0 {
@@ -728,6 +733,21 @@ func TestAbandonedCallsAreFew(t *testing.T) {
 		}
 		close(s.hold)
 		if _, err := s.stat(t.Context(), "next"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLeavingIsNoFailure: the stream of a client that leaves, however it does, ends
+// without an error: such errors are counted, and its calls were counted by themselves.
+func TestLeavingIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, 1000, echo)
+		s.open()
+		if err := s.cc.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-s.served; err != nil {
 			t.Error(err)
 		}
 	})

@@ -48,9 +48,8 @@ type Conn struct {
 	line    atomic.Pointer[line] // calls go over it; nil: none is open
 	opening atomic.Bool
 
-	mu     sync.Mutex // Close against a stream that is being opened
-	closed bool
-	wg     sync.WaitGroup
+	mu sync.Mutex // Close against a stream that is being opened
+	wg sync.WaitGroup
 }
 
 // NewClient is grpc.NewClient. Interceptors among the options see each call.
@@ -68,9 +67,8 @@ func NewClient(target string, opts ...grpc.DialOption) (*Conn, error) {
 // Close ends the connection and all calls. It returns when nothing of them is left.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	c.cancel()
+	c.mu.Unlock()
 	err := c.ClientConn.Close()
 	c.wg.Wait()
 	return err
@@ -97,7 +95,7 @@ func (c *Conn) open() *line {
 	if l == nil && c.opening.CompareAndSwap(false, true) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.closed {
+		if c.ctx.Err() == nil {
 			c.wg.Add(1)
 			go c.run()
 		}

@@ -135,6 +135,9 @@ func (s *Server) Carry(stream pb.Calls_CarryServer) error {
 	}
 	l.closed = true
 	l.changed.Broadcast()
+	if stream.Context().Err() != nil {
+		return nil // its client has left, which is no failure: each call was counted by itself
+	}
 	return l.err
 }
 
@@ -147,7 +150,7 @@ func (s *Server) enter(ctx context.Context) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streams[who] >= maxStreams {
-		return nil, status.Errorf(codes.ResourceExhausted, "a connection has at most %d streams of calls", maxStreams)
+		return nil, status.Errorf(codes.ResourceExhausted, "a connection has at most %d streams of calls: one is enough for all", maxStreams)
 	}
 	s.streams[who]++
 	return func() {
@@ -226,7 +229,7 @@ func (l *served) begin(c *pb.CarriedCall) (more bool, err error) {
 	case c.GetId() <= l.last:
 		return false, status.Errorf(codes.InvalidArgument, "call %d comes after call %d: ids of calls have to grow", c.GetId(), l.last)
 	case len(l.under) >= l.most:
-		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once", l.most)
+		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once: wait for answers", l.most)
 	}
 	l.last = c.GetId()
 	ctx, cancel := l.ctx, context.CancelFunc(nil)
@@ -317,7 +320,7 @@ func (l *served) drain() {
 	late := time.AfterFunc(takeWithin, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.fail(status.Errorf(codes.DeadlineExceeded, "nothing of the answers was taken for %s", takeWithin))
+		l.fail(status.Errorf(codes.DeadlineExceeded, "nothing of the answers was taken for %s: read on without a pause", takeWithin))
 	})
 	defer late.Stop()
 	l.mu.Lock()

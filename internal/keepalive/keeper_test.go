@@ -121,7 +121,7 @@ func (b *bubble) Mono() time.Duration { return time.Since(b.began) }
 func (b *bubble) Boot() time.Duration { return b.Mono() + time.Duration(b.ahead.Load()) }
 
 // pass lets time pass in a bubble.
-func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // in a bubble
+func pass(d time.Duration) { <-time.After(d) }
 
 type rig struct {
 	*Keeper
