@@ -157,7 +157,7 @@ func (n *network) serve(address string, f *fake) (stop func()) {
 	n.mu.Unlock()
 	s := grpc.NewServer(grpc.UnaryInterceptor(f.unary), grpc.MaxRecvMsgSize(8<<20),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
-	r := callstream.NewServer(context.Background(), f.unary, 1000).Register(s)
+	r := callstream.NewServer(context.Background(), callstream.AtOnce(f.unary), 1000).Register(s)
 	pb.RegisterNamenodeServer(r, f)
 	pb.RegisterAdminServer(r, f)
 	done := make(chan struct{})

@@ -36,7 +36,7 @@ func (s *tree) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, e
 	c.Collect = r.GetCache()
 	var a namespace.Attr
 	resp := new(pb.StatResponse)
-	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+	err = s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
 		if a, err = tx.Tree.Stat(c, ref(r.GetAt())); err == nil && r.GetWhere() {
 			resp.Path, _ = tx.Tree.Path(a.ID)
 		}
@@ -71,7 +71,7 @@ func (s *tree) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, e
 	var keys []*pb.CacheKey
 	var keep []bool
 	var txid uint64
-	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+	err = s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
 		txid = tx.ListedTo()
 		dir, entries, more, err = tx.Tree.List(c, ref(r.GetAt()), r.GetAfter(), limit)
 		if err == nil {
@@ -140,7 +140,7 @@ type fileView struct {
 
 func (s *tree) fileView(ctx context.Context, c *namespace.Call, r *pb.GetFileRequest) (v fileView, err error) {
 	c.Looks = nil
-	err = s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+	err = s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
 		if r.GetWriter() != nil {
 			w, err := writerID(r.GetWriter())
 			if err != nil {

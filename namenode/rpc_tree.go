@@ -259,7 +259,7 @@ func (s *desk) mutate(ctx context.Context, r request, grows bool, plan func(*eng
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: grows, Plan: func(tx *engine.Tx) (namespace.Op, error) { return plan(tx, c) }})
+	out, err := s.engine.DoAnswer(ctx, engine.Request{Call: c, ID: id, Grows: grows, Plan: func(tx *engine.Tx) (namespace.Op, error) { return plan(tx, c) }})
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 	r.GivenUp = nil // a repeated call is known without it
 	cache := r.GetCache()
 	out, req, wait, err := s.create(ctx, r, engine.Request{Given: givenUp(r.GetCaller().GetSession(), given)})
-	if werr := s.engine.WaitDurable(ctx, wait); werr != nil {
+	if werr := s.engine.AnswerAsOf(ctx, wait); werr != nil {
 		return nil, werr
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.Open
 		c.Collect = true
 		var a namespace.Attr
 		var keys []*pb.CacheKey
-		if err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
+		if err := s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
 			a, err = tx.Tree.Stat(c, at)
 			if err == nil {
 				keys = mayCache(tx, c, r.GetCaller().GetSession(), true)
@@ -352,7 +352,7 @@ func (s *writers) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 	c := &namespace.Call{}
 	var length int64
 	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
-	out, err := s.engine.Do(ctx, engine.Request{Call: c, Grows: true, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+	out, err := s.engine.DoAnswer(ctx, engine.Request{Call: c, Grows: true, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}
@@ -546,7 +546,7 @@ func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 		return nil, err
 	}
 	c := &namespace.Call{}
-	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Grows: len(r.GetData()) > 0, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
+	out, err := s.engine.DoAnswer(ctx, engine.Request{Call: c, ID: id, Grows: len(r.GetData()) > 0, Given: given, Plan: func(tx *engine.Tx) (namespace.Op, error) {
 		if err := s.writer(tx, c, w); err != nil {
 			return nil, err
 		}

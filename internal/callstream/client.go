@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -224,6 +225,7 @@ func (l *line) drain() {
 
 // take returns the next message. If there is none, the sender has to end.
 func (l *line) take() *pb.CarryRequest {
+	runtime.Gosched() // those who are about to call do so first: their calls leave in the same message
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := &pb.CarryRequest{Cancel: l.cancels}

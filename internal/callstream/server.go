@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,10 +48,10 @@ const (
 // is safe for concurrent use.
 type Server struct {
 	pb.UnimplementedCallsServer
-	stop      context.Context //nolint:containedctx // of the whole server
-	intercept grpc.UnaryServerInterceptor
-	most      int
-	methods   map[string]method
+	stop    context.Context //nolint:containedctx // of the whole server
+	around  Around
+	most    int
+	methods map[string]method
 
 	mu      sync.Mutex
 	streams map[string]int // by the client's address
@@ -61,11 +62,23 @@ type method struct {
 	handler grpc.MethodHandler
 }
 
-// NewServer returns a server of unary methods, each called through intercept (nil:
-// nothing), at most so many of one stream at once. When stop ends, streams end as soon
-// as none of their calls is under way: until then intercept has to refuse new ones.
-func NewServer(stop context.Context, intercept grpc.UnaryServerInterceptor, most int) *Server {
-	return &Server{stop: stop, intercept: intercept, most: most, methods: map[string]method{}, streams: map[string]int{}}
+// Around is around each call: it carries the call out by h, or refuses it.
+type Around func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) Answer
+
+// Answer is that of a call that was carried out. It may have to wait for something that
+// makes it final.
+type Answer interface {
+	// Ready reports whether Wait returns at once.
+	Ready() bool
+	// Wait returns what is sent, once it may be. It is called once.
+	Wait() (any, error)
+}
+
+// NewServer returns a server of unary methods, each called through around, at most so
+// many of one stream at once. When stop ends, streams end as soon as none of their calls
+// is under way: until then around has to refuse new ones.
+func NewServer(stop context.Context, around Around, most int) *Server {
+	return &Server{stop: stop, around: around, most: most, methods: map[string]method{}, streams: map[string]int{}}
 }
 
 // Register returns a registrar of services that are served by s as well as by r.
@@ -206,41 +219,17 @@ func (l *served) read() error {
 		if n := len(m.GetCalls()); n > maxTogether {
 			return status.Errorf(codes.InvalidArgument, "a message carries at most %d calls, not %d", maxTogether, n)
 		}
+		b := l.newBatch()
 		for _, c := range m.GetCalls() {
-			if more, err := l.begin(c); !more {
+			more, err := b.add(c)
+			if !more {
+				b.start() // those before it are under way
 				return err
 			}
 		}
+		b.start()
 		l.cancelCalls(m.GetCancel())
 	}
-}
-
-// begin begins a call, once the answers that are not sent yet leave room for its own.
-// It reports false if no more calls are taken.
-func (l *served) begin(c *pb.CarriedCall) (more bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.unsent > maxUnsent && l.err == nil && !l.closed {
-		l.changed.Wait()
-	}
-	switch {
-	case l.err != nil || l.closed:
-		return false, nil
-	case c.GetId() <= l.last:
-		return false, status.Errorf(codes.InvalidArgument, "call %d comes after call %d: ids of calls have to grow", c.GetId(), l.last)
-	case len(l.under) >= l.most:
-		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once: wait for answers", l.most)
-	}
-	l.last = c.GetId()
-	ctx, cancel := l.ctx, context.CancelFunc(nil)
-	if ms := c.GetTimeoutMs(); ms > 0 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond)
-	} else {
-		ctx, cancel = context.WithCancel(ctx)
-	}
-	l.under[c.GetId()] = cancel
-	go l.serve(ctx, c)
-	return true, nil
 }
 
 func (l *served) cancelCalls(ids []uint64) {
@@ -253,11 +242,16 @@ func (l *served) cancelCalls(ids []uint64) {
 	}
 }
 
-func (l *served) serve(ctx context.Context, c *pb.CarriedCall) {
-	a := &pb.CarriedAnswer{Id: c.GetId()}
-	resp, err := l.call(ctx, c)
+// answer has the answer of a call sent.
+func (l *served) answer(id uint64, resp any, err error) {
+	l.send(encode(id, resp, err))
+}
+
+// encode makes an answer ready for the wire.
+func encode(id uint64, resp any, err error) *pb.CarriedAnswer {
+	a := &pb.CarriedAnswer{Id: id}
 	if err == nil {
-		a.Response, err = proto.Marshal(resp)
+		a.Response, err = proto.Marshal(resp.(proto.Message))
 	}
 	if err == nil && len(a.Response) > maxAnswer {
 		a.Response, err = nil, status.Errorf(codes.ResourceExhausted, "the answer has %d bytes, more than %d", len(a.Response), maxAnswer)
@@ -271,28 +265,11 @@ func (l *served) serve(ctx context.Context, c *pb.CarriedCall) {
 			}
 		}
 	}
-	l.answer(a)
+	return a
 }
 
-func (l *served) call(ctx context.Context, c *pb.CarriedCall) (proto.Message, error) {
-	m, ok := l.methods[c.GetMethod()]
-	if !ok {
-		return nil, status.Errorf(codes.Unimplemented, "unknown method %.100q", c.GetMethod())
-	}
-	resp, err := m.handler(m.impl, ctx, func(req any) error {
-		if err := proto.Unmarshal(c.GetRequest(), req.(proto.Message)); err != nil {
-			return status.Errorf(codes.InvalidArgument, "the request cannot be read: %v", err)
-		}
-		return nil
-	}, l.intercept)
-	if err != nil {
-		return nil, err
-	}
-	return resp.(proto.Message), nil
-}
-
-// answer has an answer sent.
-func (l *served) answer(a *pb.CarriedAnswer) {
+// send has an answer sent, which ends its call.
+func (l *served) send(a *pb.CarriedAnswer) {
 	size := cost(a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,28 +300,42 @@ func (l *served) drain() {
 		l.fail(status.Errorf(codes.DeadlineExceeded, "nothing of the answers was taken for %s: read on without a pause", takeWithin))
 	})
 	defer late.Stop()
+	for m := l.take(); m != nil; m = l.take() {
+		late.Reset(takeWithin)
+		l.taken(m, l.stream.Send(m))
+	}
+}
+
+// take returns the next message of answers. If there is none, the sender has to end.
+func (l *served) take() *pb.CarryResponse {
+	runtime.Gosched() // what is about to be answered leaves in the same message
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.answers) > 0 {
-		n, size := 0, 0
-		for n < len(l.answers) && size < maxAnswers {
-			size += cost(l.answers[n])
-			n++
-		}
-		m := &pb.CarryResponse{Answers: slices.Clone(l.answers[:n])}
-		clear(l.answers[:n])
-		l.answers = l.answers[n:]
-		l.mu.Unlock()
-		late.Reset(takeWithin)
-		err := l.stream.Send(m)
-		l.mu.Lock()
-		l.unsent -= size
-		if err != nil {
-			l.fail(err)
-		}
+	if len(l.answers) == 0 {
+		l.answers, l.sending = nil, false
 		l.changed.Broadcast()
+		return nil
 	}
-	l.answers = nil
-	l.sending = false
+	n, size := 0, 0
+	for n < len(l.answers) && size < maxAnswers {
+		size += cost(l.answers[n])
+		n++
+	}
+	m := &pb.CarryResponse{Answers: slices.Clone(l.answers[:n])}
+	clear(l.answers[:n])
+	l.answers = l.answers[n:]
+	return m
+}
+
+// taken notes that a message was sent, or was not.
+func (l *served) taken(m *pb.CarryResponse, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range m.GetAnswers() {
+		l.unsent -= cost(a)
+	}
+	if err != nil {
+		l.fail(err)
+	}
 	l.changed.Broadcast()
 }

@@ -52,6 +52,16 @@ func (e *Engine) Do(ctx context.Context, r Request) (Outcome, error) {
 	return out, err
 }
 
+// DoAnswer is Do for what is nothing but answered: a call's Answer waits until the change
+// is durable, if it has one.
+func (e *Engine) DoAnswer(ctx context.Context, r Request) (Outcome, error) {
+	out, wait, err := e.Begin(ctx, r)
+	if werr := e.AnswerAsOf(ctx, wait); werr != nil {
+		return Outcome{}, werr
+	}
+	return out, err
+}
+
 // Begin is Do without the last wait: the answer may be given when the txid that it
 // returns is durable (WaitDurable).
 func (e *Engine) Begin(ctx context.Context, r Request) (out Outcome, wait uint64, err error) {

@@ -220,6 +220,16 @@ func (e *Engine) View(ctx context.Context, c *namespace.Call, fn func(*Tx) error
 	return err
 }
 
+// ViewAnswer is View for what is nothing but answered: a call's Answer waits, if it has
+// one.
+func (e *Engine) ViewAnswer(ctx context.Context, c *namespace.Call, fn func(*Tx) error) error {
+	err := e.Read(fn)
+	if werr := e.AnswerAsOf(ctx, c.AsOf()); werr != nil {
+		return werr
+	}
+	return err
+}
+
 // ListedTo is a change up to which all are in what is read now, and are durable: a
 // watch from the next one on misses none.
 func (tx *Tx) ListedTo() uint64 {
@@ -254,7 +264,16 @@ func (e *Engine) Snapshot(ctx context.Context) (*namespace.Tree, error) {
 // WaitDurable waits until the record txid is on disk, and the answer may be given.
 // If that cannot be, the outcome of a call is not known, and the error says so.
 func (e *Engine) WaitDurable(ctx context.Context, txid uint64) error {
-	if txid == 0 || e.journal.Durable() >= txid {
+	if !e.durable(txid) {
+		answerOf(ctx).waits(ctx)
+	}
+	return e.waitDurable(ctx, txid)
+}
+
+func (e *Engine) durable(txid uint64) bool { return txid == 0 || e.journal.Durable() >= txid }
+
+func (e *Engine) waitDurable(ctx context.Context, txid uint64) error {
+	if e.durable(txid) {
 		return e.cfg.Reign.Window()
 	}
 	err := e.journal.WaitDurable(ctx, txid)

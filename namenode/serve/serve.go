@@ -37,6 +37,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/conns"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -134,7 +135,7 @@ func (f *Front) Serve(role *reign.Role, metrics prometheus.Gatherer, register fu
 	}
 	f.role = role
 	f.grpcSrv = grpc.NewServer(f.grpcOptions()...)
-	register(callstream.NewServer(f.cfg.Loops.Context(), f.unary, f.cfg.MaxStreams).Register(f.grpcSrv))
+	register(callstream.NewServer(f.cfg.Loops.Context(), f.carry, f.cfg.MaxStreams).Register(f.grpcSrv))
 	hs := health.NewServer()
 	healthpb.RegisterHealthServer(f.grpcSrv, hs)
 	reflection.Register(f.grpcSrv)
@@ -291,6 +292,7 @@ const maxParked = 100_000
 // Park is called by a call of who that is going to wait for others: it takes no place
 // among those served meanwhile. The func that it returns ends that.
 func (f *Front) Park(ctx context.Context, who share.Taker) (back func(), err error) {
+	callstream.Waits(ctx)
 	if !f.Parked.Take(1, who) {
 		return nil, &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls wait at once", RetryAfter: time.Second}
 	}
@@ -325,33 +327,71 @@ func servedFor(ctx context.Context, method string) share.Taker {
 // adminPrefix begins the names of the methods of service Admin.
 const adminPrefix = "/leasefs.v1.Admin/"
 
-// unary is around every unary call: limit, panic barrier, metrics, errors.
-func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (resp any, err error) {
+// unary is around every unary call.
+func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	return f.carry(ctx, req, info, h).Wait()
+}
+
+// carry is around every call, however it came: limit, panic barrier, metrics, errors.
+func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
 	growStack(false)
-	who := servedFor(ctx, info.FullMethod)
-	if !f.Served.Take(1, who) {
+	c := &call{f: f, method: info.FullMethod, req: req, who: servedFor(ctx, info.FullMethod)}
+	if c.served = f.Served.Take(1, c.who); !c.served {
 		f.calls.shed.Inc()
-		return nil, wire.ToStatus(&fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond})
+		c.err = &fserror.Error{Kind: fserror.Retry, Message: "overloaded: too many calls at once", RetryAfter: 100 * time.Millisecond}
+		return c
 	}
-	began := f.cfg.Clock.Mono()
+	c.began = f.cfg.Clock.Mono()
+	ctx, c.answer = engine.WithAnswer(context.WithValue(ctx, servedKey{}, c.who), callstream.Waits)
+	if _, ok := ctx.Deadline(); !ok {
+		ctx, c.cancel = context.WithTimeout(ctx, maxCall)
+	}
+	c.ctx = ctx
 	defer func() {
 		if p := recover(); p != nil {
-			err = f.panicked(info.FullMethod, p)
+			c.err = f.panicked(c.method, p)
 		}
-		f.Served.Give(1, who)
-		f.calls.observe(info.FullMethod, f.cfg.Clock.Mono()-began, err)
-		err = wire.ToStatus(withRequest(err, info.FullMethod, req))
 	}()
-	ctx = context.WithValue(ctx, servedKey{}, who)
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, maxCall)
-		defer cancel()
+	if c.err = f.gate(c.method); c.err == nil {
+		c.resp, c.err = h(ctx, req)
 	}
-	if err := f.gate(info.FullMethod); err != nil {
-		return nil, err
+	return c
+}
+
+// call is one that was carried out, but for its answer.
+type call struct {
+	f      *Front
+	ctx    context.Context //nolint:containedctx // its own, until it is answered
+	cancel context.CancelFunc
+	method string
+	who    share.Taker
+	served bool // it has its place among those served
+	began  time.Duration
+	answer *engine.Answer
+	req    any
+	resp   any
+	err    error
+}
+
+// Ready implements callstream.Answer.
+func (c *call) Ready() bool { return !c.served || c.answer.Ready() }
+
+// Wait implements callstream.Answer.
+func (c *call) Wait() (any, error) {
+	if c.served {
+		if err := c.answer.Wait(c.ctx); err != nil {
+			c.err = err
+		}
+		if c.cancel != nil {
+			c.cancel()
+		}
+		c.f.Served.Give(1, c.who)
+		c.f.calls.observe(c.method, c.f.cfg.Clock.Mono()-c.began, c.err)
 	}
-	return h(ctx, req)
+	if c.err != nil {
+		return nil, wire.ToStatus(withRequest(c.err, c.method, c.req))
+	}
+	return c.resp, nil
 }
 
 // gate refuses, before anything of a call is looked at, what only the active

@@ -1,0 +1,223 @@
+package callstream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// handOverAfter is how long a call may take before the others of its message are served
+// beside it. Most take a hundredth of that.
+const handOverAfter = time.Millisecond
+
+// batch is the calls of one message. One goroutine carries them out in turn, and then
+// waits until their answers may be given: that saves a goroutine, with its stack and its
+// wake-ups, for each. If a call waits (Waits), or takes long, another goroutine continues
+// with what is left, so no call waits for another.
+type batch struct {
+	*served
+	ctx  context.Context //nolint:containedctx // of its calls
+	late *time.Timer     // nil: of no use
+
+	mu    sync.Mutex
+	turn  int    // number of the goroutine that serves the batch now
+	begun int    // calls, so far
+	seen  int    // begun, when late fired last
+	calls []call // not begun, the oldest first
+	done  []done // carried out, without an answer yet, the oldest first
+}
+
+type call struct {
+	ctx context.Context //nolint:containedctx // its own
+	*pb.CarriedCall
+}
+
+type done struct {
+	Answer
+	id uint64
+}
+
+// batchKey is under what the context of a call has its batch.
+type batchKey struct{}
+
+func (l *served) newBatch() *batch {
+	b := &batch{served: l}
+	b.ctx = context.WithValue(l.ctx, batchKey{}, b)
+	return b
+}
+
+// Waits says that the call of ctx, or of a context that ctx was made from, is about to
+// wait, so that others of its message need not wait for it. It does nothing for a context
+// of no call.
+func Waits(ctx context.Context) {
+	if b, ok := ctx.Value(batchKey{}).(*batch); ok {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.handOver()
+	}
+}
+
+// add takes a call on, once the answers that are not sent yet leave room for its own.
+// It reports false if no more calls are taken.
+func (b *batch) add(c *pb.CarriedCall) (more bool, err error) {
+	l := b.served
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.unsent > maxUnsent && l.err == nil && !l.closed {
+		l.changed.Wait()
+	}
+	switch {
+	case l.err != nil || l.closed:
+		return false, nil
+	case c.GetId() <= l.last:
+		return false, status.Errorf(codes.InvalidArgument, "call %d comes after call %d: ids of calls have to grow", c.GetId(), l.last)
+	case len(l.under) >= l.most:
+		return false, status.Errorf(codes.ResourceExhausted, "more than %d calls of one stream at once: wait for answers", l.most)
+	}
+	l.last = c.GetId()
+	ctx, cancel := b.ctx, context.CancelFunc(nil)
+	if ms := c.GetTimeoutMs(); ms > 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(min(ms, maxTimeout.Milliseconds()))*time.Millisecond)
+	} else {
+		ctx, cancel = context.WithCancel(ctx)
+	}
+	l.under[c.GetId()] = cancel
+	b.calls = append(b.calls, call{ctx, c})
+	return true, nil
+}
+
+// start begins to serve the calls that were added.
+func (b *batch) start() {
+	if len(b.calls) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.calls) > 1 {
+		b.late = time.AfterFunc(handOverAfter, b.overdue)
+	}
+	go b.serve(0)
+}
+
+// serve carries out calls and sends answers as long as it is the goroutine's turn.
+func (b *batch) serve(turn int) {
+	for {
+		c, d, more := b.next(turn)
+		if !more {
+			return
+		}
+		if d.Answer == nil {
+			d = b.carryOut(c)
+			if !d.Ready() && b.later(turn, d) {
+				continue
+			}
+		}
+		b.answer(d)
+	}
+}
+
+// next returns a call to be carried out or, if it has an Answer, one to be answered:
+// first what is answered without a wait, then calls, then the other answers.
+func (b *batch) next(turn int) (c call, d done, more bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.turn != turn:
+		return c, d, false
+	case len(b.done) > 0 && (len(b.calls) == 0 || b.done[0].Ready()):
+		d, b.done = b.done[0], b.done[1:]
+		return c, d, true
+	case len(b.calls) > 0:
+		c, b.calls = b.calls[0], b.calls[1:]
+		b.begun++
+		return c, d, true
+	case b.late != nil:
+		b.late.Stop()
+	}
+	return c, d, false
+}
+
+// later leaves an answer for after the calls, and reports false if it is not the
+// goroutine's turn any more.
+func (b *batch) later(turn int, d done) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.turn == turn {
+		b.done = append(b.done, d)
+	}
+	return b.turn == turn
+}
+
+// answer waits for an answer and has it sent.
+func (b *batch) answer(d done) {
+	resp, err := d.Wait()
+	b.served.answer(d.id, resp, err)
+}
+
+// handOver has another goroutine do what is left. The caller holds mu.
+func (b *batch) handOver() {
+	if len(b.calls) > 0 || len(b.done) > 0 {
+		b.turn++
+		go b.serve(b.turn)
+	}
+}
+
+// overdue hands over what waits for a call that takes long.
+func (b *batch) overdue() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.calls) == 0 {
+		return
+	}
+	if b.begun == b.seen {
+		b.handOver()
+	}
+	b.seen = b.begun
+	b.late.Reset(handOverAfter)
+}
+
+// carryOut does all of a call but to wait for its answer.
+func (b *batch) carryOut(c call) done {
+	d := done{id: c.GetId()}
+	m, ok := b.methods[c.GetMethod()]
+	if !ok {
+		d.Answer = ready{err: status.Errorf(codes.Unimplemented, "unknown method %.100q", c.GetMethod())}
+		return d
+	}
+	if _, err := m.handler(m.impl, c.ctx, func(req any) error {
+		if err := proto.Unmarshal(c.GetRequest(), req.(proto.Message)); err != nil {
+			return status.Errorf(codes.InvalidArgument, "the request cannot be read: %v", err)
+		}
+		return nil
+	}, func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		d.Answer = b.around(ctx, req, info, h)
+		return nil, nil //nolint:nilnil // the answer is in d
+	}); err != nil {
+		d.Answer = ready{err: err}
+	}
+	return d
+}
+
+// AtOnce makes an Around of an interceptor: answers are ready when it returns.
+func AtOnce(intercept grpc.UnaryServerInterceptor) Around {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) Answer {
+		resp, err := intercept(ctx, req, info, h)
+		return ready{resp, err}
+	}
+}
+
+// ready is an answer that waits for nothing.
+type ready struct {
+	resp any
+	err  error
+}
+
+func (ready) Ready() bool          { return true }
+func (r ready) Wait() (any, error) { return r.resp, r.err }
