@@ -234,6 +234,16 @@ func TestAnswersWaitUntilDurable(t *testing.T) {
 			return err
 		}, nil},
 		"a copy of the tree": {func(ctx context.Context, r *rig) error { _, err := r.Snapshot(ctx); return err }, nil},
+		"a change with an Answer": {answered(func(ctx context.Context, r *rig) error {
+			_, err := r.DoAnswer(ctx, mkdir(fmt.Sprintf("/a/%d", r.last())))
+			return err
+		}), nil},
+		"an error with an Answer": {answered(func(ctx context.Context, r *rig) error { _, err := r.DoAnswer(ctx, mkdir("/a")); return err }), fserror.Exists},
+		"a read with an Answer":   {answered(func(ctx context.Context, r *rig) error { return r.ViewAnswer(ctx, call, stat) }), nil},
+		"two reads with an Answer": {answered(func(ctx context.Context, r *rig) error {
+			return errors.Join(r.ViewAnswer(ctx, call, stat), r.ViewAnswer(ctx, &namespace.Call{User: "root", Super: true}, func(*Tx) error { return nil }))
+		}), nil},
+		"an Answer to nobody": {func(ctx context.Context, r *rig) error { return r.ViewAnswer(ctx, call, stat) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -272,6 +282,61 @@ func TestAnswersWaitUntilDurable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// answered gives a call an Answer. The call itself must not wait.
+func answered(do func(context.Context, *rig) error) func(context.Context, *rig) error {
+	return func(ctx context.Context, r *rig) error {
+		ctx, a := WithAnswer(ctx, func(context.Context) { r.t.Error("the call waits by itself") })
+		err := do(ctx, r)
+		if a.Ready() != (r.Facts().Last == r.journal.Durable()) {
+			r.t.Errorf("the answer is ready: %t", a.Ready())
+		}
+		if werr := a.Wait(ctx); werr != nil {
+			return werr
+		}
+		return err
+	}
+}
+
+// A call that waits for the disk by itself says so before, and only if it has to.
+func TestCallsSayThatTheyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		said := 0
+		ctx, a := WithAnswer(t.Context(), func(context.Context) { said++ })
+		if err := r.WaitDurable(ctx, r.last()); err != nil || said > 0 {
+			t.Errorf("of what is durable: %v, said %d times", err, said)
+		}
+		r.journal.hold()
+		done := begins(func() error { _, err := r.Do(ctx, mkdir("/a")); return err })
+		synctest.Wait()
+		pending(t, "a change", done)
+		r.journal.release(nil)
+		if err := <-done; err != nil || said != 1 || !a.Ready() {
+			t.Errorf("%v, said %d times, ready: %t", err, said, a.Ready())
+		}
+	})
+}
+
+// An answer that cannot be given says why, in the place of what the call said.
+func TestAnswersOfABrokenJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.journal.hold()
+		ctx, a := WithAnswer(t.Context(), nil)
+		if _, err := r.DoAnswer(ctx, mkdir("/a")); err != nil {
+			t.Fatal(err)
+		}
+		done := begins(func() error { return a.Wait(ctx) })
+		synctest.Wait()
+		pending(t, "an answer", done)
+		r.journal.release(journal.ErrFenced)
+		wantKind(t, "an answer", <-done, fserror.NotActive)
+		if !r.failedWith(journal.ErrFenced) {
+			t.Errorf("failed with %v", r.reign.failed)
+		}
+	})
 }
 
 // A read of what is durable does not wait for what is not; outside the window nothing is
