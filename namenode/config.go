@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
+	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/ensemble"
 	"github.com/leasefs/leasefs/namenode/groups"
 	"github.com/leasefs/leasefs/namenode/loops"
@@ -242,6 +244,9 @@ func (c *Config) front(group *loops.Group) serve.Config {
 	return serve.Config{
 		Clock: c.Clock, Log: c.Logger, Loops: group, Listen: c.Listen, HTTP: c.HTTP, OpenPort: c.OpenPort, AdvertiseHTTP: c.AdvertiseHTTP, TLS: c.TLS, Pprof: c.Pprof,
 		MaxConnections: c.MaxConnections, MaxUnfinished: c.MaxUnfinished, MaxInFlight: c.MaxInFlight, MaxStreams: c.MaxStreams,
+		Answer: func(ctx context.Context, waits func(context.Context)) (context.Context, serve.Answer) {
+			return engine.WithAnswer(ctx, waits)
+		},
 	}
 }
 

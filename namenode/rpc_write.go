@@ -34,7 +34,11 @@ func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResp
 	r.GivenUp = nil // a repeated call is known without it
 	cache := r.GetCache()
 	out, req, wait, err := s.create(ctx, r, engine.Request{Given: givenUp(r.GetCaller().GetSession(), given)})
-	if werr := s.engine.AnswerAsOf(ctx, wait); werr != nil {
+	waitFor := s.engine.AnswerAsOf
+	if cache {
+		waitFor = s.engine.WaitDurable // only what is durable is lent
+	}
+	if werr := waitFor(ctx, wait); werr != nil {
 		return nil, werr
 	}
 	if err != nil {
@@ -63,7 +67,7 @@ func (s *writers) lookAt(ctx context.Context, r *pb.CreateRequest, resp *pb.Open
 		c.Collect = true
 		var a namespace.Attr
 		var keys []*pb.CacheKey
-		if err := s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
+		if err := s.engine.View(ctx, c, func(tx *engine.Tx) (err error) {
 			a, err = tx.Tree.Stat(c, at)
 			if err == nil {
 				keys = mayCache(tx, c, r.GetCaller().GetSession(), true)

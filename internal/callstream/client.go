@@ -225,9 +225,13 @@ func (l *line) drain() {
 
 // take returns the next message. If there is none, the sender has to end.
 func (l *line) take() *pb.CarryRequest {
-	runtime.Gosched() // those who are about to call do so first: their calls leave in the same message
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.waiting) > len(l.queue) { // others have called before, and may be about to call again
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
 	m := &pb.CarryRequest{Cancel: l.cancels}
 	l.cancels = nil
 	size, n := 0, 0

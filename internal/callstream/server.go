@@ -308,9 +308,13 @@ func (l *served) drain() {
 
 // take returns the next message of answers. If there is none, the sender has to end.
 func (l *served) take() *pb.CarryResponse {
-	runtime.Gosched() // what is about to be answered leaves in the same message
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.under) > 0 { // others may be about to be answered
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
 	if len(l.answers) == 0 {
 		l.answers, l.sending = nil, false
 		l.changed.Broadcast()

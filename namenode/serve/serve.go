@@ -37,7 +37,6 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/conns"
-	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/reign"
 	"github.com/leasefs/leasefs/namenode/share"
@@ -66,10 +65,22 @@ type Config struct {
 	TLS           *tls.Config // of both; nil: none
 	Pprof         bool        // serve /debug/pprof
 
+	// Answer gives the context of a call its Answer. Whoever gets that context calls
+	// waits when the call is about to wait for something else than its Answer does.
+	Answer func(ctx context.Context, waits func(context.Context)) (context.Context, Answer)
+
 	MaxConnections int
 	MaxUnfinished  int64 // bytes of messages that are not complete
 	MaxInFlight    int   // calls served at once; more are told to retry
 	MaxStreams     int   // of one connection
+}
+
+// Answer is what the answer of a call waits for once the call was carried out.
+type Answer interface {
+	// Ready reports whether Wait returns at once.
+	Ready() bool
+	// Wait waits until the answer may be given. An error takes the answer's place.
+	Wait(ctx context.Context) error
 }
 
 // Front is the two addresses of one namenode. Its methods are safe for concurrent use
@@ -342,7 +353,7 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		return c
 	}
 	c.began = f.cfg.Clock.Mono()
-	ctx, c.answer = engine.WithAnswer(context.WithValue(ctx, servedKey{}, c.who), callstream.Waits)
+	ctx, c.answer = f.cfg.Answer(context.WithValue(ctx, servedKey{}, c.who), callstream.Waits)
 	if _, ok := ctx.Deadline(); !ok {
 		ctx, c.cancel = context.WithTimeout(ctx, maxCall)
 	}
@@ -367,7 +378,7 @@ type call struct {
 	who    share.Taker
 	served bool // it has its place among those served
 	began  time.Duration
-	answer *engine.Answer
+	answer Answer
 	req    any
 	resp   any
 	err    error
