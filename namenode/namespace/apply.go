@@ -34,32 +34,6 @@ type Result struct {
 	Events []Event
 }
 
-// OpenFile is a file open for write, and who has it.
-type OpenFile struct {
-	Inode  InodeID
-	Epoch  uint64 // the number of the record that granted it
-	Token  Token
-	Holder Holder
-	Since  int64 // Unix milliseconds by the journal
-}
-
-// ClosedFile is a file that is no longer open under an epoch.
-type ClosedFile struct {
-	Inode   InodeID
-	Epoch   uint64
-	Session SessionID
-	Reason  string // one of the Reason constants
-}
-
-// Why a file is no longer open under an epoch.
-const (
-	ReasonClosed    = "closed"
-	ReasonRecovered = "recovered"
-	ReasonTakenOver = "taken over"
-	ReasonDeleted   = "deleted"
-	ReasonReplaced  = "replaced"
-)
-
 func closedFile(n *inode, reason string) ClosedFile {
 	g := n.ext.open.grant
 	return ClosedFile{Inode: n.id, Epoch: g.epoch, Session: g.holder.Session, Reason: reason}
@@ -121,7 +95,7 @@ type stamp struct {
 }
 
 // touch notes a change that the record makes.
-func (t applier) touch(c Change) { t.tracker.touch(t.now.TxID, c) }
+func (t applier) touch(c Change) { t.tracker.Touch(t.now.TxID, c) }
 
 // touchEntry notes that an entry of a directory came, went or was replaced.
 func (t applier) touchEntry(dir InodeID, name string) {

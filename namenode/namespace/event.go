@@ -1,33 +1,5 @@
 package namespace
 
-// EventType is what happened to a file, directory or link.
-type EventType uint8
-
-// The types of events.
-const (
-	EventCreate EventType = iota + 1 // it was made
-	EventClose                       // its writing ended: by its writer, by recovery, or with a directory that was deleted
-	EventDelete                      // it, and all below it, was deleted or replaced
-	EventRename                      // it, and all below it, moved
-	EventLength                      // its length changed
-	EventAttr                        // owner, group, mode or mtime were set
-	EventLease                       // somebody has it open for write, or it was attached or detached
-)
-
-// Event is what a record did to one name.
-type Event struct {
-	Type   EventType
-	Inode  InodeID
-	Dir    InodeID // the directory of Path
-	NewDir InodeID // of a rename: that of NewPath
-	Path   string  // before the record, if it is a rename or a deletion
-	// NewPath is where a rename leads.
-	NewPath string
-	Length  int64 // bytes, of a file after the record
-	IsDir   bool
-	Holder  string // of EventLease: the client name of who has it open; empty: nobody
-}
-
 // Events turns the making of events (Result.Events) on or off. It is off at
 // first: each takes the building of a path.
 func (t *Tree) Events(on bool) { t.events = on && !t.frozen }

@@ -89,9 +89,9 @@ func TestPlanHideRefuses(t *testing.T) {
 		h    Hide
 		kind fserror.Kind
 	}{
-		"name taken": {Hide{id, "g", 5}, fserror.Exists},
-		"bad name":   {Hide{id, "a/b", 5}, fserror.InvalidPath},
-		"no lease":   {Hide{id, ".h", 6}, fserror.NotFound},
+		"name taken": {Hide{Inode: id, Name: "g", Lease: 5}, fserror.Exists},
+		"bad name":   {Hide{Inode: id, Name: "a/b", Lease: 5}, fserror.InvalidPath},
+		"no lease":   {Hide{Inode: id, Name: ".h", Lease: 6}, fserror.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := PlanHide(r.tree, nil, op, c.h)

@@ -65,7 +65,7 @@ func (v view) checkLease(id LeaseID) error {
 	switch {
 	case l == nil || l.Ended != 0:
 		return noLease(v.op, id)
-	case !v.c.isSuper() && l.Owner.User != v.c.User:
+	case !v.c.IsSuper() && l.Owner.User != v.c.User:
 		return v.errorf(fserror.Permission, "", "lease %x belongs to user %s; only that user and the superuser may use it", uint64(id), l.Owner.User)
 	}
 	return nil

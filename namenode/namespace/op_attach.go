@@ -35,7 +35,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 }
 
 // mayAttach reports whether a caller may have a file deleted with a lease.
-func (v view) mayAttach(n *inode) bool { return v.c.isSuper() || v.isOwner(n) }
+func (v view) mayAttach(n *inode) bool { return v.c.IsSuper() || v.isOwner(n) }
 
 // leaseFile returns a file that the caller may delete and whose lease, if it
 // has one, has not ended.

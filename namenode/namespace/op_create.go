@@ -38,23 +38,6 @@ func (op *OpCreate) fields(c coder) {
 	c.lease(&op.Lease)
 }
 
-// CreateRequest asks for a new file.
-type CreateRequest struct {
-	At   Ref
-	Mode uint16 // permission bits of the file
-	// KeepMode makes a file that replaces one take its mode over instead.
-	KeepMode  bool
-	DirMode   uint16 // of directories made on the way
-	Overwrite bool   // replace an existing file
-	Parents   bool   // make missing directories
-	Close     bool   // the file is whole: Holder and Token do not count
-	Holder    Holder
-	Token     Token
-	Data      []byte
-	MTime     int64   // Unix milliseconds; 0: now
-	Lease     LeaseID // granted, to attach the file to; 0: none
-}
-
 // PlanCreate checks the making of a file. If it replaces one, Replace of the
 // record says which; whether that one may be taken from a holder is for the
 // caller to find out (OpenFile). Replacing takes write permission on the file

@@ -29,15 +29,6 @@ func (op *OpHide) fields(c coder) {
 	c.Bool(&op.Detach)
 }
 
-// Hide says that a file that loses its name gets another one in its directory,
-// attached to a granted lease of the caller's. If it is not this inode any more
-// that loses the name, it is deleted as usual.
-type Hide struct {
-	Inode InodeID
-	Name  string
-	Lease LeaseID
-}
-
 // PlanHide makes of a checked rename or delete one that hides the file which it
 // would delete; or returns op itself if that is not the inode of h, or not a file
 // that the caller may attach to a lease. Errors:

@@ -45,7 +45,7 @@ func PlanSetAttr(t *Tree, c *Call, r Ref, op OpSetAttr) (*OpSetAttr, error) {
 	if err := v.checkOwners(path, op.User, op.Group); err != nil {
 		return nil, err
 	}
-	if c.isSuper() {
+	if c.IsSuper() {
 		return &op, nil
 	}
 	owner := v.isOwner(n)

@@ -23,17 +23,6 @@ func (op *OpXattr) fields(c coder) {
 	c.Bool(&op.Remove)
 }
 
-// XattrAction is what is to be done with an extended attribute.
-type XattrAction uint8
-
-// The actions.
-const (
-	XattrSet     XattrAction = iota // make or replace it
-	XattrCreate                     // Exists if it is there
-	XattrReplace                    // NotFound if it is missing
-	XattrRemove                     // NotFound if it is missing
-)
-
 // NoXattr is the reason of the NotFound error for an extended attribute that is
 // missing, as opposed to the file.
 const NoXattr = "no such attribute"
@@ -83,7 +72,7 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action XattrA
 	if sum, fits := t.xattrs.Fits(x); !fits {
 		return nil, v.errorf(fserror.NoSpace, path, "its extended attributes would have %d bytes; the limit is %d", sum, tables.MaxXattrs)
 	}
-	if more := x.Memory() - int64(old.Size()); more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.isSuper()) {
+	if more := x.Memory() - int64(old.Size()); more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.IsSuper()) {
 		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.Name(n.user))
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil

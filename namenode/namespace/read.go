@@ -7,37 +7,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
-// Attr is what stat shows of an inode.
-type Attr struct {
-	ID, Parent InodeID
-	Name       string // empty for the root
-	Type       Type
-	Mode       uint16 // permission, sticky and set-id bits
-	User       string
-	Group      string
-	MTime      int64 // Unix milliseconds
-	// Length is that of a file, or of a link's target, in bytes.
-	Length     int64
-	LinkTarget string
-	Open       *OpenFile // nil unless it is a file open for write
-	Entries    int       // of a directory
-	Blocks     int       // of a file
-	TailLength int64     // of a file, in bytes
-	Lease      LeaseID   // the granted lease that a file is attached to; 0: none
-	Xattrs     int       // how many extended attributes it has
-}
-
-// FileView is all that a reader needs of a file. Its slices are shared with
-// the tree: they are valid for ever, and not to be changed.
-type FileView struct {
-	Attr   Attr
-	Blocks []Block
-	Tail   []byte // begins in the file where the blocks' Used bytes end
-	// Cut is the record that shortened the file last, 0 if none did. Two views of
-	// a file with the same Cut have the same byte at each offset that both have.
-	Cut uint64
-}
-
 // DefaultList is how many entries List returns if it is not told.
 const DefaultList = 1000
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -38,6 +38,85 @@ type (
 	StoredBlock = tables.StoredBlock
 )
 
+// What calls ask, and are told; package calls says more.
+type (
+	// Call is who asks.
+	Call = calls.Call
+	// Ref names what a call is about.
+	Ref = calls.Ref
+	// How says how a Ref is followed.
+	How = calls.How
+	// Change names something that can change.
+	Change = calls.Change
+	// ChangeKind is what of an inode, or of a name, changes.
+	ChangeKind = calls.ChangeKind
+	// Event is what a record did to one name.
+	Event = calls.Event
+	// EventType is what happened to a file, directory or link.
+	EventType = calls.EventType
+	// Type is what an inode is.
+	Type = calls.Type
+	// Block is one entry of a file's block list.
+	Block = calls.Block
+	// Attr is what stat shows of an inode.
+	Attr = calls.Attr
+	// FileView is all that a reader needs of a file.
+	FileView = calls.FileView
+	// OpenFile is a file open for write, and who has it.
+	OpenFile = calls.OpenFile
+	// ClosedFile is a file that is no longer open under an epoch.
+	ClosedFile = calls.ClosedFile
+	// Writer is what a writer shows with each call.
+	Writer = calls.Writer
+	// CreateRequest asks for a new file.
+	CreateRequest = calls.CreateRequest
+	// Hide asks for another name for a file that loses its own.
+	Hide = calls.Hide
+	// Xattr is one extended attribute.
+	Xattr = calls.Xattr
+	// XattrAction is what is to be done with an extended attribute.
+	XattrAction = calls.XattrAction
+)
+
+// The constants of package calls.
+const (
+	RootID          = calls.RootID
+	TypeFile        = calls.TypeFile
+	TypeDir         = calls.TypeDir
+	TypeSymlink     = calls.TypeSymlink
+	FollowLast      = calls.FollowLast
+	NoLinks         = calls.NoLinks
+	ChangeAttr      = calls.ChangeAttr
+	ChangeEntries   = calls.ChangeEntries
+	ChangeName      = calls.ChangeName
+	ChangeLease     = calls.ChangeLease
+	EventCreate     = calls.EventCreate
+	EventClose      = calls.EventClose
+	EventDelete     = calls.EventDelete
+	EventRename     = calls.EventRename
+	EventLength     = calls.EventLength
+	EventAttr       = calls.EventAttr
+	EventLease      = calls.EventLease
+	ReasonClosed    = calls.ReasonClosed
+	ReasonRecovered = calls.ReasonRecovered
+	ReasonTakenOver = calls.ReasonTakenOver
+	ReasonDeleted   = calls.ReasonDeleted
+	ReasonReplaced  = calls.ReasonReplaced
+	XattrSet        = calls.XattrSet
+	XattrCreate     = calls.XattrCreate
+	XattrReplace    = calls.XattrReplace
+	XattrRemove     = calls.XattrRemove
+)
+
+// At is what has a path: a symbolic link at its end is meant itself.
+func At(path string) Ref { return calls.At(path) }
+
+// Follow is what a path leads to.
+func Follow(path string) Ref { return calls.Follow(path) }
+
+// Inode is an inode, wherever it is.
+func Inode(id InodeID) Ref { return calls.Inode(id) }
+
 // Limits of the tables that others share out or show.
 const (
 	MaxOwners   = tables.MaxOwners
@@ -47,27 +126,6 @@ const (
 	MaxSessions = tables.MaxSessions
 	SessionTTL  = tables.SessionTTL
 )
-
-// RootID is the root directory.
-const RootID InodeID = 1
-
-// Type is what an inode is.
-type Type uint8
-
-// The types of inodes.
-const (
-	TypeFile Type = iota + 1
-	TypeDir
-	TypeSymlink
-)
-
-// Block is one entry of a file's block list.
-type Block struct {
-	Key    blockstore.Key
-	Stored uint32 // bytes of the object: data and checksum table
-	Used   uint32 // bytes of its data that belong to the file
-	CRC    uint32 // CRC32C of the whole object
-}
 
 // Entry is one journal record, decoded.
 type Entry struct {

@@ -1,18 +1,18 @@
 package namespace
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // What a caller may want of an inode, as permission bits.
 const (
-	mayRead    uint16 = 4
-	mayWrite   uint16 = 2
-	mayExecute uint16 = 1
+	mayRead    = calls.MayRead
+	mayWrite   = calls.MayWrite
+	mayExecute = calls.MayExecute
 
 	stickyBit uint16 = 0o1000
 	setIDBits uint16 = 0o6000
@@ -20,51 +20,6 @@ const (
 )
 
 var wantNames = [8]string{mayRead: "read", mayWrite: "write", mayExecute: "search", mayWrite | mayExecute: "change", mayRead | mayWrite: "read and write"}
-
-// How says how a Ref is followed.
-type How uint32
-
-// The ways, to be combined.
-const (
-	// FollowLast follows a symbolic link at the end of the path.
-	FollowLast How = 1 << iota
-	// NoLinks refuses (Loop) what would follow a symbolic link, wherever it is.
-	NoLinks
-)
-
-// Ref names what a call is about, as openat(2) does: by a path from an inode. It is
-// resolved within one attempt of the call, under the lock.
-//
-// It gives no rights, as a descriptor would: numbers of inodes can be guessed. So
-// also who names a base has to be allowed to search all directories above it.
-type Ref struct {
-	Base InodeID // 0: the root, and Path is absolute
-	Path string  // from Base, without a slash before it; empty: Base itself
-	How  How
-	// Expect is the inode that it has to lead to, else NotFound; 0: any, or none. It
-	// keeps a change by name from what has got the name since.
-	Expect InodeID
-}
-
-// At is what has a path: a symbolic link at its end is meant itself.
-func At(path string) Ref { return Ref{Path: path} }
-
-// Follow is what a path leads to.
-func Follow(path string) Ref { return Ref{Path: path, How: FollowLast} }
-
-// Inode is an inode, wherever it is.
-func Inode(id InodeID) Ref { return Ref{Base: id} }
-
-// Dir is the directory of what a Ref names, which must have a name in its path.
-func (r Ref) Dir() Ref {
-	if r.Base == 0 {
-		r.Path, _ = fspath.Split(r.Path)
-	} else {
-		r.Path = r.Path[:max(strings.LastIndexByte(r.Path, '/'), 0)]
-	}
-	r.How, r.Expect = r.How|FollowLast, 0
-	return r
-}
 
 // place is where a Ref leads.
 type place struct {
@@ -231,33 +186,13 @@ func (at place) newNames(op string) (dirs []string, name string, err error) {
 	return dirs, names[last], nil
 }
 
-// isSuper reports whether a caller may everything.
-func (c *Call) isSuper() bool { return c == nil || c.Super }
-
 // isOwner reports whether a caller owns an inode.
 func (v view) isOwner(n *inode) bool { return v.users.Name(n.user) == v.c.User }
 
 // allowed reports whether a caller has all the permission bits want, by the
 // one class of the mode (owner, group, others) that is the caller's.
 func (v view) allowed(n *inode, want uint16) bool {
-	return v.c.isSuper() || v.c.allowed(n.mode, v.users.Name(n.user), v.groups.Name(n.group), want)
-}
-
-func (c *Call) allowed(mode uint16, user, group string, want uint16) bool {
-	switch {
-	case c.isSuper():
-		return true
-	case user == c.User:
-		mode >>= 6
-	case slices.Contains(c.Groups, group):
-		mode >>= 3
-	}
-	return mode&want == want
-}
-
-// MayList reports whether a caller may list a directory and continue below it.
-func (c *Call) MayList(a Attr) bool {
-	return c.allowed(a.Mode, a.User, a.Group, mayRead|mayExecute)
+	return v.c.IsSuper() || v.c.Allowed(n.mode, v.users.Name(n.user), v.groups.Name(n.group), want)
 }
 
 // require returns an error of kind Permission unless the caller is allowed.
@@ -287,7 +222,7 @@ func (v view) requireRemove(dir, n *inode, path string) error {
 }
 
 func (v view) stickyAllows(dir, n *inode) bool {
-	return v.c.isSuper() || dir.mode&stickyBit == 0 || v.isOwner(dir) || v.isOwner(n)
+	return v.c.IsSuper() || dir.mode&stickyBit == 0 || v.isOwner(dir) || v.isOwner(n)
 }
 
 // requireSearch is what it takes to reach an inode from the root: every

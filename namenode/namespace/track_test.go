@@ -80,29 +80,12 @@ func TestAsOf(t *testing.T) {
 	wait("a clone waits for all", func(c *Call) { _, _ = tree.Clone().Stat(c, Follow("/")) }, n)
 	tree.SetDurable(n)
 	wait("all durable", statInode(file), 0)
-	if tr := &tree.tracker; len(tr.pending) != 0 || len(tr.queue) != tr.head {
-		t.Errorf("%d changes are still tracked", len(tr.pending))
+	if n := len(tree.tracker.Pending()); n != 0 {
+		t.Errorf("%d changes are still tracked", n)
 	}
 
 	tree.Track(false)
 	r.create(t, "/z", "")
 	wait("not tracked", stat("/z"), 0)
 	tree.SetDurable(1)
-}
-
-// SetDurable may lag far behind without the queue holding what is done.
-func TestTrackQueue(t *testing.T) {
-	r := newRig(t)
-	r.tree.Track(true)
-	id := r.create(t, "/f", "")
-	for i := range 10_000 {
-		res := r.must(t, &OpSetAttr{Inode: id, SetMTime: true, MTime: int64(i)})
-		r.tree.SetDurable(res.TxID - 10)
-	}
-	if n := len(r.tree.queue); n > 100 {
-		t.Fatalf("the queue holds %d", n)
-	}
-	if n := len(r.tree.pending); n != 1 {
-		t.Fatalf("%d changes are pending", n)
-	}
 }

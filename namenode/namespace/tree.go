@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -32,7 +33,7 @@ type Tree struct {
 	// What follows is no state: it is neither in the image nor compared.
 
 	holders tables.Holders // empty in a clone
-	tracker                // changes that are not durable
+	tracker calls.Tracker  // changes that are not durable
 	events  bool           // whether records make events
 }
 
@@ -113,7 +114,7 @@ func (t *Tree) Clone() *Tree {
 	c.reigns = t.reigns.Clone()
 	c.events = false
 	c.holders, c.uses = nil, nil
-	c.tracker = tracker{minAsOf: t.newest}
+	c.tracker = t.tracker.Clone()
 	return &c
 }
 

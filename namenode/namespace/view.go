@@ -21,7 +21,7 @@ func (v view) where(n *inode) string {
 	return path
 }
 
-func (v view) look(what Change) { v.tracker.look(v.c, what) }
+func (v view) look(what Change) { v.tracker.Look(v.c, what) }
 
 func (v view) lookAttr(id InodeID) { v.look(Change{Kind: ChangeAttr, Inode: id}) }
 

@@ -86,7 +86,7 @@ type removeLevel struct {
 // Permission and names the directory.
 func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int) (done bool, err error) {
 	v := view{t, c, "rm"}
-	if c.isSuper() {
+	if c.IsSuper() {
 		return true, nil
 	}
 	if !check.begun {

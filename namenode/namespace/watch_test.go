@@ -77,13 +77,13 @@ func (o *observer) after(op Op, r *Result, err error) {
 		}
 		return
 	}
-	for _, c := range o.tree.queue {
+	for c, txid := range o.tree.tracker.Pending() {
 		attr := c.Kind == ChangeAttr
 		switch {
-		case c.txid != r.TxID || o.affects[c.Change] || c.Kind == ChangeLease || c.Change == safeModeChange:
+		case txid != r.TxID || o.affects[c] || c.Kind == ChangeLease || c == safeModeChange:
 		case attr && (c.Inode >= o.next || o.spared[c.Inode]):
 		default:
-			o.wrong("%s %+v changed %+v, which Affects does not list: %+v", opName(op), op, c.Change, o.affects)
+			o.wrong("%s %+v changed %+v, which Affects does not list: %+v", opName(op), op, c, o.affects)
 		}
 	}
 	o.tree.SetDurable(r.TxID)

@@ -7,13 +7,6 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// Writer is what a writer shows with each call.
-type Writer struct {
-	Inode InodeID
-	Epoch uint64
-	Token Token
-}
-
 // held is the error for a file that somebody has open for write. How long and
 // until when is for the caller to fill in: it knows the leases.
 func held(op, path string, n *inode) error {

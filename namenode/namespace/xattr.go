@@ -6,13 +6,6 @@ import "github.com/leasefs/leasefs/namenode/namespace/tables"
 // together.
 const MaxXattrMemory = 256 << 20
 
-// Xattr is one extended attribute. Its value is shared with the tree: it is
-// valid for ever, and not to be changed.
-type Xattr struct {
-	Name  string
-	Value []byte
-}
-
 // putXattr makes or replaces one, of an inode that is in the table.
 func (t *inodes) putXattr(x tables.Xattr) {
 	t.countXattr(x, 1)
@@ -72,6 +65,6 @@ func (t *Tree) Xattrs(c *Call, r Ref) (xattrs []Xattr, err error) {
 			return nil, err
 		}
 	}
-	t.xattrs.Of(n.id, func(x tables.Xattr) { xattrs = append(xattrs, Xattr{x.Name, []byte(x.Value)}) })
+	t.xattrs.Of(n.id, func(x tables.Xattr) { xattrs = append(xattrs, Xattr{Name: x.Name, Value: []byte(x.Value)}) })
 	return xattrs, nil
 }

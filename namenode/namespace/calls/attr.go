@@ -1,0 +1,84 @@
+package calls
+
+import (
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
+
+// RootID is the root directory.
+const RootID tables.InodeID = 1
+
+// Type is what an inode is.
+type Type uint8
+
+// The types of inodes.
+const (
+	TypeFile Type = iota + 1
+	TypeDir
+	TypeSymlink
+)
+
+// Block is one entry of a file's block list.
+type Block struct {
+	Key    blockstore.Key
+	Stored uint32 // bytes of the object: data and checksum table
+	Used   uint32 // bytes of its data that belong to the file
+	CRC    uint32 // CRC32C of the whole object
+}
+
+// Attr is what stat shows of an inode.
+type Attr struct {
+	ID, Parent tables.InodeID
+	Name       string // empty for the root
+	Type       Type
+	Mode       uint16 // permission, sticky and set-id bits
+	User       string
+	Group      string
+	MTime      int64 // Unix milliseconds
+	// Length is that of a file, or of a link's target, in bytes.
+	Length     int64
+	LinkTarget string
+	Open       *OpenFile      // nil unless it is a file open for write
+	Entries    int            // of a directory
+	Blocks     int            // of a file
+	TailLength int64          // of a file, in bytes
+	Lease      tables.LeaseID // the granted lease that a file is attached to; 0: none
+	Xattrs     int            // how many extended attributes it has
+}
+
+// FileView is all that a reader needs of a file. Its slices are shared with
+// the tree: they are valid for ever, and not to be changed.
+type FileView struct {
+	Attr   Attr
+	Blocks []Block
+	Tail   []byte // begins in the file where the blocks' Used bytes end
+	// Cut is the record that shortened the file last, 0 if none did. Two views of
+	// a file with the same Cut have the same byte at each offset that both have.
+	Cut uint64
+}
+
+// OpenFile is a file open for write, and who has it.
+type OpenFile struct {
+	Inode  tables.InodeID
+	Epoch  uint64 // the number of the record that granted it
+	Token  tables.Token
+	Holder tables.Holder
+	Since  int64 // Unix milliseconds by the journal
+}
+
+// ClosedFile is a file that is no longer open under an epoch.
+type ClosedFile struct {
+	Inode   tables.InodeID
+	Epoch   uint64
+	Session tables.SessionID
+	Reason  string // one of the Reason constants
+}
+
+// Why a file is no longer open under an epoch.
+const (
+	ReasonClosed    = "closed"
+	ReasonRecovered = "recovered"
+	ReasonTakenOver = "taken over"
+	ReasonDeleted   = "deleted"
+	ReasonReplaced  = "replaced"
+)

@@ -1,0 +1,71 @@
+package calls
+
+import "slices"
+
+// Call is who asks. It also collects what the answer depends on: the number of
+// the newest record, not yet durable, that changed an inode or a name which
+// the call looked at. The zero value is a user without a name or rights; a nil
+// *Call is the namenode itself, which may everything and collects nothing.
+// A Call is of one goroutine.
+type Call struct {
+	User   string
+	Groups []string
+	Super  bool // may everything: the superuser, or a member of the supergroup
+
+	// ForUser and ForGroup, which only a superuser may say, are whose things are
+	// that the call makes; empty: the caller's, and of their directory's group.
+	ForUser, ForGroup string
+
+	// NoNewUser refuses (NoSpace) to make a user an owner who was none.
+	NoNewUser bool
+
+	// Looks collects what the call has looked at, if Collect is set: for who
+	// wants to keep the answer for as long as none of it changes. A call whose
+	// answer cannot be kept takes Collect back.
+	Collect bool
+	Looks   []Change
+	// DirLooks is how many of Looks a List had collected before it looked at the
+	// first entry of the directory.
+	DirLooks int
+
+	asOf uint64
+}
+
+// AsOf returns the number of the record that must be durable before the answer
+// may leave; 0 if there is none to wait for. It counts also what calls that
+// failed have looked at.
+func (c *Call) AsOf() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.asOf
+}
+
+// IsSuper reports whether a caller may everything.
+func (c *Call) IsSuper() bool { return c == nil || c.Super }
+
+// Allowed reports whether a caller has all the permission bits want on an inode, by the
+// one class of the mode (owner, group, others) that is the caller's.
+func (c *Call) Allowed(mode uint16, user, group string, want uint16) bool {
+	switch {
+	case c.IsSuper():
+		return true
+	case user == c.User:
+		mode >>= 6
+	case slices.Contains(c.Groups, group):
+		mode >>= 3
+	}
+	return mode&want == want
+}
+
+// MayList reports whether a caller may list a directory and continue below it.
+func (c *Call) MayList(a Attr) bool {
+	return c.Allowed(a.Mode, a.User, a.Group, MayRead|MayExecute)
+}
+
+// What a caller may want of an inode, as permission bits.
+const (
+	MayRead    uint16 = 4
+	MayWrite   uint16 = 2
+	MayExecute uint16 = 1
+)

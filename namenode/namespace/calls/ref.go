@@ -1,0 +1,53 @@
+package calls
+
+import (
+	"strings"
+
+	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
+
+// How says how a Ref is followed.
+type How uint32
+
+// The ways, to be combined.
+const (
+	// FollowLast follows a symbolic link at the end of the path.
+	FollowLast How = 1 << iota
+	// NoLinks refuses (Loop) what would follow a symbolic link, wherever it is.
+	NoLinks
+)
+
+// Ref names what a call is about, as openat(2) does: by a path from an inode. It is
+// resolved within one attempt of the call, under the lock.
+//
+// It gives no rights, as a descriptor would: numbers of inodes can be guessed. So
+// also who names a base has to be allowed to search all directories above it.
+type Ref struct {
+	Base tables.InodeID // 0: the root, and Path is absolute
+	Path string         // from Base, without a slash before it; empty: Base itself
+	How  How
+	// Expect is the inode that it has to lead to, else NotFound; 0: any, or none. It
+	// keeps a change by name from what has got the name since.
+	Expect tables.InodeID
+}
+
+// At is what has a path: a symbolic link at its end is meant itself.
+func At(path string) Ref { return Ref{Path: path} }
+
+// Follow is what a path leads to.
+func Follow(path string) Ref { return Ref{Path: path, How: FollowLast} }
+
+// Inode is an inode, wherever it is.
+func Inode(id tables.InodeID) Ref { return Ref{Base: id} }
+
+// Dir is the directory of what a Ref names, which must have a name in its path.
+func (r Ref) Dir() Ref {
+	if r.Base == 0 {
+		r.Path, _ = fspath.Split(r.Path)
+	} else {
+		r.Path = r.Path[:max(strings.LastIndexByte(r.Path, '/'), 0)]
+	}
+	r.How, r.Expect = r.How|FollowLast, 0
+	return r
+}
