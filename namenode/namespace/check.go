@@ -176,7 +176,7 @@ func (c *checker) file(n *inode) {
 		c.problem("file %d is open but deleted", n.id)
 	case o.grant == nil || o.grant.holder == nil || o.grant.epoch == 0 || o.grant.epoch > t.txid:
 		c.problem("file %d is open with a wrong epoch", n.id)
-	case o.lastLen != 0 && o.lastOff+int64(o.lastLen) > n.length():
+	case !o.last.Within(n.length()):
 		c.problem("file %d is shorter than what was last appended", n.id)
 	}
 }

@@ -131,12 +131,13 @@
 // above and below, openfiles.go who writes what) with their owners (owners.go) and
 // extended attributes (xattr.go), the space of blocks and garbage (garbage.go), granted
 // leases (granted.go), what is remembered of clients (clients.go) and of the namespace
-// as a whole (history.go). What they keep in tables is in package tables.
+// as a whole (history.go). What they keep in tables is in package tables, and what a
+// file's bytes are made of in package content.
 //
 // apply.go, entries.go, file.go, garbage.go, lease.go are how a record changes them, by
 // an applier; view.go and resolve.go what a call sees, and paths and permissions;
-// plan.go, writer.go, read.go, walk.go what callers ask; affects.go and event.go who
-// hears of a change; track.go durability; image.go the image, imageinode.go and
+// plan.go, writer.go, read.go, walk.go what callers ask, in the words of package calls;
+// affects.go and event.go who hears of a change; track.go durability; image.go the image, imageinode.go and
 // imageparts.go the layouts of its parts, imagelink.go what is made of them; check.go.
 // The byte formats are in docs/design/records-and-image.md.
 package namespace

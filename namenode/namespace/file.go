@@ -1,11 +1,6 @@
 package namespace
 
-import (
-	"hash/crc32"
-	"slices"
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+import "github.com/leasefs/leasefs/namenode/namespace/content"
 
 // fileResult is the result of a record about one file.
 func fileResult(n *inode) Result {
@@ -24,8 +19,8 @@ func (t applier) store(n *inode) {
 func (t applier) shut(n *inode) {
 	x := n.ownExt()
 	x.open = nil
-	x.tail = exactTail(x.tail)
-	x.blocks = exactBlocks(x.blocks)
+	x.tail = content.ExactTail(x.tail)
+	x.blocks = content.ExactBlocks(x.blocks)
 	t.open.Delete(n.id)
 	t.ages.Forget(AgeKey{Inode: n.id})
 	t.store(n)
@@ -73,31 +68,8 @@ func (t applier) shortened(n *inode, length int64) (*inode, error) {
 	}
 	x := n.ownExt()
 	x.cut = t.now.TxID
-	if length >= x.n {
-		x.tail = copyTail(x.tail[:length-x.n])
-	} else {
-		x.tail = nil
-		t.cutBlocks(x, length)
-	}
+	short, lost := n.content().Cut(length)
+	x.setContent(short)
+	t.disownBlocks(lost)
 	return n, nil
-}
-
-// cutBlocks shortens a block list to length bytes, which is less than it has.
-func (t applier) cutBlocks(x *ext, length int64) {
-	keep, begin := len(x.blocks), x.n
-	for keep > 0 && begin-int64(x.blocks[keep-1].Used) >= length {
-		keep--
-		begin -= int64(x.blocks[keep].Used)
-	}
-	t.disownBlocks(x.blocks[keep:])
-	if begin > length {
-		// The last block is in part above the length: a list of its own, since
-		// the old one must keep what it says.
-		last := x.blocks[keep-1]
-		last.Used -= uint32(begin - length) //nolint:gosec // less than Used
-		x.blocks = append(x.blocks[:keep-1:keep-1], last)
-	} else {
-		x.blocks = slices.Clone(x.blocks[:keep])
-	}
-	x.n = length
 }

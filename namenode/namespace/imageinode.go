@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 )
 
 // The first byte of an inode in an image: its type and what follows.
@@ -103,7 +104,7 @@ func (im *imageCoder) content(n *inode, flags uint8) {
 		tail := x.tail
 		im.Bytes(&tail)
 		if !im.Writes() {
-			x.tail = copyTail(tail)
+			x.tail = content.CopyTail(tail)
 		}
 	}
 	if flags&flagOpen != 0 {
@@ -136,9 +137,9 @@ func (im *imageCoder) openState(x *ext) {
 	im.Text(&h.Client)
 	im.Text(&h.Host)
 	im.I64(&h.TTL)
-	im.I64(&o.lastOff)
-	im.U32(&o.lastLen)
-	im.Sum32(&o.lastCRC)
+	im.I64(&o.last.Offset)
+	im.U32(&o.last.Len)
+	im.Sum32(&o.last.CRC)
 	if !im.Writes() {
 		g.holder = im.t.holders.Share(h)
 		o.grant = g
@@ -148,7 +149,7 @@ func (im *imageCoder) openState(x *ext) {
 
 func (im *imageCoder) checkContent(n *inode, flags uint8) {
 	x, t := n.ext, im.t
-	x.blocks = exactBlocks(x.blocks)
+	x.blocks = content.ExactBlocks(x.blocks)
 	for _, b := range x.blocks {
 		if b.Key.Seq == 0 || b.Used == 0 || b.Used > b.Stored || x.n > math.MaxInt64-int64(b.Used) {
 			im.wrong("inode %d has a block with %d bytes used of %d", n.id, b.Used, b.Stored)
@@ -166,7 +167,7 @@ func (im *imageCoder) checkContent(n *inode, flags uint8) {
 		im.wrong("file %d is too long", n.id)
 	case flags&flagCut != 0 && (x.cut == 0 || x.cut > t.txid):
 		im.wrong("file %d was shortened by a record to come", n.id)
-	case o != nil && (o.grant.epoch == 0 || o.grant.epoch > t.txid || o.lastOff < 0 || o.lastOff > length || int64(o.lastLen) > length-o.lastOff):
+	case o != nil && (o.grant.epoch == 0 || o.grant.epoch > t.txid || !o.last.Within(length)):
 		im.wrong("file %d has an epoch or a last append that cannot be", n.id)
 	case o != nil:
 		im.read.open = append(im.read.open, n.id)

@@ -3,6 +3,8 @@ package namespace
 import (
 	"bytes"
 	"strings"
+
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 )
 
 // inlineName is how many bytes of a name are in the inode itself. Of a longer
@@ -52,11 +54,7 @@ type ext struct {
 // openState is that of a file open for write. It is replaced, never changed.
 type openState struct {
 	grant *grant
-	// The last AppendTail, by which its repetition is known even if the bytes
-	// have become part of a block since. lastLen 0: there was none.
-	lastOff int64
-	lastLen uint32
-	lastCRC uint32
+	last  content.Append // the last AppendTail
 }
 
 // grant is who has a file open, and the same for all versions of its inode
@@ -183,6 +181,14 @@ func (n *inode) tail() []byte {
 	return n.ext.tail
 }
 
+// content is what the bytes of a file are made of, shared.
+func (n *inode) content() content.File {
+	return content.File{Blocks: n.blocks(), End: n.blocksLength(), Tail: n.tail()}
+}
+
+// setContent gives an ext that is not yet in a tree the content of a file.
+func (x *ext) setContent(f content.File) { x.blocks, x.n, x.tail = f.Blocks, f.End, f.Tail }
+
 // tailMemory is how many bytes of memory the tail takes.
 func (n *inode) tailMemory() int64 {
 	if n == nil || n.ext == nil || n.typ != TypeFile {
@@ -223,48 +229,4 @@ func compareNames(a, b *inode) int {
 		return c
 	}
 	return strings.Compare(a.nameRest(), b.nameRest())
-}
-
-// growTail appends data to a tail. Its memory grows geometrically; what older
-// versions see of a shared array is not touched.
-func growTail(tail, data []byte) []byte {
-	need := len(tail) + len(data)
-	if need > cap(tail) {
-		size := 2 * cap(tail)
-		if size > 64<<10 {
-			size = cap(tail) + cap(tail)/4
-		}
-		size = max(size, need, 64)
-		grown := make([]byte, len(tail), size)
-		copy(grown, tail)
-		tail = grown
-	}
-	return append(tail, data...)
-}
-
-// exactTail returns a tail that has no more memory than it needs.
-func exactTail(tail []byte) []byte {
-	if cap(tail) == len(tail) {
-		return tail
-	}
-	return copyTail(tail)
-}
-
-// copyTail returns an exact copy, which keeps no other bytes alive.
-func copyTail(tail []byte) []byte {
-	if len(tail) == 0 {
-		return nil
-	}
-	return append(make([]byte, 0, len(tail)), tail...)
-}
-
-// exactBlocks returns a block list with little spare memory.
-func exactBlocks(blocks []Block) []Block {
-	if len(blocks) == 0 {
-		return nil
-	}
-	if cap(blocks)-len(blocks) <= len(blocks)/8 {
-		return blocks
-	}
-	return append(make([]Block, 0, len(blocks)), blocks...)
 }

@@ -1,10 +1,10 @@
 package namespace
 
 import (
-	"hash/crc32"
 	"math"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 )
 
 // OpAppendTail adds flushed bytes at the end of an open file.
@@ -64,13 +64,8 @@ func (op *OpAppendTail) apply(t applier) (Result, error) {
 	n = n.edit()
 	n.mtime = t.now.Time
 	x := n.ownExt()
-	x.tail = growTail(x.tail, op.Data)
-	x.open = &openState{
-		grant:   x.open.grant,
-		lastOff: op.Offset,
-		lastLen: uint32(len(op.Data)), //nolint:gosec // checked above
-		lastCRC: crc32.Checksum(op.Data, castagnoli),
-	}
+	x.tail = content.GrowTail(x.tail, op.Data)
+	x.open = &openState{grant: x.open.grant, last: content.NewAppend(op.Offset, op.Data)}
 	t.store(n)
 	return fileResult(n), nil
 }

@@ -1,10 +1,8 @@
 package namespace
 
 import (
-	"hash/crc32"
-	"math"
-
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -42,7 +40,7 @@ func PlanCommit(t *Tree, c *Call, w Writer, offset int64, b Block, tailCovered i
 	if err != nil {
 		return nil, err
 	}
-	if blockAt(n, offset, b) {
+	if n.content().HasBlock(offset, b) {
 		return nil, nil
 	}
 	if end := n.blocksLength(); offset != end {
@@ -54,23 +52,10 @@ func PlanCommit(t *Tree, c *Call, w Writer, offset int64, b Block, tailCovered i
 	if err := t.checkCommit(n, o); err != nil {
 		return nil, v.errorf(fserror.InvalidArgument, v.where(n), "the block was refused: %v", err)
 	}
-	if crc32.Checksum(n.tail()[:tailCovered], castagnoli) != tailCRC {
+	if content.Sum(n.tail()[:tailCovered]) != tailCRC {
 		return nil, v.errorf(fserror.InvalidArgument, v.where(n), "the block's first %d bytes are not what was flushed at offset %d", tailCovered, offset)
 	}
 	return o, nil
-}
-
-// blockAt reports whether a file has this very block at this offset.
-func blockAt(n *inode, offset int64, b Block) bool {
-	begin := n.blocksLength()
-	blocks := n.blocks()
-	for i := len(blocks) - 1; i >= 0 && begin > offset; i-- {
-		begin -= int64(blocks[i].Used)
-		if begin == offset {
-			return blocks[i] == b
-		}
-	}
-	return false
 }
 
 // PlanMerge checks that a block which the namenode made of a file's first
@@ -104,40 +89,21 @@ func PlanMerge(t *Tree, id InodeID, b Block, offset int64, tailCovered int64, re
 	return o, nil
 }
 
+func (op *OpCommit) commit() content.Commit {
+	return content.Commit{Offset: op.Offset, Block: op.Block, Covered: op.TailCovered, Replace: op.ReplaceLast}
+}
+
 // checkCommit says why a block cannot become part of a file, whoever asks.
 func (t *Tree) checkCommit(n *inode, op *OpCommit) error {
-	blocks := n.blocks()
-	before, begin := int64(0), n.blocksLength()
-	if op.ReplaceLast {
-		if len(blocks) == 0 {
-			return misfitf("file %d has no block to replace", n.id)
-		}
-		before = int64(blocks[len(blocks)-1].Used)
-		begin -= before
+	key := op.Block.Key
+	if err := op.commit().Check(n.content(), n.open() != nil); err != nil {
+		return err
 	}
-	b, covered, tail := op.Block, op.TailCovered, int64(len(n.tail()))
-	used := int64(b.Used)
 	switch {
-	case b.Key.Seq == 0:
-		return misfit("the block has no key")
-	case b.Used == 0 || b.Used > b.Stored:
-		return misfitf("the block cannot have %d bytes of the file in %d stored", b.Used, b.Stored)
-	case op.Offset != begin:
-		return misfitf("its offset %d is not %d", op.Offset, begin)
-	case covered < 0 || covered > tail:
-		return misfitf("it covers %d bytes of a tail of %d", covered, tail)
-	case used < before+covered:
-		return misfitf("the block has %d bytes of the file, less than the %d that it takes the place of", used, before+covered)
-	case used > before+covered && (op.ReplaceLast || covered < tail):
-		return misfitf("the block's %d bytes would come between those of the tail", used)
-	case used > before+covered && n.open() == nil:
-		return misfitf("file %d is not open and the block makes it longer", n.id)
-	case n.length() > math.MaxInt64-used:
-		return misfitf("file %d would be too long", n.id)
-	case t.blocks.Has(b.Key):
-		return misfitf("block %d.%d is part of a file", b.Key.Term, b.Key.Seq)
-	case t.garbage.Has(b.Key):
-		return misfitf("block %d.%d is garbage", b.Key.Term, b.Key.Seq)
+	case t.blocks.Has(key):
+		return misfitf("block %d.%d is part of a file", key.Term, key.Seq)
+	case t.garbage.Has(key):
+		return misfitf("block %d.%d is garbage", key.Term, key.Seq)
 	}
 	return nil
 }
@@ -152,15 +118,9 @@ func (op *OpCommit) apply(t applier) (Result, error) {
 	}
 	n := old.edit()
 	x := n.ownExt()
-	if op.ReplaceLast {
-		last := len(x.blocks) - 1
-		t.disownBlocks(x.blocks[last:])
-		x.n -= int64(x.blocks[last].Used)
-		x.blocks = x.blocks[:last:last]
-	}
-	x.blocks = append(x.blocks, op.Block)
-	x.n += int64(op.Block.Used)
-	x.tail = copyTail(x.tail[op.TailCovered:])
+	changed, lost := op.commit().To(old.content())
+	x.setContent(changed)
+	t.disownBlocks(lost)
 	t.ownBlock(op.Block)
 	t.reigns.Committed(op.Block.Key.Term, op.Block.Key.Seq)
 	if n.length() > old.length() {

@@ -140,11 +140,7 @@ func (op *OpConcat) apply(t applier) (Result, error) {
 	n.mtime = t.now.Time
 	x := n.ownExt()
 	for _, s := range files[1:] {
-		x.blocks = append(x.blocks, s.blocks()...)
-		x.n += s.blocksLength()
-		if tail := s.tail(); len(tail) > 0 {
-			x.tail = exactTail(tail)
-		}
+		x.setContent(n.content().Join(s.content()))
 		// The source goes without its blocks, which have a new owner.
 		if s.ext != nil {
 			bare := s.edit()

@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
+)
 
 // OpCreate makes a file, its missing parent directories first. If Replace
 // is not 0 it is the inode of that name, which the new file replaces.
@@ -114,7 +117,7 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 		leaf.mtime = t.now.Time
 	}
 	if len(op.Data) > 0 || !op.Closed {
-		leaf.ext = &ext{tail: copyTail(op.Data)}
+		leaf.ext = &ext{tail: content.CopyTail(op.Data)}
 	}
 	if !op.Closed {
 		leaf.ext.open = &openState{grant: t.grant(op.Holder, op.Token)}

@@ -39,5 +39,5 @@ func (t *inodes) WriterOf(op Op) (f OpenFile, ok bool) {
 // counts from the file's beginning.
 func (t *inodes) TailIs(id InodeID, offset int64, data []byte) bool {
 	n := t.get(id)
-	return n != nil && n.typ == TypeFile && tailHas(n, offset, data)
+	return n != nil && n.typ == TypeFile && n.content().Has(offset, data)
 }

@@ -142,11 +142,3 @@ func (t *Tree) File(c *Call, r Ref) (FileView, error) {
 	blocks, tail := n.blocks(), n.tail()
 	return FileView{Attr: t.attr(n), Blocks: blocks[:len(blocks):len(blocks)], Tail: tail[:len(tail):len(tail)], Cut: n.cut()}, nil
 }
-
-// tailHas reports whether the tail has these bytes at an offset of the file.
-func tailHas(n *inode, offset int64, data []byte) bool {
-	begin := offset - n.blocksLength()
-	tail := n.tail()
-	return offset >= n.blocksLength() && begin+int64(len(data)) <= int64(len(tail)) && begin <= int64(len(tail)) &&
-		string(tail[begin:begin+int64(len(data))]) == string(data)
-}

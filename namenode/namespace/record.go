@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/leasefs/leasefs/namenode/namespace/calls"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -57,7 +58,7 @@ type (
 	// Type is what an inode is.
 	Type = calls.Type
 	// Block is one entry of a file's block list.
-	Block = calls.Block
+	Block = content.Block
 	// Attr is what stat shows of an inode.
 	Attr = calls.Attr
 	// FileView is all that a reader needs of a file.

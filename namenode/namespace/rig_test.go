@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 )
 
 // tb is what testing.TB and rapid.T have in common.
@@ -179,7 +179,7 @@ func (r *rig) block(data string) Block {
 	return Block{Key: k, Stored: uint32(len(data) + 4), Used: uint32(len(data)), CRC: crcOf(data)}
 }
 
-func crcOf(data string) uint32 { return crc32.Checksum([]byte(data), castagnoli) }
+func crcOf(data string) uint32 { return content.Sum([]byte(data)) }
 
 // grant grants a lease to user u.
 func (r *rig) grant(t tb, id LeaseID, ttl int64) {

@@ -2,7 +2,6 @@ package namespace
 
 import (
 	"crypto/subtle"
-	"hash/crc32"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -82,14 +81,7 @@ func (v view) notAtEnd(n *inode, offset int64) error {
 // tailRepeated reports whether data at offset are in the file already: as bytes
 // of its tail, or as what was last appended.
 func tailRepeated(n *inode, offset int64, data []byte) bool {
-	if len(data) == 0 {
-		return false
-	}
-	o := n.open()
-	if o.lastLen != 0 && o.lastOff == offset && int64(o.lastLen) == int64(len(data)) && o.lastCRC == crc32.Checksum(data, castagnoli) {
-		return true
-	}
-	return tailHas(n, offset, data)
+	return len(data) > 0 && (n.open().last.Was(offset, data) || n.content().Has(offset, data))
 }
 
 // checkTail returns an error of kind TooLarge if more bytes make a tail larger

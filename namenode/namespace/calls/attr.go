@@ -1,7 +1,7 @@
 package calls
 
 import (
-	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/namenode/namespace/content"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -17,14 +17,6 @@ const (
 	TypeDir
 	TypeSymlink
 )
-
-// Block is one entry of a file's block list.
-type Block struct {
-	Key    blockstore.Key
-	Stored uint32 // bytes of the object: data and checksum table
-	Used   uint32 // bytes of its data that belong to the file
-	CRC    uint32 // CRC32C of the whole object
-}
 
 // Attr is what stat shows of an inode.
 type Attr struct {
@@ -50,7 +42,7 @@ type Attr struct {
 // the tree: they are valid for ever, and not to be changed.
 type FileView struct {
 	Attr   Attr
-	Blocks []Block
+	Blocks []content.Block
 	Tail   []byte // begins in the file where the blocks' Used bytes end
 	// Cut is the record that shortened the file last, 0 if none did. Two views of
 	// a file with the same Cut have the same byte at each offset that both have.
