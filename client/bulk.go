@@ -60,7 +60,7 @@ func (f *FS) WriteFiles(ctx context.Context, files []FileData) ([]error, error) 
 		err = fserror.Ended(ctx, "create", "")
 	}
 	for i := range untried {
-		untried[i] = errAt(err, files[len(files)-len(untried)+i].Path)
+		untried[i] = fserror.Under(err, "create", files[len(files)-len(untried)+i].Path)
 	}
 	return errs, err
 }

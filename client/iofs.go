@@ -225,11 +225,5 @@ func ioError(op, name string, err error) error {
 	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF itself
 		return err
 	}
-	var e *fserror.Error
-	if errors.As(err, &e) {
-		c := *e
-		c.Op, c.Path = "", "" // the PathError has them
-		err = &c
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
+	return &fs.PathError{Op: op, Path: name, Err: fserror.Under(err, "", "")}
 }

@@ -45,7 +45,7 @@ func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error
 	if err != nil {
 		var e *fserror.Error
 		if errors.As(err, &e) && e.Op == "append" {
-			e.Op = "lock"
+			err = fserror.Under(err, "lock", e.Path)
 		}
 		return nil, err
 	}

@@ -218,9 +218,5 @@ func (f *engine) recoverEpoch(ctx context.Context, path string, force bool, epoc
 // that they have to become a block. Where nothing is taken on at all (overload,
 // a full disk) a block would be no better.
 func tailRefused(err error) bool {
-	var e *fserror.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	return e.Kind == fserror.TooLarge || e.Kind == fserror.Retry && e.Reason == namecall.TailBudget
+	return fserror.KindOf(err) == fserror.TooLarge || fserror.Has(err, fserror.Retry, namecall.TailBudget)
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"errors"
 	"io/fs"
 	"time"
 
@@ -65,10 +64,7 @@ const notSuper = "no superuser"
 
 // IsNotSuperuser tells whether an error says that the caller cannot make
 // something for another (WithOwner), whatever it is. It is of kind Permission.
-func IsNotSuperuser(err error) bool {
-	var e *fserror.Error
-	return errors.As(err, &e) && e.Kind == fserror.Permission && e.Reason == notSuper
-}
+func IsNotSuperuser(err error) bool { return fserror.Has(err, fserror.Permission, notSuper) }
 
 // WithOwner gives a file that Create, WriteFile or WriteFiles makes, and missing
 // parents of it, to another in the same step. What is not said is as without it:

@@ -76,7 +76,7 @@ func (s *scratch) write(ctx context.Context, path string, opts []OpenOption, fil
 	if o.lease == 0 {
 		l, err := s.lease(ctx)
 		if err != nil {
-			return errAt(err, path)
+			return fserror.Under(err, "create", path)
 		}
 		opts = append(opts, WithLease(l.id))
 		publish = s.f.Publish
@@ -120,22 +120,11 @@ func (s *scratch) make(ctx context.Context, temp string, opts []OpenOption, fill
 	return w.CloseContext(ctx)
 }
 
-// errAt is an error of ours under the path that the caller knows.
-func errAt(err error, path string) error {
-	var e *fserror.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	c := *e
-	c.Op, c.Path = "create", path
-	return &c
-}
-
-// untemp is errAt for errors that name the temporary file.
+// untemp has errors that name the temporary file name the one that it becomes.
 func untemp(err error, temp, path string) error {
 	var e *fserror.Error
 	if errors.As(err, &e) && e.Path == temp {
-		return errAt(err, path)
+		return fserror.Under(err, "create", path)
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"unicode/utf8"
 
@@ -32,10 +31,7 @@ const noXattr = "no such attribute"
 
 // IsNoXattr tells whether an error says that a file, which is there, has no
 // extended attribute of that name. It is of kind NotFound.
-func IsNoXattr(err error) bool {
-	var e *fserror.Error
-	return errors.As(err, &e) && e.Kind == fserror.NotFound && e.Reason == noXattr
-}
+func IsNoXattr(err error) bool { return fserror.Has(err, fserror.NotFound, noXattr) }
 
 // Xattr is an extended attribute.
 type Xattr struct {
@@ -66,9 +62,7 @@ func (x *Xattrs) Get(ctx context.Context, name string) ([]byte, error) {
 			return a.Value, nil
 		}
 	}
-	e := fserror.New(fserror.NotFound, "getxattr", x.path, "it has no extended attribute %q", name)
-	e.Reason = noXattr
-	return nil, e
+	return nil, fserror.New(fserror.NotFound, "getxattr", x.path, "it has no extended attribute %q", name).Because(noXattr)
 }
 
 // All returns all of them, in the order of names.

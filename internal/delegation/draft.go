@@ -217,7 +217,4 @@ func cause(err error) string {
 // so long that the namenode has forgotten what was set aside for it.
 const noNumber = "no number"
 
-func numberGone(err error) bool {
-	var e *fserror.Error
-	return errors.As(err, &e) && e.Kind == fserror.InvalidArgument && e.Reason == noNumber
-}
+func numberGone(err error) bool { return fserror.Has(err, fserror.InvalidArgument, noNumber) }

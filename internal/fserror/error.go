@@ -161,6 +161,24 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
+// Has reports whether err is an *Error of that kind, for that reason.
+func Has(err error, kind Kind, reason string) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Kind == kind && e.Reason == reason
+}
+
+// Under returns an *Error in err as one of that operation and path, whatever it
+// said; an err that is none, or nil, as it is.
+func Under(err error, op, path string) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Op, c.Path = op, path
+	return &c
+}
+
 // With returns a copy of err with the operation and path set where they are
 // empty. An err that is no *Error becomes one of kind Internal. Nil stays nil.
 func With(err error, op, path string) error {
@@ -171,10 +189,7 @@ func With(err error, op, path string) error {
 	if !errors.As(err, &e) {
 		return &Error{Op: op, Path: path, Kind: Internal, Err: err}
 	}
-	c := *e
-	c.Op = cmp.Or(c.Op, op)
-	c.Path = cmp.Or(c.Path, path)
-	return &c
+	return Under(e, cmp.Or(e.Op, op), cmp.Or(e.Path, path))
 }
 
 // Ended is the error for a context that is over: its cause if that is an *Error,
@@ -185,17 +200,16 @@ func Ended(ctx context.Context, op, path string) *Error {
 	if cause == nil {
 		return New(Closed, op, path, "the client was closed meanwhile")
 	}
-	e := Wrap(Canceled, op, path, cause)
-	if errors.Is(cause, context.DeadlineExceeded) {
-		e.Kind = Deadline
-	}
 	var own *Error
-	if errors.As(cause, &own) {
+	switch {
+	case errors.As(cause, &own):
 		c := *own
 		c.Op, c.Path = cmp.Or(c.Op, op), cmp.Or(c.Path, path)
-		e = &c
+		return &c
+	case errors.Is(cause, context.DeadlineExceeded):
+		return Wrap(Deadline, op, path, cause)
 	}
-	return e
+	return Wrap(Canceled, op, path, cause)
 }
 
 // Round shortens a duration for people: whole seconds from one second on,

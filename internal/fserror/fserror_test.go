@@ -115,3 +115,36 @@ func TestEnded(t *testing.T) {
 		t.Error("the cause was changed")
 	}
 }
+
+// An error is told under another operation and path without a change to the
+// one that others may hold; what is none of ours stays what it is.
+func TestUnder(t *testing.T) {
+	plain := errors.New("no disk")
+	if err := Under(plain, "put", "/a"); err != plain { //nolint:errorlint // the very same
+		t.Errorf("a plain error became %v", err)
+	}
+	if err := Under(nil, "put", "/a"); err != nil {
+		t.Errorf("nil became %v", err)
+	}
+	e := New(NotFound, "create", "/.tmp", "it is gone").Because("gone")
+	under := Under(fmt.Errorf("copy: %w", e), "put", "/a")
+	if under.Error() != "put /a: it is gone" || e.Error() != "create /.tmp: it is gone" {
+		t.Errorf("%q, of %q", under, e)
+	}
+	for _, c := range []struct {
+		err    error
+		kind   Kind
+		reason string
+		want   bool
+	}{
+		{under, NotFound, "gone", true},
+		{under, NotFound, "", false},
+		{under, Exists, "gone", false},
+		{plain, Internal, "", false},
+		{nil, Internal, "", false},
+	} {
+		if got := Has(c.err, c.kind, c.reason); got != c.want {
+			t.Errorf("Has(%v, %v, %q) = %v", c.err, c.kind, c.reason, got)
+		}
+	}
+}

@@ -7,7 +7,6 @@ package lowlevel
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"time"
 
@@ -46,10 +45,7 @@ func Inode(inode uint64) Ref { return door.Inode(inode) }
 
 // IsGone tells whether an error says that the inode with which a Ref begins is not in the
 // tree any more, as opposed to a name in it. It is of kind NotFound.
-func IsGone(err error) bool {
-	var e *fserror.Error
-	return errors.As(err, &e) && e.Kind == fserror.NotFound && e.Reason == "gone"
-}
+func IsGone(err error) bool { return fserror.Has(err, fserror.NotFound, "gone") }
 
 // Calls are implemented by package client. A path beside an inode is for errors. A
 // call by inode means the file wherever it is: NotFound if it is not in the tree

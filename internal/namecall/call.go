@@ -182,8 +182,4 @@ func (s *Namenodes) Over(c *Call, last *fserror.Error) error {
 }
 
 // Plain is the text of an error without operation and path.
-func Plain(e *fserror.Error) string {
-	c := *e
-	c.Op, c.Path = "", ""
-	return c.Error()
-}
+func Plain(e *fserror.Error) string { return fserror.Under(e, "", "").Error() }

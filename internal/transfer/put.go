@@ -442,13 +442,7 @@ func (p *putter) large(ctx context.Context, e entry) (err error) {
 
 // named is err under the name of the file that is copied.
 func named(err error, path string) error {
-	var e *fserror.Error
-	if !errors.As(err, &e) {
-		return fserror.With(err, "put", path)
-	}
-	c := *e
-	c.Op, c.Path = "put", path
-	return &c
+	return fserror.With(fserror.Under(err, "put", path), "put", path)
 }
 
 // place renames a finished temporary file to its name, or removes it.
@@ -456,9 +450,6 @@ func (p *putter) place(ctx context.Context, temp, remote string) error {
 	err := p.fs.Rename(ctx, temp, remote, p.opts.Overwrite)
 	if err != nil {
 		p.discard(ctx, temp)
-	}
-	if err == nil {
-		return nil
 	}
 	return named(err, remote)
 }
