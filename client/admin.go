@@ -155,27 +155,24 @@ func (a *Admin) Failover(ctx context.Context) (next string, err error) {
 }
 
 // activeTerm is the term of whoever is active now.
-func (a *Admin) activeTerm(ctx context.Context) (uint64, error) {
-	began := time.Now()
-	for n := 0; ; n++ {
+func (a *Admin) activeTerm(ctx context.Context) (term uint64, err error) {
+	w := a.fs.nn.Waits("failover", "")
+	err = w.Try(ctx, func() error {
 		// This is answered by the active one alone, wherever it is.
 		q := &pb.SafeModeRequest{Caller: a.fs.caller, Action: pb.SafeModeRequest_ACTION_GET}
 		if err := a.fs.nn.Do(ctx, &namecall.Call{Op: "failover"}, pb.Admin_SafeMode_FullMethodName, q, new(pb.SafeModeResponse)); err != nil {
-			return 0, err
+			return err
 		}
 		asking, cancel := context.WithTimeout(ctx, statusTime)
+		defer cancel()
 		s := askStatus(asking, a.fs.nn.Active(), a.fs.caller)
-		cancel()
-		switch {
-		case s.Err == nil && s.Role == "active":
-			return s.Term, nil
-		case ctx.Err() != nil:
-			return 0, fserror.Ended(ctx, "failover", "")
-		case time.Since(began) > a.fs.cfg.Timeout:
-			return 0, fserror.New(fserror.Unavailable, "failover", "", "no namenode stayed active within %s", a.fs.cfg.Timeout)
+		if s.Err != nil || s.Role != "active" {
+			return fserror.New(fserror.Unavailable, "failover", "", "no namenode stays active for long enough to be asked")
 		}
-		a.fs.nn.Sleep(ctx, namecall.Backoff(n))
-	}
+		term = s.Term
+		return nil
+	})
+	return term, err
 }
 
 // Checkpoint has the active namenode write an image of the tree now.

@@ -151,19 +151,19 @@ func (f delegating) Create(ctx context.Context, path string, req *pb.CreateReque
 	return c.TailToo && tailRefused(err), err
 }
 
-func (f delegating) Open(ctx context.Context, path string, req *pb.CreateRequest) (*Writer, error) {
-	for n := 0; ; n++ {
+func (f delegating) Open(ctx context.Context, path string, req *pb.CreateRequest) (w *Writer, err error) {
+	waits := f.nn.Endless("create", path)
+	err = waits.Try(ctx, func() error {
 		c := namecall.Call{Op: "create", Path: path, Mutates: true}
 		resp := new(pb.OpenResponse)
 		asked := f.session.Now()
 		err := f.send(ctx, &c, req, resp)
 		if err == nil {
-			return f.newWriter("create", path, resp, asked, 0)
+			w, err = f.newWriter("create", path, resp, asked, 0)
 		}
-		if !transient(err) || !f.nn.Sleep(ctx, namecall.Backoff(n)) {
-			return nil, err
-		}
-	}
+		return err
+	})
+	return w, err
 }
 
 // send sends the Create of a draft.

@@ -59,7 +59,7 @@ func (w *Writer) CloseContext(ctx context.Context) error {
 	unconfirmed := false
 	if err == nil {
 		err = w.closeWithRest(ctx)
-		unconfirmed = transient(err)
+		unconfirmed = fserror.Transient(err)
 	}
 	switch {
 	case err == nil || w.lost.Load() != nil || errors.Is(err, fserror.LeaseLost):
@@ -264,12 +264,4 @@ func (w *Writer) abandon(err error) {
 			}
 		}
 	})
-}
-
-func transient(err error) bool {
-	switch fserror.KindOf(err) {
-	case fserror.Unavailable, fserror.Retry, fserror.Deadline, fserror.NotActive:
-		return err != nil
-	}
-	return false
 }

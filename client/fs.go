@@ -89,7 +89,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	f.ids = f.nn.IDs()
 	f.delegations = newDelegations(f.engine)
 	f.keeper = keepalive.New(f.ctx, keepalive.Config{
-		Namenodes: f.nn, Caller: f.caller, Timeout: cfg.Timeout, Clock: cfg.Clock, Logger: cfg.Logger, Go: f.goRun,
+		Namenodes: f.nn, Caller: f.caller, Clock: cfg.Clock, Logger: cfg.Logger, Go: f.goRun,
 	})
 	f.session = session.New(f.ctx, f.sessionConfig())
 	if err := f.session.Open(ctx); err != nil {

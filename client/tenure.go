@@ -130,8 +130,8 @@ func (t *tenure) recoverOwn(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 	if err != nil {
-		return !transient(err), err
+		return !fserror.Transient(err), err
 	}
 	_, err = t.fs.recoverEpoch(ctx, resp.GetPath(), true, t.key.Epoch)
-	return !transient(err), err
+	return !fserror.Transient(err), err
 }

@@ -125,11 +125,11 @@ func TestStreamsTellWhatTheyWaitFor(t *testing.T) {
 	stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := &Watcher{f: fs.engine, path: "/w", ctx: ctx, cancel: cancel}
+	w := &Watcher{f: fs.engine, path: "/w", ctx: ctx, cancel: cancel, started: true}
 	for len(n.list()) == 0 { // as Next does
 		if _, err := w.receive(); err == nil {
 			t.Fatal("nobody is there, and there was an answer")
-		} else if err := w.again(err, time.Time{}); err != nil {
+		} else if err := w.again(err); err != nil {
 			t.Fatal(err)
 		}
 	}

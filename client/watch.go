@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -79,8 +80,7 @@ type Watcher struct {
 	upTo    uint64
 	started bool
 	fails   int
-	since   time.Time      // of the first of them
-	waits   namecall.Waits // since then
+	waits   namecall.Waits // since Watch, or the first of them
 }
 
 // Watch begins to watch a path; it need not exist, but its directory must. It
@@ -96,17 +96,12 @@ func (f *FS) Watch(ctx context.Context, path string, o WatchOptions) (*Watcher, 
 	}
 	w := &Watcher{f: f.engine, path: path, o: o}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	deadline := time.Now().Add(f.cfg.Timeout)
-	for {
-		_, err := w.receive()
-		if err == nil {
-			return w, nil
-		}
-		if err = w.again(err, deadline); err != nil {
-			w.Close()
-			return nil, err
-		}
+	w.waits = f.nn.Waits("watch", path)
+	if _, err := w.Next(); err != nil {
+		w.Close()
+		return nil, err
 	}
+	return w, nil
 }
 
 // TxID is up to which transaction everything was told: watch from the next one
@@ -123,7 +118,7 @@ func (w *Watcher) Next() ([]Event, error) {
 		if err == nil {
 			return events, nil
 		}
-		if err = w.again(err, time.Time{}); err != nil {
+		if err = w.again(err); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +169,7 @@ func (w *Watcher) receive() ([]Event, error) {
 }
 
 // again pauses before another try, or returns the error that ends the watch.
-func (w *Watcher) again(err error, deadline time.Time) error {
+func (w *Watcher) again(err error) error {
 	if w.ctx.Err() != nil {
 		return fserror.Ended(w.ctx, "watch", w.path)
 	}
@@ -186,23 +181,14 @@ func (w *Watcher) again(err error, deadline time.Time) error {
 		switch e.Kind {
 		case fserror.NotActive, fserror.Retry, fserror.Unavailable, fserror.Canceled:
 		default:
-			e.Op = "watch" // and not of how the namenode looked for the path
-			return fserror.With(e, "watch", w.path)
+			return fserror.Under(e, "watch", cmp.Or(e.Path, w.path)) // and not of how the namenode looked for the path
 		}
 	}
 	w.f.nn.MoveOn(w.ep, e.Active)
-	if w.fails == 0 {
-		w.since = time.Now()
-		w.waits = w.f.nn.Waits("watch", w.path)
-		if deadline.IsZero() {
-			w.waits.Endless()
-		}
+	if w.fails == 0 && w.started {
+		w.waits = w.f.nn.Endless("watch", w.path)
 	}
-	delay := max(namecall.SeekBackoff(w.fails, time.Since(w.since)), min(e.RetryAfter, namecall.MaxBackoff))
+	delay := max(w.waits.Seek(w.fails), min(e.RetryAfter, namecall.MaxBackoff))
 	w.fails++
-	if !deadline.IsZero() && time.Now().Add(delay).After(deadline) {
-		return w.f.nn.Over(&namecall.Call{Op: "watch", Path: w.path}, e)
-	}
-	w.waits.Again(w.ctx, delay, e, answered)
-	return nil
+	return w.waits.Next(w.ctx, &namecall.Call{Op: "watch", Path: w.path}, delay, e, answered)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
-	"github.com/leasefs/leasefs/internal/namecall"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -207,20 +206,18 @@ func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
 
 // keep makes a lease that lives the one that is kept.
 func (s *scratch) keep(ctx context.Context, id LeaseID) error {
-	deadline := time.Now().Add(s.f.cfg.Timeout)
-	for n := 0; ; n++ {
+	w := s.f.nn.Waits("create", "")
+	return w.Try(ctx, func() error {
 		kept, err := s.f.Leases().KeepAlive(context.WithoutCancel(ctx), id)
-		if err == nil {
-			if s.kept != nil {
-				s.kept.Stop()
-			}
-			s.kept = kept
-			return nil
-		}
-		if !transient(err) || time.Now().After(deadline) || !s.f.nn.Sleep(ctx, namecall.Backoff(n)) {
+		if err != nil {
 			return err
 		}
-	}
+		if s.kept != nil {
+			s.kept.Stop()
+		}
+		s.kept = kept
+		return nil
+	})
 }
 
 // end revokes it: what is still attached was not published. If nobody answers

@@ -90,7 +90,7 @@ func Write(ctx context.Context, from Source, dir string, o Options) (Result, err
 		if b.fetched > had {
 			idle = 0
 		}
-		if err == nil || idle == idleRounds || !goesOn(err) || b.fetched+len(b.older) == 0 || ctx.Err() != nil {
+		if err == nil || idle == idleRounds || !fserror.Transient(err) || b.fetched+len(b.older) == 0 || ctx.Err() != nil {
 			break
 		}
 		pause(ctx, idle)

@@ -103,14 +103,3 @@ func writeSynced(path string, data []byte) error {
 	}
 	return errors.Join(err, f.Close())
 }
-
-// goesOn reports whether a backup should be tried again: the namenode was away,
-// or a URL was over.
-func goesOn(err error) bool {
-	for _, kind := range []fserror.Kind{fserror.Unavailable, fserror.NotActive, fserror.Retry, fserror.Deadline} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
-}

@@ -134,6 +134,16 @@ var table = [Kinds]row{
 	Truncated:       {"TRUNCATED", codes.Aborted, syscall.ESTALE, ExitRetry},
 }
 
+// Transient reports whether what ended with err may succeed if it is tried again:
+// nobody answered in time, or who answered cannot for now.
+func Transient(err error) bool {
+	switch KindOf(err) {
+	case Unavailable, Retry, Deadline, NotActive:
+		return true
+	}
+	return false
+}
+
 // row is k's row, or that of Internal for a kind that this version does not know.
 func (k Kind) row() row {
 	if k >= Kinds {

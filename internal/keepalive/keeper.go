@@ -2,7 +2,6 @@ package keepalive
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -80,7 +79,6 @@ func (l *Lease) alive(sent clock.Reading, lives time.Duration) {
 type Config struct {
 	Namenodes *namecall.Namenodes
 	Caller    *pb.Caller
-	Timeout   time.Duration // for how long Keep tries
 	Clock     clock.Clock
 	Logger    *slog.Logger
 	// Go starts a goroutine; false if the client is closed.
@@ -133,23 +131,20 @@ func (k *Keeper) begin(ctx context.Context, l *Lease) error {
 	k.mu.Lock()
 	k.ids[l.id] = append(k.ids[l.id], l)
 	k.mu.Unlock()
-	deadline, w := time.Now().Add(k.cfg.Timeout), k.cfg.Namenodes.Waits(Op, "")
-	for n := 0; ; n++ {
+	w := k.cfg.Namenodes.Waits(Op, "")
+	err := w.Try(ctx, func() error {
 		sent := clock.Read(k.cfg.Clock)
 		alive, err := k.exchange(ctx, []*Lease{l})
 		if err == nil {
-			if err := wantAlive(l.id, alive[l.id]); err != nil {
-				return err
-			}
+			err = wantAlive(l.id, alive[l.id])
+		}
+		if err == nil {
 			l.alive(sent, ms(alive[l.id].GetTtlMs()))
-			break
 		}
-		pause := namecall.Backoff(n)
-		var e *fserror.Error
-		if !errors.As(err, &e) || e.Kind != fserror.Unavailable && e.Kind != fserror.NotActive && e.Kind != fserror.Retry ||
-			time.Now().Add(pause).After(deadline) || !w.Again(ctx, pause, e, e.Kind != fserror.Unavailable) {
-			return fserror.With(err, Op, "")
-		}
+		return err
+	})
+	if err != nil {
+		return fserror.With(err, Op, "")
 	}
 	k.mu.Lock()
 	if l.ctx.Err() == nil { // else it has ended already

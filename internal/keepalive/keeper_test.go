@@ -156,7 +156,7 @@ func in(t *testing.T, fn func(t *testing.T, r *rig)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r.end = cancel
 		r.Keeper = New(ctx, Config{
-			Namenodes: nn, Caller: caller, Timeout: time.Minute, Clock: r.clock, Logger: slog.New(slog.DiscardHandler),
+			Namenodes: nn, Caller: caller, Clock: r.clock, Logger: slog.New(slog.DiscardHandler),
 			Go: func(fn func()) bool {
 				if !r.closed.Load() {
 					wg.Go(fn)

@@ -28,11 +28,10 @@ func Backoff(n int) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // G404: jitter is no secret
 }
 
-// SeekBackoff is the pause before the n-th repetition of what waits, for so long
-// already, for an active namenode.
-func SeekBackoff(n int, waited time.Duration) time.Duration {
+// Seek is the pause before the n-th repetition of what waits for an active namenode.
+func (w *Waits) Seek(n int) time.Duration {
 	d := Backoff(n)
-	if waited < seekFor {
+	if time.Since(w.began) < seekFor {
 		d = min(d, seekPause/2+rand.N(seekPause/2)) //nolint:gosec // G404: jitter is no secret
 	}
 	return d

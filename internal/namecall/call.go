@@ -46,7 +46,6 @@ type Call struct {
 // *fserror.Error with operation and path.
 func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp any) error {
 	w := s.Waits(c.Op, c.Path)
-	deadline := w.began.Add(s.cfg.Timeout)
 	for n, hops, faults := 0, 0, 0; ; n++ {
 		if err := s.Err(); err != nil {
 			return c.fail(err)
@@ -65,7 +64,7 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 			c.Lost, c.AnyLost = true, true
 		}
 		if ctx.Err() != nil {
-			return c.Ended(ctx)
+			return c.ended(ctx)
 		}
 		delay := Backoff(n)
 		switch {
@@ -73,7 +72,7 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 			switch status.Code(err) {
 			case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 				s.MoveOn(ep, "")
-				delay = SeekBackoff(n, time.Since(w.began))
+				delay = w.Seek(n)
 			case codes.Internal, codes.Unknown, codes.Aborted:
 				// A stream reset, or a fault on the other side.
 				if faults++; faults > maxFaults {
@@ -88,7 +87,7 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 				hops++
 				delay = 0
 			} else {
-				delay = max(SeekBackoff(n, time.Since(w.began)), min(e.RetryAfter, seekPause))
+				delay = max(w.Seek(n), min(e.RetryAfter, seekPause))
 			}
 		case e.Kind == fserror.Retry:
 			if c.TailToo && !c.Lost && e.Reason == TailBudget {
@@ -103,11 +102,8 @@ func (s *Namenodes) Do(ctx context.Context, c *Call, method string, req, resp an
 			c.Lost = false
 			return c.fail(e)
 		}
-		if time.Now().Add(delay).After(deadline) {
-			return s.Over(c, e)
-		}
-		if !w.Again(ctx, delay, e, answered) && ctx.Err() != nil {
-			return c.Ended(ctx)
+		if err := w.Next(ctx, c, delay, e, answered); err != nil {
+			return err
 		}
 	}
 }
@@ -154,9 +150,9 @@ func (c *Call) fail(err error) error { return fserror.With(err, c.Op, c.Path) }
 
 const unknownOutcome = "its reply was lost, so whether it happened is not known"
 
-// Ended is the error of a call whose context is over: its cause if that is an
+// ended is the error of a call whose context is over: its cause if that is an
 // error of ours (a lost lease).
-func (c *Call) Ended(ctx context.Context) error {
+func (c *Call) ended(ctx context.Context) error {
 	e := fserror.Ended(ctx, c.Op, c.Path)
 	if c.Mutates && c.Lost && e.Message == "" {
 		e.Message = unknownOutcome
@@ -164,8 +160,8 @@ func (c *Call) Ended(ctx context.Context) error {
 	return e
 }
 
-// Over is the error of a call whose time is over, last being what it got last.
-func (s *Namenodes) Over(c *Call, last *fserror.Error) error {
+// over is the error of a call whose time is over, last being what it got last.
+func (s *Namenodes) over(c *Call, last *fserror.Error) error {
 	unknown := c.Mutates && c.Lost
 	if last.Kind == fserror.Retry && !unknown {
 		return c.fail(last)

@@ -3,7 +3,6 @@ package namecall
 import (
 	"context"
 	"io"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,7 +20,6 @@ func Receive[M any](ctx context.Context, s *Namenodes, op, path string,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c, w := &Call{Op: op, Path: path}, s.Waits(op, path)
-	deadline := w.began.Add(s.cfg.Timeout)
 	for n := 0; ; n++ {
 		if err := s.Err(); err != nil {
 			return c.fail(err)
@@ -44,7 +42,7 @@ func Receive[M any](ctx context.Context, s *Namenodes, op, path string,
 			return nil
 		}
 		if ctx.Err() != nil {
-			return c.Ended(ctx)
+			return c.ended(ctx)
 		}
 		e, answered := Answer(err)
 		again := !answered && status.Code(err) == codes.Unavailable
@@ -60,10 +58,8 @@ func Receive[M any](ctx context.Context, s *Namenodes, op, path string,
 		if e.Kind != fserror.Retry {
 			s.MoveOn(ep, e.Active)
 		}
-		delay := max(Backoff(n), e.RetryAfter)
-		if time.Now().Add(delay).After(deadline) {
-			return s.Over(c, e)
+		if err := w.Next(ctx, c, max(Backoff(n), e.RetryAfter), e, answered); err != nil {
+			return err
 		}
-		w.Again(ctx, delay, e, answered)
 	}
 }

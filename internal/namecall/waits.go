@@ -2,6 +2,7 @@ package namecall
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -38,17 +39,55 @@ type Waits struct {
 	s        *Namenodes
 	op, path string
 	began    time.Time
-	limit    time.Duration
-	told     []string // causes
+	deadline time.Time     // no pause ends later; zero: none
+	limit    time.Duration // as it is told
+	told     []string      // causes
 }
 
 // Waits begins the waiting of a call, which Config.Timeout limits.
 func (s *Namenodes) Waits(op, path string) Waits {
-	return Waits{s: s, op: op, path: path, began: time.Now(), limit: s.cfg.Timeout}
+	now := time.Now()
+	return Waits{s: s, op: op, path: path, began: now, deadline: now.Add(s.cfg.Timeout), limit: s.cfg.Timeout}
 }
 
-// Endless says that nothing limits the waiting but its context.
-func (w *Waits) Endless() { w.limit = 0 }
+// Endless begins the waiting of what nothing limits but its context.
+func (s *Namenodes) Endless(op, path string) Waits {
+	return Waits{s: s, op: op, path: path, began: time.Now()}
+}
+
+// Over reports whether a pause of that length would end too late.
+func (w *Waits) Over(pause time.Duration) bool {
+	return !w.deadline.IsZero() && time.Now().Add(pause).After(w.deadline)
+}
+
+// Try calls once, which makes calls of its own, until it succeeds or fails with what
+// is not transient. Its error is the last one when the time is over, and that of
+// the context or of the Namenodes when these end.
+func (w *Waits) Try(ctx context.Context, once func() error) error {
+	for n := 0; ; n++ {
+		err := once()
+		var e *fserror.Error
+		pause := Backoff(n)
+		if !fserror.Transient(err) || !errors.As(err, &e) || w.Over(pause) {
+			return err
+		}
+		if !w.Again(ctx, pause, e, e.Kind == fserror.NotActive || e.Kind == fserror.Retry) {
+			return fserror.Ended(ctx, w.op, w.path)
+		}
+	}
+}
+
+// Next is the pause before c is sent again, after e, which a namenode said if
+// answered. Its error ends the call: there is no time left, or the context ended.
+func (w *Waits) Next(ctx context.Context, c *Call, pause time.Duration, e *fserror.Error, answered bool) error {
+	if w.Over(pause) {
+		return w.s.over(c, e)
+	}
+	if !w.Again(ctx, pause, e, answered) && ctx.Err() != nil {
+		return c.ended(ctx)
+	}
+	return nil
+}
 
 // Again is the pause before a call is sent again, after e, which a namenode said
 // if answered. False means that the context or the Namenodes ended first.

@@ -2,6 +2,7 @@ package namecall
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,4 +91,62 @@ func TestWhenAndHowOftenIsTold(t *testing.T) {
 			t.Error("it slept on")
 		}
 	})
+}
+
+// What makes calls of its own is tried again as long as its failures are
+// transient, until its time is over, and tells what it waits for; an end of the
+// context or of the Namenodes is its error then.
+func TestTry(t *testing.T) {
+	away := fserror.New(fserror.Unavailable, "", "", "nobody answers")
+	fails := func(n *int, err error, until int) func() error {
+		return func() error {
+			if *n++; *n > until {
+				return nil
+			}
+			return err
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		err     error
+		until   int // how often it fails
+		endless bool
+		end     func(context.CancelFunc, *Namenodes)
+		want    error
+		calls   func(n int) bool
+		told    bool
+	}{
+		{name: "mended", err: away, until: 20, calls: func(n int) bool { return n == 21 }, told: true},
+		{name: "for good", err: fserror.New(fserror.Permission, "", "", "no"), until: 9, want: fserror.Permission, calls: func(n int) bool { return n == 1 }},
+		{name: "too late", err: safeMode, until: 1 << 20, want: fserror.Retry, calls: func(n int) bool { return n > 60 && n < 140 }, told: true},
+		{name: "endless", err: away, until: 500, endless: true, calls: func(n int) bool { return n == 501 }, told: true},
+		{name: "canceled", err: away, until: 1 << 20, endless: true, want: fserror.Canceled, calls: func(n int) bool { return n > 10 }, told: true,
+			end: func(cancel context.CancelFunc, _ *Namenodes) { cancel() }},
+		{name: "closed", err: away, until: 1 << 20, endless: true, want: fserror.Closed, calls: func(n int) bool { return n > 10 }, told: true,
+			end: func(_ context.CancelFunc, s *Namenodes) { s.Close() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				told := 0
+				s := namenodes(t, func(cfg *Config) { cfg.OnWait = func(Waiting) { told++ } })
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.end != nil {
+					stop := time.AfterFunc(20*time.Second, func() { c.end(cancel, s) })
+					defer stop.Stop()
+				}
+				w := s.Waits("create", "/a")
+				if c.endless {
+					w = s.Endless("create", "/a")
+				}
+				n := 0
+				if err := w.Try(ctx, fails(&n, c.err, c.until)); !errors.Is(err, c.want) || !c.calls(n) {
+					t.Errorf("%v after %d calls", err, n)
+				}
+				if (told > 0) != c.told {
+					t.Errorf("told %d times", told)
+				}
+			})
+		})
+	}
 }

@@ -48,7 +48,7 @@ type renewal struct {
 // holdStream holds a stream open for as long as the session lives.
 func (s *Session) holdStream() {
 	number := uint64(0)
-	since := time.Now() // there is no stream
+	w := s.nn.Endless("connect", "") // since there is no stream
 	var names namecall.Lookups
 	for n := 0; s.ctx.Err() == nil; n++ {
 		ep := s.nn.Active()
@@ -58,7 +58,7 @@ func (s *Session) holdStream() {
 			return
 		}
 		if welcomed {
-			n, since = 0, time.Now()
+			n, w = 0, s.nn.Endless("connect", "")
 		}
 		e, answered := namecall.Answer(err)
 		var own *fserror.Error
@@ -87,7 +87,7 @@ func (s *Session) holdStream() {
 		if followed && n < 2 {
 			continue
 		}
-		s.nn.Sleep(s.ctx, namecall.SeekBackoff(n, time.Since(since)))
+		s.nn.Sleep(s.ctx, w.Seek(n))
 	}
 }
 
