@@ -48,3 +48,15 @@ func TestStamp(t *testing.T) {
 		t.Errorf("%s old, want an hour and a minute", age)
 	}
 }
+
+// A holder lets go before its grantor: of a short lease by a twentieth, of a long one
+// by a second.
+func TestSure(t *testing.T) {
+	for granted, want := range map[time.Duration]time.Duration{
+		0: 0, time.Second: 950 * time.Millisecond, 20 * time.Second: 19 * time.Second, time.Hour: time.Hour - time.Second,
+	} {
+		if got := Sure(granted); got != want {
+			t.Errorf("of %s, %s", granted, got)
+		}
+	}
+}

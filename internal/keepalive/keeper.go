@@ -62,8 +62,7 @@ func (l *Lease) Stop() {
 // limit is for how long the lease is certainly alive since it was kept alive: a
 // little less than the namenode said, as for files that are open.
 func (l *Lease) limit() time.Duration {
-	lives := time.Duration(l.lives.Load())
-	return lives - min(lives/20, time.Second)
+	return clock.Sure(time.Duration(l.lives.Load()))
 }
 
 // alive takes in that the namenode has kept the lease alive, asked at sent.

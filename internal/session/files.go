@@ -33,14 +33,13 @@ func (s *Session) SoftLimit() time.Duration { return time.Duration(s.soft.Load()
 // HardLimit is when a lease is over, see SoftLimit.
 func (s *Session) HardLimit() time.Duration { return time.Duration(s.hard.Load()) }
 
-// Limit is where the holder's hard limit ends before the grantor's: 5 % earlier, but
-// not more than a second.
+// Limit is where the holder's hard limit ends, before the grantor's.
 func (s *Session) Limit() time.Duration {
 	hard := s.HardLimit()
 	if hard <= 0 {
 		return 1<<63 - 1
 	}
-	return hard - min(hard/20, time.Second)
+	return clock.Sure(hard)
 }
 
 func (s *Session) setLimits(soft, hard int64) {
@@ -108,8 +107,7 @@ func (s *Session) open() []File {
 func (s *Session) Remaining(f File) time.Duration {
 	s.mu.Lock() // a renewal moves the stamp and the limits together
 	defer s.mu.Unlock()
-	soft := s.SoftLimit()
-	return soft - min(soft/20, time.Second) - f.Stamp().Age(s.Now())
+	return clock.Sure(s.SoftLimit()) - f.Stamp().Age(s.Now())
 }
 
 // Check ends a file's lease if that is over by the holder's own clock.
