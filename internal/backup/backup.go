@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
@@ -93,7 +94,7 @@ func Write(ctx context.Context, from Source, dir string, o Options) (Result, err
 		if err == nil || idle == idleRounds || !fserror.Transient(err) || b.fetched+len(b.older) == 0 || ctx.Err() != nil {
 			break
 		}
-		pause(ctx, idle)
+		_ = clock.Pause(ctx, firstPause<<idle) // the next round ends at once, if that ended
 	}
 	if err == nil {
 		err = b.publish(to)
@@ -116,14 +117,6 @@ func Write(ctx context.Context, from Source, dir string, o Options) (Result, err
 		return Result{}, fserror.New(fserror.NoSpace, "backup", dir, "%v: name a folder with room for all bytes of the namespace (nothing is left of this try)", err).Because(fserror.ReasonRoomForBackup)
 	}
 	return Result{}, fserror.With(err, "backup", dir)
-}
-
-// pause waits before the n-th repetition, counted from 0.
-func pause(ctx context.Context, n int) {
-	select {
-	case <-time.After(firstPause << n):
-	case <-ctx.Done():
-	}
 }
 
 // lockFolder makes sure that one backup at a time writes a folder.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
@@ -58,7 +59,7 @@ func (b *folder) fetch(ctx context.Context, m *pb.BackupResponse) error {
 		if err == nil || ctx.Err() != nil || status == http.StatusForbidden || status == http.StatusNotFound {
 			break
 		}
-		pause(ctx, n)
+		_ = clock.Pause(ctx, firstPause<<n) // the next try fails at once, if that ended
 	}
 	if errors.Is(err, fserror.Damaged) {
 		return err

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -133,12 +134,8 @@ func (c *Conn) run() {
 
 // pause lets another stream be opened after a while.
 func (c *Conn) pause() {
-	t := time.NewTimer(againAfter)
-	defer t.Stop()
-	select {
-	case <-t.C:
+	if clock.Pause(c.ctx, againAfter) == nil {
 		c.opening.Store(false)
-	case <-c.ctx.Done():
 	}
 }
 

@@ -154,12 +154,8 @@ func AwaitEnd(ctx context.Context, clk clock.Clock, seen, lease, margin time.Dur
 		if left <= 0 {
 			return ctx.Err()
 		}
-		t := time.NewTimer(left)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return context.Cause(ctx)
+		if err := clock.Pause(ctx, left); err != nil {
+			return err
 		}
 	}
 }

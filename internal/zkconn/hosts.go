@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 const (
@@ -176,12 +178,7 @@ func (h *hosts) Next() (string, bool) {
 	if pause {
 		d := min(firstPause<<min(round-1, 8), longPause)
 		d = d/2 + time.Duration(rand.Int64N(int64(d))) //nolint:gosec // spreads load
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-h.s.life.Done():
-		}
+		_ = clock.Pause(h.s.life, d)                   // the second result says if that is over
 	}
 	return server, h.s.life.Err() != nil
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/leasefs/leasefs/internal/clock"
 )
 
 // DefaultSessionTimeout is what Dial asks for when the Config does not say.
@@ -105,12 +107,8 @@ func Dial(ctx context.Context, cfg Config) (*Session, error) {
 			return s, err
 		}
 		cfg.Logger.Warn("a ZooKeeper session ended as soon as it was there; opening another", "servers", cfg.Servers, "cause", err)
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return nil, fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(cfg.Servers, ","), context.Cause(ctx), err)
+		if over := clock.Pause(ctx, pause); over != nil {
+			return nil, fmt.Errorf("connect to ZooKeeper at %s: %w (last failure: %w)", strings.Join(cfg.Servers, ","), over, err)
 		}
 	}
 }
