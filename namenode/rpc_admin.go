@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"hash/crc32"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
@@ -328,7 +328,7 @@ func (w *backupWriter) Write(p []byte) (int, error) {
 		}
 		rest = rest[len(piece):]
 	}
-	w.crc = crc32.Update(w.crc, castagnoli, p)
+	w.crc = blockstore.UpdateCRC(w.crc, p)
 	return len(p), nil
 }
 

@@ -3,12 +3,12 @@ package namenode
 import (
 	"context"
 	"errors"
-	"hash/crc32"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fserror/wire"
 	"github.com/leasefs/leasefs/namenode/engine"
@@ -249,7 +249,7 @@ func (s *tree) fileResponse(r *pb.GetFileRequest, v fileView) (*pb.GetFileRespon
 	}
 	if from := max(r.GetOffset(), resp.TailOffset); from < end {
 		resp.Tail = v.Tail[from-resp.TailOffset : end-resp.TailOffset]
-		resp.TailCrc32C = crc32.Checksum(resp.Tail, castagnoli)
+		resp.TailCrc32C = blockstore.CRC(resp.Tail)
 	}
 	return resp, nil
 }

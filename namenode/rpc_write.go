@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"net/http"
 	"time"
 
@@ -25,8 +24,6 @@ const (
 	defaultDirMode  = 0o777 &^ defaultUmask
 	maxAllocate     = 16
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Create makes a new file, see the wire contract.
 func (s *writers) Create(ctx context.Context, r *pb.CreateRequest) (*pb.OpenResponse, error) {
@@ -148,10 +145,10 @@ func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, e
 	if len(r.GetData()) > SmallFile {
 		return req, fserror.New(fserror.TooLarge, "", "", "a create carries at most %d bytes, not %d; write the rest afterwards", SmallFile, len(r.GetData()))
 	}
-	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetDataCrc32C() {
-		return req, errChecksum(r.GetDataCrc32C(), r.GetData())
+	err := checkData(r.GetData(), r.GetDataCrc32C())
+	if err != nil {
+		return req, err
 	}
-	var err error
 	if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
 		return req, err
 	}
@@ -164,8 +161,12 @@ func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, e
 	return req, err
 }
 
-func errChecksum(want uint32, data []byte) error {
-	return fserror.New(fserror.InvalidArgument, "", "", "the request's bytes are damaged: their CRC32C is %08x, the request says %08x; send it again", crc32.Checksum(data, castagnoli), want)
+// checkData refuses bytes that are not those that were sent.
+func checkData(data []byte, want uint32) error {
+	if got := blockstore.CRC(data); len(data) > 0 && got != want {
+		return fserror.New(fserror.InvalidArgument, "", "", "the request's bytes are damaged: their CRC32C is %08x, the request says %08x; send it again", got, want)
+	}
+	return nil
 }
 
 // modes are those of a file that a request makes, and of missing parents.
@@ -350,8 +351,8 @@ func (s *writers) AppendTail(ctx context.Context, r *pb.AppendTailRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
-	if crc32.Checksum(r.GetData(), castagnoli) != r.GetCrc32C() {
-		return nil, errChecksum(r.GetCrc32C(), r.GetData())
+	if err := checkData(r.GetData(), r.GetCrc32C()); err != nil {
+		return nil, err
 	}
 	c := &namespace.Call{}
 	var length int64
@@ -540,8 +541,8 @@ func (s *writers) Close(ctx context.Context, r *pb.CloseRequest) (*pb.CloseRespo
 	if err != nil {
 		return nil, err
 	}
-	if len(r.GetData()) > 0 && crc32.Checksum(r.GetData(), castagnoli) != r.GetCrc32C() {
-		return nil, errChecksum(r.GetCrc32C(), r.GetData())
+	if err := checkData(r.GetData(), r.GetCrc32C()); err != nil {
+		return nil, err
 	}
 	given := givenUp(r.GetWriter().GetSession(), r.GetGivenUp())
 	r.GivenUp = nil // a repeated call is known without it

@@ -9,8 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -358,12 +356,11 @@ func (w *restore) inStore(ctx context.Context, b namespace.Block, nor string) er
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	size, err := io.Copy(sum, r)
+	crc, size, err := blockstore.SumCRC(r)
 	if err != nil {
 		return err
 	}
-	if size != int64(b.Stored) || sum.Sum32() != b.CRC {
+	if size != int64(b.Stored) || crc != b.CRC {
 		return fserror.New(fserror.Damaged, "", "", "the block store has another block %s than the backup: name an empty prefix", b.Key).Because(fserror.ReasonBlocks)
 	}
 	return nil

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -19,8 +18,6 @@ import (
 const namedFolder = "named"
 
 var _ blockstore.Objects = (*Store)(nil)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (s *Store) namedFile(op, name string) (string, error) {
 	if !blockstore.ValidNamed(name) {
@@ -94,12 +91,11 @@ func (s *Store) writeNamed(ctx context.Context, name, tmp string, body io.Reader
 	if err != nil {
 		return err
 	}
-	sum := crc32.New(castagnoli)
-	n, err := io.Copy(io.MultiWriter(f, sum), &untilDone{ctx, body})
+	crc, n, err := blockstore.SumCRC(io.TeeReader(&untilDone{ctx, body}, f))
 	switch {
 	case err != nil:
-	case n != length || sum.Sum32() != crc32c:
-		err = fserror.New(fserror.Damaged, "put", "", "object %s: %d bytes with checksum %08x came, not %d with %08x", name, n, sum.Sum32(), length, crc32c)
+	case n != length || crc != crc32c:
+		err = fserror.New(fserror.Damaged, "put", "", "object %s: %d bytes with checksum %08x came, not %d with %08x", name, n, crc, length, crc32c)
 	default:
 		err = f.Sync()
 	}

@@ -3,9 +3,16 @@ package group
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/leasefs/leasefs/internal/journal"
 )
+
+// Castagnoli is the table of the checksums of both journals (CRC32C).
+var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Checksum is the CRC32C of b.
+func Checksum(b []byte) uint32 { return crc32.Checksum(b, Castagnoli) }
 
 // RecordOverhead is the most that framing adds to a body.
 const RecordOverhead = 1 + 2*binary.MaxVarintLen64

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strconv"
 	"strings"
 
@@ -44,10 +43,6 @@ const (
 	payloadMark = 0xb7
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
-
 var le = binary.LittleEndian
 
 // segmentHeader is at the start of each segment.
@@ -67,7 +62,7 @@ func (h segmentHeader) encode() []byte {
 	le.PutUint64(b[16:], h.first)
 	le.PutUint64(b[24:], h.prevFirst)
 	le.PutUint64(b[32:], h.prevEnd)
-	le.PutUint32(b[40:], checksum(b[:40]))
+	le.PutUint32(b[40:], group.Checksum(b[:40]))
 	le.PutUint32(b[44:], headerMark)
 	return b
 }
@@ -82,7 +77,7 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 		return h, fmt.Errorf("segment header of %d bytes where %d are needed", len(b), segHeaderSize)
 	case string(b[:8]) != segMagic:
 		return h, errors.New("not a journal segment: its first 8 bytes are others")
-	case le.Uint32(b[40:]) != checksum(b[:40]) || le.Uint32(b[44:]) != headerMark:
+	case le.Uint32(b[40:]) != group.Checksum(b[:40]) || le.Uint32(b[44:]) != headerMark:
 		return h, errors.New("checksum of the segment header does not fit")
 	}
 	switch h.version = le.Uint32(b[8:]); {
@@ -123,7 +118,7 @@ func (h *batchHeader) encode(b []byte) {
 	le.PutUint64(b[24:], h.term)
 	le.PutUint32(b[32:], h.chain)
 	le.PutUint32(b[36:], h.payloadCRC)
-	h.crc = checksum(b[:batchCRCAt])
+	h.crc = group.Checksum(b[:batchCRCAt])
 	le.PutUint32(b[batchCRCAt:], h.crc)
 	le.PutUint32(b[44:], headerMark)
 }
@@ -132,7 +127,7 @@ func (h *batchHeader) encode(b []byte) {
 // its checksum fits. What its fields say is checked by expectation.check.
 func decodeBatchHeader(b []byte) (h batchHeader, ok bool) {
 	if len(b) < batchHeaderSize || le.Uint32(b) != batchMagic ||
-		le.Uint32(b[44:]) != headerMark || le.Uint32(b[batchCRCAt:]) != checksum(b[:batchCRCAt]) {
+		le.Uint32(b[44:]) != headerMark || le.Uint32(b[batchCRCAt:]) != group.Checksum(b[:batchCRCAt]) {
 		return h, false
 	}
 	return batchHeader{
@@ -153,7 +148,7 @@ func seal(buf []byte, off int64, h batchHeader) ([]byte, batchHeader) {
 	buf = append(buf, payloadMark)
 	payload := buf[batchHeaderSize:]
 	h.length = uint32(len(payload)) //nolint:gosec // at most maxPayload
-	h.payloadCRC = checksum(payload)
+	h.payloadCRC = group.Checksum(payload)
 	h.zeros = 0
 	h.encode(buf) // so that no part of it is zero
 	h.zeros = zeroSectors(buf, off)

@@ -34,7 +34,7 @@ func FuzzDecodeBatch(f *testing.F) {
 		if (expectation{first: first, chain: chain}).check(h) != nil || len(data) != batchHeaderSize+int(h.length) {
 			return
 		}
-		if checksum(data[batchHeaderSize:]) != h.payloadCRC {
+		if group.Checksum(data[batchHeaderSize:]) != h.payloadCRC {
 			return
 		}
 		buf := make([]byte, batchHeaderSize)

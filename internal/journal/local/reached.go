@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/vfs"
 )
 
@@ -27,7 +28,7 @@ func (r reached) encode() []byte {
 	b := append(make([]byte, 0, reachedSize), reachedMagic...)
 	b = le.AppendUint64(b, r.txid)
 	b = le.AppendUint64(b, r.term)
-	return le.AppendUint32(b, checksum(b))
+	return le.AppendUint32(b, group.Checksum(b))
 }
 
 // writeReached replaces the file.
@@ -55,7 +56,7 @@ func (w *walk) checkReached(found walked) error {
 		return err
 	}
 	body := max(reachedSize-4, 0)
-	if size != int64(reachedSize) || string(buf[:len(reachedMagic)]) != reachedMagic || le.Uint32(buf[body:]) != checksum(buf[:body]) {
+	if size != int64(reachedSize) || string(buf[:len(reachedMagic)]) != reachedMagic || le.Uint32(buf[body:]) != group.Checksum(buf[:body]) {
 		return &journal.DamageError{Segment: name, TxID: found.next.first, Detail: "its checksum does not fit", Remedy: remedyReached}
 	}
 	r := reached{txid: le.Uint64(buf[len(reachedMagic):]), term: le.Uint64(buf[len(reachedMagic)+8:])}

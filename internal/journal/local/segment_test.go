@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/test/env/crashfs"
 	"github.com/leasefs/leasefs/test/env/journaltest"
@@ -173,7 +174,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	for _, version := range []uint32{formatVersion + 1, 0} {
 		data := bytes.Clone(s.data)
 		le.PutUint32(data[8:], version)
-		le.PutUint32(data[40:], checksum(data[:40]))
+		le.PutUint32(data[40:], group.Checksum(data[:40]))
 		refused(t, "version "+itoa(int64(version)), map[string][]byte{s.name: data}, s.name, 0)
 	}
 }

@@ -3,6 +3,8 @@ package local
 import (
 	"errors"
 	"fmt"
+
+	"github.com/leasefs/leasefs/internal/journal/group"
 )
 
 // zeroSectors counts the sectors of the file that hold nothing but zeros, of
@@ -101,16 +103,16 @@ func oneBitOff(batch []byte, off int64, h batchHeader) bool {
 	}
 	// A CRC is linear: a flipped bit changes it by what that bit alone gives,
 	// carried through the bytes behind it.
-	syndrome := checksum(payload) ^ h.payloadCRC
+	syndrome := group.Checksum(payload) ^ h.payloadCRC
 	var effect [8]uint32
 	for bit := range effect {
-		effect[bit] = castagnoli[1<<bit]
+		effect[bit] = group.Castagnoli[1<<bit]
 	}
 	for at := len(batch) - 1; at >= batchHeaderSize; at-- {
 		hit := false
 		for bit, e := range effect {
 			hit = hit || e == syndrome
-			effect[bit] = castagnoli[e&0xff] ^ e>>8
+			effect[bit] = group.Castagnoli[e&0xff] ^ e>>8
 		}
 		if hit && suspect[int((off+int64(at))/sectorSize)] {
 			return true
@@ -170,7 +172,7 @@ func laterBatch(rest []byte, due expectation) int {
 			continue
 		}
 		end := at + batchHeaderSize + int(h.length)
-		if end <= len(rest) && checksum(rest[at+batchHeaderSize:end]) == h.payloadCRC {
+		if end <= len(rest) && group.Checksum(rest[at+batchHeaderSize:end]) == h.payloadCRC {
 			return at
 		}
 	}

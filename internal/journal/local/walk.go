@@ -370,7 +370,7 @@ func (r *chunkReader) batch(b *storedBatch, due expectation) (bad, err error) {
 	if len(all) < total {
 		return errors.New("batch ends beyond the end of the segment"), nil
 	}
-	if checksum(all[batchHeaderSize:]) != h.payloadCRC {
+	if group.Checksum(all[batchHeaderSize:]) != h.payloadCRC {
 		return errors.New("checksum of the batch does not fit"), nil
 	}
 	b.header, b.payload = h, all[batchHeaderSize:]

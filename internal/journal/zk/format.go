@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/leasefs/leasefs/internal/journal/group"
 )
 
 // Sizes in bytes.
@@ -23,12 +25,7 @@ const (
 // nodeMagic is little endian: the bytes are 'L' 'Z' 'J' and 0x97.
 const nodeMagic = 0x974a5a4c
 
-var (
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	le         = binary.LittleEndian
-)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+var le = binary.LittleEndian
 
 // header is at the start of each batch node. doc.go has the table.
 type header struct {
@@ -66,8 +63,8 @@ func (h *header) seal(node []byte) {
 }
 
 func nodeCRC(node []byte) uint32 {
-	c := checksum(node[:crcAt])
-	return crc32.Update(c, castagnoli, node[headerSize:])
+	c := group.Checksum(node[:crcAt])
+	return crc32.Update(c, group.Castagnoli, node[headerSize:])
 }
 
 // decodeNode reads a node and checks it against itself. An error comes with the

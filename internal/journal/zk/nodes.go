@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/journal/group"
 )
 
 // The nodes of a journal, below Config.Path.
@@ -54,12 +55,12 @@ func encodeLine(kind string, pairs ...string) []byte {
 	for i := 0; i < len(pairs); i += 2 {
 		b.WriteString(" " + pairs[i] + "=" + pairs[i+1])
 	}
-	return fmt.Appendf(nil, "%s crc=%08x", b.String(), checksum([]byte(b.String())))
+	return fmt.Appendf(nil, "%s crc=%08x", b.String(), group.Checksum([]byte(b.String())))
 }
 
 func decodeLine(path, kind string, data []byte) (fields, error) {
 	text, crc, ok := strings.Cut(string(data), " crc=")
-	if !ok || crc != fmt.Sprintf("%08x", checksum([]byte(text))) {
+	if !ok || crc != fmt.Sprintf("%08x", group.Checksum([]byte(text))) {
 		return nil, damaged(path, 0, 0, "checksum does not fit")
 	}
 	words := strings.Fields(text)
