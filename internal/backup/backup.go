@@ -292,13 +292,7 @@ func (b *folder) finish(crc uint32) error {
 	if b.crc != crc {
 		return fserror.New(fserror.Damaged, "", "", "%s does not match its checksum: got %08x, sent %08x", b.name, b.crc, crc)
 	}
-	err := b.buf.Flush()
-	if err == nil {
-		err = b.file.Sync()
-	}
-	if cerr := b.file.Close(); err == nil {
-		err = cerr
-	}
+	err := vfs.Durably(b.file, b.buf.Flush)
 	b.file = nil
 	if err == nil {
 		b.count(1, 0)

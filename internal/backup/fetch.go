@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -98,9 +99,5 @@ func writeSynced(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return vfs.Durably(f, func() error { _, err := f.Write(data); return err })
 }

@@ -9,6 +9,23 @@ import (
 // TempSuffix is what WriteAtomic adds to the name of a file that is not whole.
 const TempSuffix = ".tmp"
 
+// Durably calls fill, which writes to f, makes that durable, and closes f in any
+// case. A name that is new is durable after SyncDir.
+func Durably(f interface {
+	Sync() error
+	Close() error
+}, fill func() error,
+) error {
+	err := fill()
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
 // WriteFile is WriteAtomic of bytes.
 func WriteFile(fsys FS, name string, data []byte) error {
 	_, err := WriteAtomic(fsys, name, func(w io.Writer) error {
@@ -31,15 +48,12 @@ func WriteAtomic(fsys FS, name string, fill func(io.Writer) error) (size int64, 
 			_ = fsys.Remove(tmp)
 		}
 	}()
-	if err = fill(f); err == nil {
-		size, err = f.Size()
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
+	err = Durably(f, func() (err error) {
+		if err = fill(f); err == nil {
+			size, err = f.Size()
+		}
+		return err
+	})
 	if err == nil {
 		err = fsys.Rename(tmp, name)
 	}

@@ -91,18 +91,13 @@ func (s *Store) writeNamed(ctx context.Context, name, tmp string, body io.Reader
 	if err != nil {
 		return err
 	}
-	crc, n, err := blockstore.SumCRC(io.TeeReader(&untilDone{ctx, body}, f))
-	switch {
-	case err != nil:
-	case n != length || crc != crc32c:
-		err = fserror.New(fserror.Damaged, "put", "", "object %s: %d bytes with checksum %08x came, not %d with %08x", name, n, crc, length, crc32c)
-	default:
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return vfs.Durably(f, func() error {
+		crc, n, err := blockstore.SumCRC(io.TeeReader(&untilDone{ctx, body}, f))
+		if err == nil && (n != length || crc != crc32c) {
+			err = fserror.New(fserror.Damaged, "put", "", "object %s: %d bytes with checksum %08x came, not %d with %08x", name, n, crc, length, crc32c)
+		}
+		return err
+	})
 }
 
 // untilDone is a reader that ends with a context.

@@ -25,15 +25,13 @@ func Format(fsys vfs.FS, dir string, id [16]byte) error {
 			return err
 		}
 	}
-	f, err := fsys.Create(filepath.Join(root, markerFile))
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(marker(id))
+	// Not by way of another name: several may be at it at once, and none of them
+	// must take a file from under another.
+	f, err := fsys.CreateExclusive(filepath.Join(root, markerFile))
 	if err == nil {
-		err = f.Sync()
+		err = vfs.Durably(f, func() error { _, err := f.Write(marker(id)); return err })
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return fsys.SyncDir(root)

@@ -1,12 +1,16 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/test/env/crashfs"
@@ -91,4 +95,71 @@ func TestFormatIsDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
+}
+
+// Many may format one folder at once, and claim it: each finds it whole, exactly
+// one wins, and none takes the marker from under another.
+func TestFormatAtOnce(t *testing.T) {
+	dir, fsys := t.TempDir(), &made{FS: vfs.OS()}
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			if err := Format(fsys, dir, testID); err != nil {
+				t.Error(err)
+				return
+			}
+			s, err := Open(Config{FS: fsys, Dir: dir, NamespaceID: testID, Secret: make([]byte, MinSecret), Shared: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			switch err := blockstore.PutBytes(t.Context(), s, "claim", []byte{byte(i)}); {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, fserror.Exists):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	name, content := Marker(testID)
+	there, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil || !bytes.Equal(there, content) {
+		t.Errorf("the marker says %q, %v", there, err)
+	}
+	if won.Load() != 1 || fsys.markers.Load() != 1 {
+		t.Errorf("%d have won, and the marker was made %d times", won.Load(), fsys.markers.Load())
+	}
+}
+
+// made counts how often a marker was made, or replaced.
+type made struct {
+	vfs.FS
+	markers atomic.Int64
+}
+
+func (m *made) note(name string, err error) {
+	if err == nil && filepath.Base(name) == markerFile {
+		m.markers.Add(1)
+	}
+}
+
+func (m *made) Create(name string) (vfs.File, error) {
+	f, err := m.FS.Create(name)
+	m.note(name, err)
+	return f, err
+}
+
+func (m *made) CreateExclusive(name string) (vfs.File, error) {
+	f, err := m.FS.CreateExclusive(name)
+	m.note(name, err)
+	return f, err
+}
+
+func (m *made) Rename(from, to string) error {
+	err := m.FS.Rename(from, to)
+	m.note(to, err)
+	return err
 }

@@ -106,7 +106,7 @@ func (s *Store) confirm(d *folder, key blockstore.Key) error {
 }
 
 // copyFile makes a durable copy under a new name, which itself is not durable.
-func (s *Store) copyFile(from, to string) (err error) {
+func (s *Store) copyFile(from, to string) error {
 	src, err := s.cfg.FS.Open(from)
 	if err != nil {
 		return err
@@ -116,13 +116,7 @@ func (s *Store) copyFile(from, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err = io.Copy(dst, src); err == nil {
-		err = dst.Sync()
-	}
-	if cerr := dst.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return vfs.Durably(dst, func() error { _, err := io.Copy(dst, src); return err })
 }
 
 // reserve books length bytes of the disk until release is called.

@@ -261,19 +261,17 @@ func (j *Journal) cut(found walked) error {
 		}
 		return j.fs.SyncDir(j.dir)
 	}
+	last.size = found.end
+	return j.shorten(name, found.end)
+}
+
+// shorten cuts a segment, durably.
+func (j *Journal) shorten(name string, end int64) error {
 	f, err := j.fs.OpenWrite(name)
 	if err != nil {
 		return err
 	}
-	err = f.Truncate(found.end)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	last.size = found.end
-	return err
+	return vfs.Durably(f, func() error { return f.Truncate(end) })
 }
 
 // rewriteLast writes the last batch again, into a segment of its own that
@@ -300,7 +298,8 @@ func (j *Journal) rewriteLast(found walked) error {
 	}
 	err := j.newSegment(hdr, content)
 	if noSpace(err) {
-		if err := j.giveBackRoom(found); err != nil {
+		// The room ahead of the last segment found is room for the next one.
+		if err := j.shorten(filepath.Join(j.dir, j.segs[len(j.segs)-1].name()), found.end); err != nil {
 			return err
 		}
 		err = j.newSegment(hdr, content)

@@ -73,12 +73,14 @@ func (j *Journal) writeSegment(tmp string, data []byte) (ahead int64, err error)
 	if err := j.kept.do(func() (err error) { f, err = j.fs.OpenWrite(tmp); return err }); err != nil {
 		return 0, err
 	}
-	size, err := f.Size()
-	if err == nil {
-		_, err = f.WriteAt(data, 0)
-	}
-	j.log.Warn("journal: the disk is full: continuing in the spare file; delete files or add space", "dir", j.dir, "bytes", size)
-	return size, errors.Join(err, f.Sync(), f.Close())
+	err = vfs.Durably(f, func() (err error) {
+		if ahead, err = f.Size(); err == nil {
+			_, err = f.WriteAt(data, 0)
+		}
+		return err
+	})
+	j.log.Warn("journal: the disk is full: continuing in the spare file; delete files or add space", "dir", j.dir, "bytes", ahead)
+	return ahead, err
 }
 
 // createFile makes a file with data, durable but for its name, and with zeros
@@ -88,29 +90,18 @@ func (j *Journal) createFile(name string, data []byte, size int64) (end int64, e
 	if err := j.kept.do(func() (err error) { f, err = j.fs.Create(name); return err }); err != nil {
 		return 0, err
 	}
-	_, err = f.Write(data)
-	end = int64(len(data))
-	for err == nil && end < size {
-		var n int
-		n, err = f.Write(zeros[:min(size-end, int64(len(zeros)))])
-		end += int64(n)
-	}
-	if noSpace(err) && end > int64(len(data)) {
-		err = nil
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return end, errors.Join(err, f.Close())
-}
-
-// giveBackRoom cuts the room ahead off the last segment found, so that a full
-// disk has room for the next one.
-func (j *Journal) giveBackRoom(found walked) error {
-	last := &j.segs[len(j.segs)-1]
-	f, err := j.fs.OpenWrite(filepath.Join(j.dir, last.name()))
-	if err != nil {
+	err = vfs.Durably(f, func() error {
+		_, err := f.Write(data)
+		end = int64(len(data))
+		for err == nil && end < size {
+			var n int
+			n, err = f.Write(zeros[:min(size-end, int64(len(zeros)))])
+			end += int64(n)
+		}
+		if noSpace(err) && end > int64(len(data)) {
+			err = nil
+		}
 		return err
-	}
-	return errors.Join(f.Truncate(found.end), f.Sync(), f.Close())
+	})
+	return end, err
 }

@@ -1,0 +1,38 @@
+package vfs
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+// steps is a file that notes what is done to it.
+type steps struct {
+	did         []string
+	sync, close error
+}
+
+func (s *steps) Sync() error { s.did = append(s.did, "sync"); return s.sync }
+
+func (s *steps) Close() error { s.did = append(s.did, "close"); return s.close }
+
+// A file is closed whatever fails, synced only if all was written, and the first
+// error counts.
+func TestDurably(t *testing.T) {
+	fill, sync, shut := errors.New("fill"), errors.New("sync"), errors.New("close")
+	for _, c := range []struct {
+		fill, sync, close, want error
+		did                     []string
+	}{
+		{did: []string{"fill", "sync", "close"}},
+		{fill: fill, close: shut, want: fill, did: []string{"fill", "close"}},
+		{sync: sync, close: shut, want: sync, did: []string{"fill", "sync", "close"}},
+		{close: shut, want: shut, did: []string{"fill", "sync", "close"}},
+	} {
+		s := &steps{sync: c.sync, close: c.close}
+		err := Durably(s, func() error { s.did = append(s.did, "fill"); return c.fill })
+		if !errors.Is(err, c.want) || !slices.Equal(s.did, c.did) {
+			t.Errorf("%v after %q", err, s.did)
+		}
+	}
+}
