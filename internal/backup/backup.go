@@ -354,18 +354,8 @@ func syncDir(path string) error { return localError(path, vfs.OS().SyncDir(path)
 
 // localError gives an error of this machine's file system a kind. Nil stays nil.
 func localError(path string, err error) error {
-	kind := fserror.Internal
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS):
-		kind = fserror.Permission
-	case errors.Is(err, fs.ErrNotExist):
-		kind = fserror.NotFound
-	case errors.Is(err, fs.ErrExist):
-		kind = fserror.Exists
-	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
-		kind = fserror.NoSpace
 	}
-	return fserror.Wrap(kind, "", path, err)
+	return fserror.Wrap(vfs.KindOf(err), "", path, err)
 }

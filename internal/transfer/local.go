@@ -4,9 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
-	"syscall"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // LocalError gives an error of this machine's file system the kind that the
@@ -15,21 +15,8 @@ func LocalError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	kind := fserror.Internal
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		kind = fserror.NotFound
-	case errors.Is(err, fs.ErrExist):
-		kind = fserror.Exists
-	case errors.Is(err, fs.ErrPermission):
-		kind = fserror.Permission
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		kind = fserror.NoSpace
-	case errors.Is(err, syscall.EISDIR):
-		kind = fserror.IsDirectory
-	case errors.Is(err, syscall.ENOTDIR):
-		kind = fserror.NotDirectory
-	case strings.HasSuffix(err.Error(), "path escapes from parent"): // os.Root has no name for it
+	kind := vfs.KindOf(err)
+	if kind == fserror.Internal && strings.HasSuffix(err.Error(), "path escapes from parent") { // os.Root has no name for it
 		return fserror.New(fserror.Loop, op, path, "a symbolic link that leads out of the copy took the place of a file or directory; copy it again")
 	}
 	var pe *fs.PathError

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // userXattrs is the name space that is copied: the others are the system's.
@@ -142,7 +143,7 @@ func localXattrError(path string, x client.Xattr, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOTSUP):
 		return fserror.New(fserror.Unsupported, "get", path, "%s: the local file system keeps no such attributes", what).Because(fserror.ReasonAttributeLost)
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.E2BIG), errors.Is(err, unix.ERANGE):
+	case vfs.Full(err), errors.Is(err, unix.E2BIG), errors.Is(err, unix.ERANGE):
 		return fserror.New(fserror.NoSpace, "get", path, "%s: the local file system has no room for it (%v)", what, err).Because(fserror.ReasonAttributeLost)
 	}
 	return LocalError("get", path, fmt.Errorf("%s: %w", what, err))

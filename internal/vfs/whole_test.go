@@ -2,8 +2,12 @@ package vfs
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
+	"syscall"
 	"testing"
+
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // steps is a file that notes what is done to it.
@@ -33,6 +37,20 @@ func TestDurably(t *testing.T) {
 		err := Durably(s, func() error { s.did = append(s.did, "fill"); return c.fill })
 		if !errors.Is(err, c.want) || !slices.Equal(s.did, c.did) {
 			t.Errorf("%v after %q", err, s.did)
+		}
+	}
+}
+
+// A failure of this machine has the kind that the namespace gives to the same.
+func TestKindOf(t *testing.T) {
+	for err, want := range map[error]fserror.Kind{
+		fs.ErrNotExist: fserror.NotFound, fs.ErrExist: fserror.Exists, fs.ErrPermission: fserror.Permission, syscall.EROFS: fserror.Permission,
+		syscall.ENOSPC: fserror.NoSpace, syscall.EDQUOT: fserror.NoSpace, syscall.EISDIR: fserror.IsDirectory, syscall.ENOTDIR: fserror.NotDirectory,
+		syscall.EIO: fserror.Internal,
+	} {
+		err := &fs.PathError{Op: "open", Path: "/a", Err: err}
+		if got := KindOf(err); got != want || Full(err) != (want == fserror.NoSpace) {
+			t.Errorf("%v: %v", err, got)
 		}
 	}
 }

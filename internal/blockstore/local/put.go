@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -202,7 +201,7 @@ func brokenOff(key blockstore.Key, got, want int64, err error) error {
 // diskKind tells a full disk from a broken one.
 func diskKind(err error) fserror.Kind {
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case vfs.Full(err):
 		return fserror.NoSpace
 	case errors.Is(err, fs.ErrNotExist):
 		return fserror.NotFound

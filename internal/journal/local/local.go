@@ -297,7 +297,7 @@ func (j *Journal) rewriteLast(found walked) error {
 		j.next = found.next.after(h)
 	}
 	err := j.newSegment(hdr, content)
-	if noSpace(err) {
+	if vfs.Full(err) {
 		// The room ahead of the last segment found is room for the next one.
 		if err := j.shorten(filepath.Join(j.dir, j.segs[len(j.segs)-1].name()), found.end); err != nil {
 			return err

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
-	"syscall"
+
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // zeros is what is written ahead. Nothing writes to it.
 var zeros [1 << 20]byte
-
-// noSpace reports whether the disk, or the user's part of it, is full.
-func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // writeAhead writes zeros behind a batch of so many bytes that ends beyond those
 // there are, and that the same sync makes durable. Behind a large batch, for
@@ -32,7 +30,7 @@ func (j *Journal) writeAhead(end, size int64) error {
 	}
 	_, err := j.cur.WriteAt(zeros[:to-end], end)
 	switch {
-	case noSpace(err):
+	case vfs.Full(err):
 		j.ahead = math.MaxInt64
 		return nil
 	case err != nil:

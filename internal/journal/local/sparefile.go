@@ -55,7 +55,7 @@ func (j *Journal) writeSegment(tmp string, data []byte) (ahead int64, err error)
 		free = math.MaxInt64
 	}
 	if free >= j.spareSize {
-		if ahead, err = j.createFile(tmp, data, 0); !noSpace(err) {
+		if ahead, err = j.createFile(tmp, data, 0); !vfs.Full(err) {
 			return ahead, err
 		}
 	}
@@ -98,7 +98,7 @@ func (j *Journal) createFile(name string, data []byte, size int64) (end int64, e
 			n, err = f.Write(zeros[:min(size-end, int64(len(zeros)))])
 			end += int64(n)
 		}
-		if noSpace(err) && end > int64(len(data)) {
+		if vfs.Full(err) && end > int64(len(data)) {
 			err = nil
 		}
 		return err

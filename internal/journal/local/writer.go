@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/journal/group"
+	"github.com/leasefs/leasefs/internal/vfs"
 )
 
 // write is the writer's goroutine: one batch at a time, each durable before the
@@ -112,7 +113,7 @@ func (j *Journal) close() error {
 	j.kept.close()
 	if known && err == nil && j.cur != nil {
 		err = writeReached(j.fs, j.dir, end)
-		if noSpace(err) { // it costs only what the note would have told
+		if vfs.Full(err) { // it costs only what the note would have told
 			j.log.Warn("journal: the disk is full, so its end is not noted: a last segment that goes missing would not be noticed", "dir", j.dir)
 			err = nil
 		}
