@@ -31,7 +31,16 @@ func ParseKey(s string) (Key, error) {
 
 // parseHex reads a canonical hexadecimal number.
 func parseHex(s string) (uint64, bool) {
-	if s == "" || len(s) > 16 || (s[0] == '0' && len(s) > 1) || !isHex(s) {
+	if s == "" || s[0] == '0' && len(s) > 1 {
+		return 0, false
+	}
+	return ParseDigits(s, len(s))
+}
+
+// ParseDigits reads a number of exactly so many hexadecimal digits, at most 16,
+// without capitals.
+func ParseDigits(s string, digits int) (uint64, bool) {
+	if len(s) != digits || !isHex(s) {
 		return 0, false
 	}
 	v, err := strconv.ParseUint(s, 16, 64)

@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -150,10 +149,7 @@ func (o *Owner) reignNames(ctx context.Context) ([]string, error) {
 }
 
 // reignTerm is the term in a name of reignNames.
-func reignTerm(name string) (uint64, bool) {
-	term, err := strconv.ParseUint(name, 16, 64)
-	return term, err == nil && len(name) == 16
-}
+func reignTerm(name string) (uint64, bool) { return blockstore.ParseDigits(name, 16) }
 
 // topReign is the highest term of a reign that has told of itself, or least.
 func (o *Owner) topReign(ctx context.Context, least uint64) (uint64, error) {

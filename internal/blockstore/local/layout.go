@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -56,24 +55,13 @@ func blockName(key blockstore.Key) string {
 	return fmt.Sprintf("%0*x%s", seqDigits, key.Seq, blockSuffix)
 }
 
-// parseDigits reads a name of exactly so many small hexadecimal digits.
-func parseDigits(name string, digits int) (uint64, bool) {
-	if len(name) != digits || strings.ContainsFunc(name, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'a' || c > 'f')
-	}) {
-		return 0, false
-	}
-	v, err := strconv.ParseUint(name, 16, 64)
-	return v, err == nil
-}
-
 // parseBlockName reads the name of a block in the folder of p.
 func parseBlockName(p place, name string) (blockstore.Key, bool) {
 	digits, ok := strings.CutSuffix(name, blockSuffix)
 	if !ok {
 		return blockstore.Key{}, false
 	}
-	seq, ok := parseDigits(digits, seqDigits)
+	seq, ok := blockstore.ParseDigits(digits, seqDigits)
 	return blockstore.Key{Term: p.term, Seq: seq}, ok && seq>>folderBits == p.high
 }
 
@@ -89,7 +77,7 @@ func ownerOf(name string) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	_, ok = parseDigits(id, 16)
+	_, ok = blockstore.ParseDigits(id, 16)
 	return id, ok
 }
 

@@ -153,7 +153,7 @@ func (s *Store) subfolders(dir string, digits int, from uint64) ([]uint64, error
 	}
 	var out []uint64
 	for _, name := range names {
-		if n, ok := parseDigits(name, digits); ok && n >= from {
+		if n, ok := blockstore.ParseDigits(name, digits); ok && n >= from {
 			out = append(out, n)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -36,12 +35,10 @@ func (s *Store) block(key blockstore.Key) object {
 
 // parseBlockName is the inverse of blockName, for names after the folder.
 func parseBlockName(name string) (blockstore.Key, bool) {
-	if len(name) != 2*keyDigits+1 || name[keyDigits] != '/' || strings.ToLower(name) != name {
-		return blockstore.Key{}, false
-	}
-	term, errT := strconv.ParseUint(name[:keyDigits], 16, 64)
-	seq, errS := strconv.ParseUint(name[keyDigits+1:], 16, 64)
-	return blockstore.Key{Term: term, Seq: seq}, errT == nil && errS == nil
+	first, second, _ := strings.Cut(name, "/")
+	term, okT := blockstore.ParseDigits(first, keyDigits)
+	seq, okS := blockstore.ParseDigits(second, keyDigits)
+	return blockstore.Key{Term: term, Seq: seq}, okT && okS
 }
 
 // List returns up to limit blocks with keys greater than after, in the order of
