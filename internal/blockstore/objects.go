@@ -6,6 +6,8 @@ import (
 	"io"
 	"regexp"
 	"time"
+
+	"github.com/leasefs/leasefs/internal/fserror"
 )
 
 // NamedInfo is what a store knows of a named object.
@@ -47,6 +49,24 @@ var namedName = regexp.MustCompile(`^[a-z0-9._-]{1,200}$`)
 // cannot have both a and a/b.
 func ValidNamed(name string) bool {
 	return namedName.MatchString(name) && name != "." && name != ".."
+}
+
+// CheckNamed is InvalidArgument for a name that ValidNamed does not accept.
+func CheckNamed(op, name string) error {
+	if !ValidNamed(name) {
+		return fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (at most 200 of a-z, 0-9, dot, hyphen, underscore)", name)
+	}
+	return nil
+}
+
+// CheckList refuses a prefix and a name to list from that no name can begin with.
+func CheckList(prefix, after string) error {
+	for _, part := range []string{prefix, after} {
+		if part != "" && !ValidNamed(part) {
+			return fserror.New(fserror.InvalidArgument, "list", "", "%.250q begins no name of an object", part)
+		}
+	}
+	return nil
 }
 
 // PutBytes stores a small named object.

@@ -142,7 +142,7 @@ func (s *Store) servePut(w http.ResponseWriter, r *http.Request) *refusal {
 	var first [1]byte
 	by(blockstore.PutFirst)
 	if _, err := io.ReadFull(r.Body, first[:]); err != nil {
-		return refusalOf(brokenOff(key, 0, g.length, err))
+		return refusalOf(brokenOff(called(key), 0, g.length, err))
 	}
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) *refusal {
 	if no != nil {
 		return no
 	}
-	f, size, err := s.open(key)
+	f, size, err := s.open(called(key), s.blockPath(key))
 	if err != nil {
 		return refusalOf(err)
 	}
@@ -229,7 +229,7 @@ func (s *Store) serveGet(w http.ResponseWriter, r *http.Request) *refusal {
 	src, err := readerFrom(f, off, length)
 	if err != nil {
 		h.Del("Content-Range")
-		return refusalOf(readError("get", key, err))
+		return refusalOf(diskError("get", called(key), err))
 	}
 	w.WriteHeader(status)
 	// Too few bytes (the client left, or the disk failed) end the connection:

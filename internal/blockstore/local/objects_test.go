@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/blockstore"
@@ -205,7 +206,7 @@ func TestObjectsLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	tmp := filepath.Join(s.tmp.dir, s.tmp.id+"-named-1"+tmpSuffix)
-	if err := s.writeNamed(t.Context(), "image", tmp, bytes.NewReader([]byte("half")), 4, blockstore.CRC([]byte("half"))); err != nil {
+	if err := s.write(t.Context(), "image", tmp, source{body: strings.NewReader("half"), length: 4, crc: blockstore.CRC([]byte("half"))}); err != nil {
 		t.Fatal(err)
 	}
 	after := disk.Crash(crashfs.Kill)
@@ -233,3 +234,30 @@ func TestObjectsClosed(t *testing.T) {
 		}
 	}
 }
+
+// Bytes that end early are not those that were announced; a body that cannot be
+// read is no damage. Nothing is stored of either.
+func TestPutNamedOfLessThanWasAnnounced(t *testing.T) {
+	s, err := openOn(crashfs.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		body io.ReaderAt
+		want fserror.Kind
+	}{
+		{strings.NewReader("half"), fserror.Damaged},
+		{unreadable{}, fserror.Unavailable},
+	} {
+		if err := s.PutNamed(t.Context(), "image", c.body, 8, blockstore.CRC([]byte("half"))); fserror.KindOf(err) != c.want {
+			t.Errorf("%v, want %v", err, c.want)
+		}
+		if _, _, err := s.StatNamed(t.Context(), "image"); !errors.Is(err, fserror.NotFound) {
+			t.Errorf("it is stored: %v", err)
+		}
+	}
+}
+
+type unreadable struct{}
+
+func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, errors.New("bad sector") }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ type source struct {
 	length  int64
 	crc     uint32
 	expires time.Time // after it nothing is published; zero: never
-	// waiting is called before each piece is read.
+	// waiting is called before each piece is read that has yet to come from
+	// somewhere else; nil: it is at hand.
 	waiting func()
 }
 
@@ -40,8 +42,8 @@ func (s *Store) Put(ctx context.Context, key blockstore.Key, object []byte, crc3
 }
 
 func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
-	if s.closed.Load() {
-		return fserror.New(fserror.Closed, "put", "", "block %s: the store is closed", key)
+	if err := s.usable("put"); err != nil {
+		return err
 	}
 	if err := blockstore.CheckLength(key, src.length, s.cfg.MaxObject); err != nil {
 		return err
@@ -52,36 +54,30 @@ func (s *Store) put(ctx context.Context, key blockstore.Key, src source) error {
 	}
 	defer release()
 
-	p := placeOf(key)
+	p, what := placeOf(key), called(key)
 	d := s.folders.get(p, s.folderPath(p))
 	defer s.folders.put(d)
 	if err := d.make(); err != nil {
-		return diskError("put", key, err)
+		return diskError("put", what, err)
 	}
 	// Not needed for correctness (link decides), but spares a retry its bytes.
 	if _, err := s.cfg.FS.Stat(s.blockPath(key)); err == nil {
-		if err := s.confirm(d, key); err != nil {
-			return diskError("put", key, err)
-		}
-		return taken(key)
+		return diskError("put", what, cmp.Or(s.confirm(d, key), fs.ErrExist))
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return diskError("put", key, err)
+		return diskError("put", what, err)
 	}
 
 	tmp := s.tmp.name("")
 	defer func() { _ = s.cfg.FS.Remove(tmp) }() // after the link too; what stays is swept at Open
-	if err := s.write(ctx, key, tmp, src); err != nil {
-		return err
+	if err := s.write(ctx, what, tmp, src); err != nil {
+		return diskError("put", what, err)
 	}
 	if !src.expires.IsZero() && s.cfg.Clock.Wall().After(src.expires) {
 		// The collector may have swept the key already, relying on this.
 		return expired(key, src.expires)
 	}
-	switch err := d.link(tmp, key); {
-	case errors.Is(err, fs.ErrExist):
-		return taken(key)
-	case err != nil:
-		return diskError("put", key, err)
+	if err := d.link(tmp, key); err != nil {
+		return diskError("put", what, err)
 	}
 	s.stats.puts.Add(1)
 	s.stats.putBytes.Add(uint64(src.length))
@@ -127,7 +123,7 @@ func (s *Store) reserve(key blockstore.Key, length int64) (release func(), err e
 	free, _, err := s.cfg.FS.Usage(s.root)
 	if err != nil {
 		release()
-		return nil, diskError("put", key, err)
+		return nil, diskError("put", called(key), err)
 	}
 	if free-pending < s.cfg.Reserve {
 		release()
@@ -138,87 +134,77 @@ func (s *Store) reserve(key blockstore.Key, length int64) (release func(), err e
 }
 
 // write makes the file tmp of the object's bytes and syncs it.
-func (s *Store) write(ctx context.Context, key blockstore.Key, tmp string, src source) error {
+func (s *Store) write(ctx context.Context, what, tmp string, src source) error {
 	f, err := s.cfg.FS.CreateExclusive(tmp)
 	if err != nil {
-		return diskError("put", key, err)
+		return err
 	}
-	err = s.fill(ctx, key, f, src)
-	if err == nil {
-		if serr := f.Sync(); serr != nil {
-			err = diskError("put", key, serr)
-		}
-	}
-	if cerr := f.Close(); cerr != nil && err == nil {
-		err = diskError("put", key, cerr)
-	}
-	return err
+	return vfs.Durably(f, func() error { return fill(ctx, what, f, src) })
 }
 
 // fill copies the object into f and compares length and checksum.
-func (s *Store) fill(ctx context.Context, key blockstore.Key, f vfs.File, src source) error {
+func fill(ctx context.Context, what string, f vfs.File, src source) error {
 	piece := pieces.Get().(*[pieceSize]byte)
 	defer pieces.Put(piece)
 	var crc uint32
 	flusher := newWriteback(f)
 	for left := src.length; left > 0; {
 		if err := ctx.Err(); err != nil {
-			return brokenOff(key, src.length-left, src.length, err)
+			return brokenOff(what, src.length-left, src.length, err)
 		}
 		if src.waiting != nil {
 			src.waiting()
 		}
 		part := piece[:min(left, pieceSize)]
-		if n, err := io.ReadFull(src.body, part); err != nil {
-			return brokenOff(key, src.length-left+int64(n), src.length, err)
+		switch n, err := io.ReadFull(src.body, part); {
+		case err == nil:
+		case src.waiting != nil:
+			return brokenOff(what, src.length-left+int64(n), src.length, err)
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return fserror.New(fserror.Damaged, "put", "", "%s: the bytes end after %d, %d were announced", what, src.length-left+int64(n), src.length)
+		default:
+			return err
 		}
 		crc = blockstore.UpdateCRC(crc, part)
 		if _, err := f.Write(part); err != nil {
-			return diskError("put", key, err)
+			return err
 		}
 		flusher.wrote(int64(len(part)))
 		left -= int64(len(part))
 	}
 	if crc != src.crc {
-		return fserror.New(fserror.Damaged, "put", "", "block %s: the bytes received have checksum %08x, %08x was announced", key, crc, src.crc)
+		return fserror.New(fserror.Damaged, "put", "", "%s: the bytes received have checksum %08x, %08x was announced", what, crc, src.crc)
 	}
 	return nil
 }
 
-func taken(key blockstore.Key) error {
-	return fserror.New(fserror.Exists, "put", "", "block %s is there already, from the first PUT", key)
-}
+// called is what errors call a block.
+func called(key blockstore.Key) string { return "block " + key.String() }
 
 func expired(key blockstore.Key, at time.Time) error {
 	return fserror.New(fserror.Permission, "", "", "block %s: the signed URL expired at %s", key, at.UTC().Format(time.RFC3339Nano))
 }
 
-func brokenOff(key blockstore.Key, got, want int64, err error) error {
+func brokenOff(what string, got, want int64, err error) error {
 	return &fserror.Error{Op: "put", Kind: fserror.Canceled, Err: err,
-		Message: fmt.Sprintf("block %s: broken off after %d of %d bytes", key, got, want)}
+		Message: fmt.Sprintf("%s: broken off after %d of %d bytes", what, got, want)}
 }
 
-// diskKind tells a full disk from a broken one.
-func diskKind(err error) fserror.Kind {
+// diskError is an error of the file system about a block, or an object. What is
+// missing, or in the way, has its own kind; but in a put a missing file is trouble:
+// somebody removed a folder.
+func diskError(op, what string, err error) error {
+	var own *fserror.Error
+	kind := fserror.Unavailable
 	switch {
+	case err == nil || errors.As(err, &own):
+		return err
+	case errors.Is(err, fs.ErrExist):
+		return fserror.New(fserror.Exists, op, "", "%s is there already, from the first PUT", what)
+	case errors.Is(err, fs.ErrNotExist) && op != "put":
+		return fserror.New(fserror.NotFound, op, "", "no %s", what)
 	case vfs.Full(err):
-		return fserror.NoSpace
-	case errors.Is(err, fs.ErrNotExist):
-		return fserror.NotFound
+		kind = fserror.NoSpace
 	}
-	return fserror.Unavailable
-}
-
-// diskError wraps an error of the file system. In a PUT a missing file is
-// trouble (somebody removed a folder), not NotFound.
-func diskError(op string, key blockstore.Key, err error) error {
-	kind := diskKind(err)
-	if kind == fserror.NotFound && op == "put" {
-		kind = fserror.Unavailable
-	}
-	e := &fserror.Error{Op: op, Kind: kind, Err: err}
-	if key != (blockstore.Key{}) {
-		e.Message = "block " + key.String()
-	}
-	return e
+	return &fserror.Error{Op: op, Kind: kind, Message: what, Err: err}
 }

@@ -14,52 +14,53 @@ import (
 	"github.com/leasefs/leasefs/internal/vfs"
 )
 
-// open opens a block for reading. NotFound if there is none.
-func (s *Store) open(key blockstore.Key) (vfs.File, int64, error) {
-	f, err := s.cfg.FS.Open(s.blockPath(key))
+// open opens the file of a block, or of an object, for reading.
+func (s *Store) open(what, file string) (vfs.File, int64, error) {
+	f, err := s.cfg.FS.Open(file)
 	if err != nil {
-		return nil, 0, readError("get", key, err)
+		return nil, 0, diskError("get", what, err)
 	}
 	size, err := f.Size()
 	if err != nil {
 		_ = f.Close()
-		return nil, 0, readError("get", key, err)
+		return nil, 0, diskError("get", what, err)
 	}
 	return f, size, nil
 }
 
-// readError is diskError with NotFound in words for people.
-func readError(op string, key blockstore.Key, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fserror.New(fserror.NotFound, op, "", "no block %s", key)
+// get opens a range of one.
+func (s *Store) get(what, file string, offset, length int64) (*section, error) {
+	f, size, err := s.open(what, file)
+	if err != nil {
+		return nil, err
 	}
-	return diskError(op, key, err)
+	if offset < 0 || offset >= size || length < -1 {
+		_ = f.Close()
+		return nil, fserror.New(fserror.InvalidArgument, "get", "", "%s has %d bytes: no range of %d bytes from %d on", what, size, length, offset)
+	}
+	if length < 0 || length > size-offset {
+		length = size - offset
+	}
+	return &section{io.NewSectionReader(f, offset, length), f}, nil
+}
+
+// section reads a range of a file. It has ReadAt and Seek too.
+type section struct {
+	*io.SectionReader
+	io.Closer
 }
 
 // Get reads length bytes from offset on; length -1 reads to the end. A range
 // that goes beyond the end is cut off; one that begins there or beyond is
 // InvalidArgument. The bytes are not verified.
 func (s *Store) Get(_ context.Context, key blockstore.Key, offset, length int64) (io.ReadCloser, error) {
-	f, size, err := s.open(key)
+	r, err := s.get(called(key), s.blockPath(key), offset, length)
 	if err != nil {
 		return nil, err
 	}
-	if offset < 0 || offset >= size || length < -1 {
-		_ = f.Close()
-		return nil, fserror.New(fserror.InvalidArgument, "get", "", "block %s has %d bytes: no range of %d bytes from %d on", key, size, length, offset)
-	}
-	if length < 0 || length > size-offset {
-		length = size - offset
-	}
 	s.stats.gets.Add(1)
-	s.stats.getBytes.Add(uint64(length))
-	return &blockReader{io.NewSectionReader(f, offset, length), f}, nil
-}
-
-// blockReader reads a range of a file. It has ReadAt and Seek too.
-type blockReader struct {
-	*io.SectionReader
-	io.Closer
+	s.stats.getBytes.Add(uint64(r.Size()))
+	return r, nil
 }
 
 // Stat returns NotFound if there is no complete object of the key. Stored is
@@ -67,7 +68,7 @@ type blockReader struct {
 func (s *Store) Stat(_ context.Context, key blockstore.Key) (blockstore.Info, error) {
 	st, err := s.cfg.FS.Stat(s.blockPath(key))
 	if err != nil {
-		return blockstore.Info{}, readError("stat", key, err)
+		return blockstore.Info{}, diskError("stat", called(key), err)
 	}
 	return blockstore.Info{Key: key, Length: st.Size(), Stored: st.ModTime()}, nil
 }
@@ -79,7 +80,7 @@ func (s *Store) Delete(ctx context.Context, keys ...blockstore.Key) error {
 	var first error
 	note := func(key blockstore.Key, err error) {
 		if first == nil {
-			first = diskError("delete", key, err)
+			first = diskError("delete", called(key), err)
 		}
 	}
 	touched := map[place]blockstore.Key{} // one key each, to name in an error
@@ -149,7 +150,7 @@ func (s *Store) subfolders(dir string, digits int, from uint64) ([]uint64, error
 		return nil, nil
 	}
 	if err != nil {
-		return nil, diskError("list", blockstore.Key{}, err)
+		return nil, diskError("list", s.what(), err)
 	}
 	var out []uint64
 	for _, name := range names {
@@ -169,7 +170,7 @@ func (s *Store) listFolder(out []blockstore.Info, p place, after blockstore.Key,
 		if errors.Is(err, fs.ErrNotExist) {
 			return out, nil
 		}
-		return nil, diskError("list", blockstore.Key{}, err)
+		return nil, diskError("list", s.what(), err)
 	}
 	for _, name := range names {
 		key, ok := parseBlockName(p, name)
@@ -184,7 +185,7 @@ func (s *Store) listFolder(out []blockstore.Info, p place, after blockstore.Key,
 			continue // deleted meanwhile
 		}
 		if err != nil {
-			return nil, diskError("list", key, err)
+			return nil, diskError("list", called(key), err)
 		}
 		if !st.Mode().IsRegular() {
 			continue

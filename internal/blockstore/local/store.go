@@ -114,7 +114,7 @@ func Open(cfg Config) (*Store, error) {
 		if s.owner != nil {
 			_ = s.owner.Close() // the first error says more
 		}
-		return nil, &fserror.Error{Op: "open blocks", Path: cfg.Dir, Kind: diskKind(err), Err: err}
+		return nil, fserror.With(diskError("open blocks", s.what(), err), "", cfg.Dir)
 	}
 	return s, nil
 }
@@ -134,7 +134,7 @@ func (s *Store) prepare() error {
 func (s *Store) Usage(context.Context) (free, total int64, err error) {
 	free, total, err = s.cfg.FS.Usage(s.root)
 	if err != nil {
-		return 0, 0, diskError("usage", blockstore.Key{}, err)
+		return 0, 0, diskError("usage", s.what(), err)
 	}
 	return max(free-s.cfg.Reserve, 0), total, nil
 }
@@ -155,8 +155,16 @@ func (s *Store) Close() error {
 	if s.owner != nil {
 		err = errors.Join(err, s.owner.Close())
 	}
-	if err != nil {
-		return diskError("close", blockstore.Key{}, err)
+	return diskError("close", s.what(), err)
+}
+
+// what is what errors call the store's folder.
+func (s *Store) what() string { return "block folder " + s.root }
+
+// usable refuses calls after Close.
+func (s *Store) usable(op string) error {
+	if s.closed.Load() {
+		return fserror.New(fserror.Closed, op, "", "the block store is closed")
 	}
 	return nil
 }

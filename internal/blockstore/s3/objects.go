@@ -20,10 +20,7 @@ func (s *Store) maxNamed() int64 { return min(5<<40, s.cfg.PartSize*maxParts) }
 var _ blockstore.Objects = (*Store)(nil)
 
 func (s *Store) named(op, name string) (object, error) {
-	if !blockstore.ValidNamed(name) {
-		return object{}, fserror.New(fserror.InvalidArgument, op, "", "%.250q is no name of an object (at most 200 of a-z, 0-9, dot, hyphen, underscore)", name)
-	}
-	return object{s.root + namedFolder + name, "object " + name}, nil
+	return object{s.root + namedFolder + name, "object " + name}, blockstore.CheckNamed(op, name)
 }
 
 // PutNamed implements blockstore.Objects.
@@ -66,10 +63,8 @@ func (s *Store) StatNamed(ctx context.Context, name string) (blockstore.NamedInf
 
 // ListNamed implements blockstore.Objects.
 func (s *Store) ListNamed(ctx context.Context, prefix, after string, limit int) ([]blockstore.NamedInfo, error) {
-	for _, part := range []string{prefix, after} {
-		if part != "" && !blockstore.ValidNamed(part) {
-			return nil, fserror.New(fserror.InvalidArgument, "list", "", "%.250q begins no name of an object", part)
-		}
+	if err := blockstore.CheckList(prefix, after); err != nil {
+		return nil, err
 	}
 	var out []blockstore.NamedInfo
 	folder := s.root + namedFolder
