@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/leasefs/leasefs/internal/blockio"
 	"github.com/leasefs/leasefs/internal/delegation"
@@ -18,6 +17,7 @@ import (
 	"github.com/leasefs/leasefs/internal/lowlevel/door"
 	"github.com/leasefs/leasefs/internal/namecall"
 	"github.com/leasefs/leasefs/internal/session"
+	"github.com/leasefs/leasefs/internal/turn"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -78,7 +78,7 @@ func New(ctx context.Context, cfg Config) (*FS, error) {
 	}
 	e.answers = &answers{cache: newReadCache(&cfg), stream: func() *session.Stream { return e.session.Stream() }, onRevoke: cfg.OnRevoke, onGiveUp: cfg.OnGiveUp}
 	f := &FS{engine: e}
-	f.scratch = scratch{f: f, one: semaphore.NewWeighted(1)}
+	f.scratch = scratch{f: f, turn: turn.New()}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	nn := cfg.namenodes(f.caller)
 	nn.Inactive = func(n *namecall.Node) { f.session.Drop(n) }

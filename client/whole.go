@@ -8,10 +8,9 @@ import (
 	"io/fs"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
+	"github.com/leasefs/leasefs/internal/turn"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -175,16 +174,17 @@ func (s *scratch) mayPlace(ctx context.Context, path string, o *openOptions) (st
 // scratch writes files under temporary names, which a granted lease of the FS has.
 type scratch struct {
 	f    *FS
-	one  *semaphore.Weighted // over kept
+	turn turn.Turn // of who uses kept
 	kept *KeptLease
 }
 
 // lease returns the lease, granted and kept alive from its first use on.
 func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
-	if err := s.one.Acquire(ctx, 1); err != nil {
+	unlock, err := s.turn.Lock(ctx)
+	if err != nil {
 		return nil, fserror.Ended(ctx, "create", "")
 	}
-	defer s.one.Release(1)
+	defer unlock()
 	if err := s.f.mayOpen("create", ""); err != nil {
 		return nil, err
 	}
@@ -225,10 +225,11 @@ func (s *scratch) keep(ctx context.Context, id LeaseID) error {
 func (s *scratch) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), scratchEnd)
 	defer cancel()
-	if s.one.Acquire(ctx, 1) != nil {
+	unlock, err := s.turn.Lock(ctx)
+	if err != nil {
 		return
 	}
-	defer s.one.Release(1)
+	defer unlock()
 	if s.kept != nil && s.kept.Context().Err() == nil {
 		s.kept.Stop()
 		_, _ = s.f.Leases().Revoke(ctx, s.kept.id)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
@@ -58,9 +59,7 @@ type Candidacy struct {
 	s    *zkconn.Session
 	mark string // begins the names of our nodes
 
-	// changing holds one element while our node is being changed. It is a channel,
-	// since waiting for ZooKeeper may take long, and others may have less time.
-	changing chan struct{}
+	changing turn.Turn // our node: waiting for ZooKeeper may take long, and others may have less time
 	self     Member
 	own      candidate // our node, if it was there when it was last written
 
@@ -91,7 +90,7 @@ func Join(ctx context.Context, cfg Config) (*Candidacy, error) {
 }
 
 func join(ctx context.Context, cfg Config) (*Candidacy, error) {
-	c := &Candidacy{cfg: cfg, log: cfg.Logger, self: cfg.Self, changing: make(chan struct{}, 1), changes: make(chan struct{}, 1)}
+	c := &Candidacy{cfg: cfg, log: cfg.Logger, self: cfg.Self, changing: turn.New(), changes: make(chan struct{}, 1)}
 	var err error
 	if c.s, err = zkconn.Dial(ctx, cfg.ZooKeeper); err != nil {
 		return nil, fmt.Errorf("join the election: %w", err)
@@ -287,12 +286,11 @@ func (c *Candidacy) MoveBack(ctx context.Context, r Report) error {
 
 // change calls write with our node and what is to be in it, until no answer is lost.
 func (c *Candidacy) change(ctx context.Context, r Report, write func(own candidate, data []byte) error) error {
-	select {
-	case c.changing <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	unlock, err := c.changing.Lock(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { <-c.changing }()
+	defer unlock()
 	c.self.Report = &r
 	data, err := json.Marshal(c.self)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/namecall"
+	"github.com/leasefs/leasefs/internal/turn"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -90,8 +91,8 @@ type Keeper struct {
 	cfg  Config
 	wake chan struct{}
 
-	turn chan struct{} // holds an element while somebody uses line
-	line *line         // nil: none is up
+	turn turn.Turn // of who uses line
+	line *line     // nil: none is up
 
 	mu      sync.Mutex // guards what is below
 	kept    map[*Lease]struct{}
@@ -102,7 +103,7 @@ type Keeper struct {
 // New returns a Keeper, which keeps leases alive until the context ends.
 func New(ctx context.Context, cfg Config) *Keeper {
 	return &Keeper{
-		ctx: ctx, cfg: cfg, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		ctx: ctx, cfg: cfg, wake: make(chan struct{}, 1), turn: turn.New(),
 		kept: make(map[*Lease]struct{}), ids: make(map[ID][]*Lease),
 	}
 }

@@ -24,12 +24,11 @@ type line struct {
 // exchange names leases on the stream to the active namenode, which it opens if
 // need be, and returns what that says of them.
 func (k *Keeper) exchange(ctx context.Context, leases []*Lease) (alive map[ID]*pb.LeaseAlive, err error) {
-	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
-	case <-ctx.Done():
+	unlock, err := k.turn.Lock(ctx)
+	if err != nil {
 		return nil, fserror.Ended(ctx, Op, "")
 	}
+	defer unlock()
 	ep := k.cfg.Namenodes.Active()
 	whole := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -116,18 +115,17 @@ func (k *Keeper) hangUp() {
 
 // rest ends the stream if nothing is kept alive, nor about to be.
 func (k *Keeper) rest() {
-	select {
-	case k.turn <- struct{}{}:
-	default:
+	unlock := k.turn.TryLock()
+	if unlock == nil {
 		return
 	}
+	defer unlock()
 	k.mu.Lock()
 	idle := len(k.ids) == 0
 	k.mu.Unlock()
 	if idle {
 		k.hangUp()
 	}
-	<-k.turn
 }
 
 // listen takes what the namenode says on a stream. One that breaks after it was

@@ -16,10 +16,10 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
-	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // ErrStale says that the file has changed since it was looked at.
@@ -51,8 +51,8 @@ type Blocks struct {
 	// back.
 	Deleted chan struct{}
 
-	turn      share.Turn // who has it may delete, or change safe mode
-	term      uint64     // of the reign
+	turn      turn.Turn // who has it may delete, or change safe mode
+	term      uint64    // of the reign
 	activated time.Duration
 	allocs    *allocTable
 	unmerged  seldom
@@ -65,7 +65,7 @@ type Blocks struct {
 
 // New returns the blocks of a store.
 func New(cfg Config) *Blocks {
-	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), Deleted: make(chan struct{}, 1), turn: share.NewTurn(), allocs: newAllocTable(), holds: map[int]int64{}}
+	return &Blocks{Config: cfg, Due: make(chan struct{}, 1), Deleted: make(chan struct{}, 1), turn: turn.New(), allocs: newAllocTable(), holds: map[int]int64{}}
 }
 
 // Begin is called when a reign begins.

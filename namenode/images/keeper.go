@@ -12,9 +12,9 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Config is what a Keeper works with.
@@ -60,7 +60,7 @@ type Keeper struct {
 	cfg     Config
 	journal journal.Journal
 	wake    chan struct{}
-	turn    share.Turn // who has it may write an image, which takes as long as the store does
+	turn    turn.Turn // who has it may write an image, which takes as long as the store does
 
 	found []Image // the images at the start
 	from  Image   // what the tree was loaded from; none: the journal alone
@@ -78,7 +78,7 @@ type Keeper struct {
 
 // New returns a Keeper that has loaded nothing yet.
 func New(cfg Config) *Keeper {
-	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), turn: share.NewTurn()}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), turn: turn.New()}
 }
 
 // Bad is how many published images are known to be damaged or gone.

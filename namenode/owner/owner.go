@@ -29,10 +29,10 @@ import (
 	"github.com/leasefs/leasefs/internal/blockstore"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
-	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // reignObject tells the store of a reign.
@@ -103,7 +103,7 @@ type Owner struct {
 	term  uint64 // of the reign
 	nonce string
 
-	turn     share.Turn                         // held by who asks the store, and guards what has no lock of its own
+	turn     turn.Turn                          // held by who asks the store, and guards what has no lock of its own
 	mine     atomic.Pointer[marker.Incarnation] // as the store has it; nil: a private one
 	told     atomic.Bool                        // the store has this reign's object
 	since    atomic.Int64                       // when it was told, by the clock's Mono
@@ -113,7 +113,7 @@ type Owner struct {
 }
 
 // New returns the owner of a store that was not asked yet.
-func New(cfg Config) *Owner { return &Owner{Config: cfg, turn: share.NewTurn()} }
+func New(cfg Config) *Owner { return &Owner{Config: cfg, turn: turn.New()} }
 
 // Begin is called when a reign begins.
 func (o *Owner) Begin(term uint64, nonce string) { o.term, o.nonce = term, nonce }

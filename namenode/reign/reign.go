@@ -12,6 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/election"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/journal"
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/internal/vfs"
 	"github.com/leasefs/leasefs/namenode/blocks"
 	"github.com/leasefs/leasefs/namenode/datadir"
@@ -23,7 +24,6 @@ import (
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/owner"
-	"github.com/leasefs/leasefs/namenode/share"
 )
 
 // Config says which namenode it is whose role this is.
@@ -73,7 +73,7 @@ type Role struct {
 	rooms   Rooms
 	dir     *datadir.Dir
 	journal journal.Journal
-	handing share.Turn // one hand-over at a time
+	handing turn.Turn // one hand-over at a time
 
 	ready   atomic.Bool // it is active, and answers while its window is open
 	reigned atomic.Bool // it was ready once
@@ -112,7 +112,7 @@ type form interface {
 
 // New returns the role of a namenode that starts.
 func New(cfg Config) *Role {
-	r := &Role{cfg: cfg, log: cfg.Log, handing: share.NewTurn()}
+	r := &Role{cfg: cfg, log: cfg.Log, handing: turn.New()}
 	if r.form = (&alone{Role: r}); cfg.HA != nil {
 		r.form = &several{Role: r}
 	}

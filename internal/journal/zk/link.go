@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
@@ -13,7 +14,7 @@ type link struct {
 	to  zkconn.Config
 	log *slog.Logger
 
-	dialing chan struct{} // holds one token: who has it may open a session
+	dialing turn.Turn // who has it may open a session
 	mu      sync.Mutex
 	last    *zkconn.Session
 }
@@ -23,12 +24,11 @@ func (l *link) session(ctx context.Context) (*zkconn.Session, error) {
 	if s := l.current(); s != nil {
 		return s, nil
 	}
-	select {
-	case l.dialing <- struct{}{}:
-		defer func() { <-l.dialing }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	unlock, err := l.dialing.Lock(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer unlock()
 	if s := l.current(); s != nil {
 		return s, nil
 	}
@@ -58,8 +58,8 @@ func (l *link) current() *zkconn.Session {
 }
 
 func (l *link) end() {
-	l.dialing <- struct{}{}
-	defer func() { <-l.dialing }()
+	unlock, _ := l.dialing.Lock(context.Background())
+	defer unlock()
 	l.mu.Lock()
 	s := l.last
 	l.last = nil

@@ -24,10 +24,11 @@ const (
 func (j *Journal) Purge(ctx context.Context, before uint64) error {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
-	if err := j.lockReading(ctx); err != nil {
+	unlock, err := j.lockReading(ctx)
+	if err != nil {
 		return err
 	}
-	defer j.unlockReading()
+	defer unlock()
 	if err := j.group.MayWrite("Purge"); err != nil {
 		return err
 	}

@@ -23,10 +23,11 @@ const readAhead = 16
 func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Record) error) (uint64, error) {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
-	if err := j.lockReading(ctx); err != nil {
+	unlock, err := j.lockReading(ctx)
+	if err != nil {
 		return 0, err
 	}
-	defer j.unlockReading()
+	defer unlock()
 	from = max(from, 1)
 	j.mu.Lock()
 	first, begun := !j.positioned, j.term > 0
@@ -39,7 +40,7 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 		limit = uint64(j.batches.Load()) //nolint:gosec // batches
 	}
 	var c *cursor
-	err := j.retry(ctx, func(s *zkconn.Session) (err error) {
+	err = j.retry(ctx, func(s *zkconn.Session) (err error) {
 		c, err = j.seek(ctx, s, from)
 		return err
 	})

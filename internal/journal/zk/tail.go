@@ -31,13 +31,13 @@ func (j *Journal) Tail(ctx context.Context, fn func(journal.Record) error) error
 	outer := ctx
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
-	if err := j.lockReading(ctx); err != nil {
+	unlock, err := j.lockReading(ctx)
+	if err != nil {
 		return err
 	}
-	defer j.unlockReading()
+	defer unlock()
 	j.mu.Lock()
 	c := j.cur
-	var err error
 	switch {
 	case !j.positioned:
 		err = errors.New("journal: Tail before a Replay to the end")

@@ -62,12 +62,13 @@ func (j *Journal) BeginTerm(ctx context.Context, term uint64) error {
 func (j *Journal) TakeOver(ctx context.Context, term uint64, fn func(journal.Record) error) (Handover, error) {
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
-	if err := j.lockReading(ctx); err != nil {
+	unlock, err := j.lockReading(ctx)
+	if err != nil {
 		return Handover{}, err
 	}
-	defer j.unlockReading()
+	defer unlock()
 	j.mu.Lock()
-	err := j.group.MayBegin(j.positioned, term, j.term)
+	err = j.group.MayBegin(j.positioned, term, j.term)
 	c, sight := j.cur, j.sight
 	j.mu.Unlock()
 	if err != nil {
@@ -223,14 +224,13 @@ func (j *Journal) Beat(ctx context.Context) error {
 	j.mu.Lock()
 	epoch, term := j.epoch, j.term
 	j.mu.Unlock()
-	select {
-	case j.beating <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	unlock, err := j.beating.Lock(ctx)
+	if err != nil {
+		return err
 	}
 	s, err := j.link.session(ctx)
 	if err != nil {
-		<-j.beating
+		unlock()
 		return err
 	}
 	txid := j.Durable()
@@ -243,11 +243,11 @@ func (j *Journal) Beat(ctx context.Context) error {
 		&zookeeper.SetDataRequest{Path: j.path(beatNode), Data: encodeBeat(term, txid), Version: -1})
 	select {
 	case <-call.Done():
-		<-j.beating
+		unlock()
 	case <-ctx.Done():
 		go func() { // until then another beat would only queue behind it
 			<-call.Done()
-			<-j.beating
+			unlock()
 		}()
 		return context.Cause(ctx)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/internal/journal/group"
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/internal/zkconn"
 )
 
@@ -92,9 +93,9 @@ type Journal struct {
 	workers sync.WaitGroup
 
 	taken   atomic.Uint64 // batches read
-	reading chan struct{} // holds one token: Replay, Tail, TakeOver and Purge take it
+	reading turn.Turn     // of Replay, Tail, TakeOver and Purge
 
-	beating chan struct{} // holds one token: a Beat is under way
+	beating turn.Turn // a Beat is under way
 
 	mu         sync.Mutex
 	positioned bool   // Replay has read to the end
@@ -127,8 +128,8 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 	j := &Journal{
 		cfg: cfg, log: cfg.Logger, clock: cfg.Clock,
 		place:   place(cfg.Path),
-		link:    link{to: cfg.ZooKeeper, log: cfg.Logger.With("path", cfg.Path), dialing: make(chan struct{}, 1)},
-		reading: make(chan struct{}, 1), beating: make(chan struct{}, 1),
+		link:    link{to: cfg.ZooKeeper, log: cfg.Logger.With("path", cfg.Path), dialing: turn.New()},
+		reading: turn.New(), beating: turn.New(),
 	}
 	j.writer.j = j
 	j.group = group.New(group.Config{
@@ -223,8 +224,8 @@ func (j *Journal) close() error {
 	late.Stop()
 	j.endLife(journal.ErrClosed)
 	j.workers.Wait()
-	j.reading <- struct{}{} // a Replay, Tail or Purge under way ends now
-	defer j.unlockReading()
+	unlock, _ := j.reading.Lock(context.Background()) // a Replay, Tail or Purge under way ends now
+	defer unlock()
 	j.link.end()
 	return j.Err()
 }
@@ -236,24 +237,20 @@ func (j *Journal) bounded(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { stop(); cancel(context.Canceled) }
 }
 
-// lockReading takes the token that Replay, Tail, TakeOver and Purge share.
-func (j *Journal) lockReading(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+// lockReading takes the turn that Replay, Tail, TakeOver and Purge share.
+func (j *Journal) lockReading(ctx context.Context) (unlock func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	select {
-	case j.reading <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if unlock, err = j.reading.Lock(ctx); err != nil {
+		return nil, err
 	}
 	if j.group.Closing() {
-		<-j.reading
-		return journal.ErrClosed
+		unlock()
+		return nil, journal.ErrClosed
 	}
-	return nil
+	return unlock, nil
 }
-
-func (j *Journal) unlockReading() { <-j.reading }
 
 // moveTo makes c the place where the journal continues. The lock is held.
 func (j *Journal) moveTo(c *cursor) {

@@ -1,0 +1,33 @@
+// Package turn is a lock for work that may take long.
+package turn
+
+import "context"
+
+// Turn is a lock that who waits for it can give up. It is made by New.
+type Turn chan struct{}
+
+// New returns a Turn that nobody has.
+func New() Turn { return make(Turn, 1) }
+
+// Taken reports whether somebody has the turn.
+func (t Turn) Taken() bool { return len(t) > 0 }
+
+// Lock waits for the turn. Its error is the context's cause.
+func (t Turn) Lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// TryLock takes the turn if nobody has it; else unlock is nil.
+func (t Turn) TryLock() (unlock func()) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,37 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// One has the turn at a time; who waits gets it next, or gives up with his context.
+func TestTurn(t *testing.T) {
+	turn, gaveUp := New(), errors.New("gave up")
+	unlock, err := turn.Lock(t.Context())
+	if err != nil || !turn.Taken() {
+		t.Fatal(err)
+	}
+	if turn.TryLock() != nil {
+		t.Error("two have it")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gaveUp)
+	if _, err := turn.Lock(ctx); !errors.Is(err, gaveUp) {
+		t.Errorf("who gave up: %v", err)
+	}
+	next := make(chan struct{})
+	go func() {
+		defer close(next)
+		if u, err := turn.Lock(t.Context()); err == nil {
+			u()
+		}
+	}()
+	unlock()
+	<-next
+	if unlock = turn.TryLock(); unlock == nil {
+		t.Fatal("nobody has it")
+	}
+	unlock()
+}
