@@ -11,6 +11,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -43,6 +44,11 @@ var (
 	// sheds load.
 	ErrFull = errors.New("journal: backlog full")
 )
+
+// Purged is ErrPurged, with which record is asked for, and the oldest kept.
+func Purged(asked, oldest uint64) error {
+	return fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", ErrPurged, asked, oldest)
+}
 
 // DamageError says that stored bytes are not what was written, and where.
 type DamageError struct {

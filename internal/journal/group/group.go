@@ -60,6 +60,7 @@ type Commit struct {
 	work    chan struct{} // holds a token when there is something for the writer
 	failed  chan struct{}
 	ended   chan struct{} // closed when the writer's goroutine has ended
+	close   func() error  // of Writer.OnClose
 
 	mu        sync.Mutex
 	begun     bool
@@ -256,3 +257,7 @@ func (c *Commit) Roll() error {
 	c.sinceRoll = 0
 	return nil
 }
+
+// Close implements journal.Journal. It is not to be called from the function given
+// to Notify. Further calls return the same.
+func (c *Commit) Close() error { return c.close() }

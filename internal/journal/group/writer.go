@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/leasefs/leasefs/internal/journal"
@@ -12,6 +13,9 @@ import (
 // Writer is the side of a Commit that the journal keeps to itself. Take, Work,
 // Done and Finish are for the goroutine that Begin started.
 type Writer struct{ *Commit }
+
+// OnClose says what Close does, once.
+func (w *Writer) OnClose(end func() error) { w.close = sync.OnceValue(end) }
 
 // MoveTo says that the journal ends with record last, which is durable. It is for
 // a journal that is read; Begin ends that.

@@ -88,9 +88,6 @@ type Journal struct {
 	// ahead is where zeros behind off end; beyond any offset if there was no
 	// room for them.
 	ahead int64
-
-	closeOnce sync.Once
-	closeErr  error
 }
 
 var _ journal.Journal = (*Journal)(nil)
@@ -124,6 +121,7 @@ func Open(cfg Config) (*Journal, error) {
 		Header: batchHeaderSize, Target: batchTarget, MaxBacklog: cfg.MaxBacklog, Log: j.log.With("dir", j.dir),
 	})
 	j.Commit = j.group.Commit
+	j.group.OnClose(j.end)
 	if err := j.enter(); err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", cfg.Dir, err)
 	}
@@ -190,7 +188,7 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(journal.Recor
 	case first && j.Err() != nil:
 		return 0, j.Err()
 	case len(w.segs) > 0 && from < w.segs[0].first:
-		return 0, fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", journal.ErrPurged, from, w.segs[0].first)
+		return 0, journal.Purged(from, w.segs[0].first)
 	}
 	found, err := j.walk(ctx, &w, from, fn)
 	if err != nil {

@@ -101,7 +101,7 @@ func Read(ctx context.Context, fsys vfs.FS, dir string, from uint64,
 		return err
 	}
 	if len(segs) > 0 && from > 0 && from < segs[0].first {
-		return journal.ErrPurged
+		return journal.Purged(from, segs[0].first)
 	}
 	w := walk{fs: fsys, dir: dir, segs: segs, fresh: 1}
 	_, err = w.run(ctx, startOf(segs, from), func(b *storedBatch) error {

@@ -86,15 +86,9 @@ func (j *Journal) Size() (total, sinceRoll int64) {
 	return total, j.group.SinceRoll()
 }
 
-// Close implements journal.Journal. Its error wraps journal.ErrFailed if
-// something that was appended did not become durable. It is not to be called
-// from the function given to Notify. Further calls return the same.
-func (j *Journal) Close() error {
-	j.closeOnce.Do(func() { j.closeErr = j.close() })
-	return j.closeErr
-}
-
-func (j *Journal) close() error {
+// end is what Close does. Its error wraps journal.ErrFailed if something that was
+// appended did not become durable.
+func (j *Journal) end() error {
 	j.group.Stop()
 	j.replayMu.Lock() // a Replay or Purge under way
 	defer j.replayMu.Unlock()

@@ -74,7 +74,7 @@ func (j *Journal) seek(ctx context.Context, s *zkconn.Session, from uint64) (*cu
 		return nil, err
 	}
 	if from < first.txid {
-		return nil, fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", journal.ErrPurged, from, first.txid)
+		return nil, journal.Purged(from, first.txid)
 	}
 	h, err := j.search(ctx, s, first.number, from)
 	if err != nil {
@@ -308,7 +308,7 @@ func (j *Journal) atEnd(ctx context.Context, s *zkconn.Session, c *cursor, asked
 	case err != nil:
 		return false, err
 	case c.number < first.number:
-		return false, fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", journal.ErrPurged, c.txid, first.txid)
+		return false, journal.Purged(c.txid, first.txid)
 	case later || c.number < limit:
 		if there, err = j.anywhere(ctx, s, c.number); there || err != nil {
 			return there, err

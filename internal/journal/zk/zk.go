@@ -108,9 +108,6 @@ type Journal struct {
 	awaited    bool   // no predecessor answers any more
 
 	writer writer // the writer's goroutine alone uses it
-
-	closeOnce sync.Once
-	closeErr  error
 }
 
 var _ journal.Journal = (*Journal)(nil)
@@ -136,6 +133,7 @@ func Open(ctx context.Context, cfg Config) (*Journal, error) {
 		Header: headerSize, Target: cfg.MaxNode, MaxBacklog: cfg.MaxBacklog, Mono: cfg.Clock.Mono, Log: cfg.Logger.With("path", cfg.Path),
 	})
 	j.Commit = j.group.Commit
+	j.group.OnClose(j.end)
 	j.life, j.endLife = context.WithCancelCause(context.WithoutCancel(ctx))
 	ctx, cancel := j.bounded(ctx)
 	defer cancel()
@@ -207,18 +205,12 @@ func (j *Journal) Size() (total, sinceRoll int64) {
 	return j.keptBytes(), j.group.SinceRoll()
 }
 
-// Close makes all that was appended durable, if that can be done within
-// CloseTimeout, and ends. Its error wraps journal.ErrFailed if something that was
-// appended is not known to be durable. It is not to be called from the function
-// given to Notify. Further calls return the same.
-func (j *Journal) Close() error {
-	j.closeOnce.Do(func() { j.closeErr = j.close() })
-	return j.closeErr
-}
-
 var errCloseTimeout = errors.New("ZooKeeper did not take all that was appended before the journal was closed")
 
-func (j *Journal) close() error {
+// end is what Close does: it makes all that was appended durable, if that can be
+// done within CloseTimeout. Its error wraps journal.ErrFailed if something that was
+// appended is not known to be durable.
+func (j *Journal) end() error {
 	late := time.AfterFunc(j.cfg.CloseTimeout, func() { j.endLife(errCloseTimeout) })
 	j.group.Stop()
 	late.Stop()
