@@ -3,15 +3,11 @@ package fuse
 import (
 	"io/fs"
 	"syscall"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
 )
-
-// maxAttrTime is the longest that the kernel may keep attributes.
-const maxAttrTime = time.Second
 
 // blockSize is what stat(2) gives as the size for I/O.
 const blockSize = 4096

@@ -22,14 +22,18 @@
 //
 // # What the kernel may remember
 //
+// Whatever the kernel may use without asking is in one book, [kernelCache]: what is
+// given, for how long, and what takes it back. Each time-out, each flag of an OPEN and
+// each notification comes from it.
+//
 // Attributes: in answers to GETATTR and LOOKUP, for at most what remains of the
 // cache lease. A notification that overtakes an answer under way does no harm: of
 // an inode that the kernel knows it remembers that it came, and about one that it
-// does not know yet it is told until it does ([Mounted.tell]). What was just made
+// does not know yet it is told until it does. What was just made
 // is answered without a time-out, and so is SETATTR: these answers it takes in
 // whatever it was told meanwhile.
 //
-// Names: only of directories, and only if the kernel has epochs ([epochs]): no
+// Names: only of directories, and only if the kernel has epochs ([names]): no
 // notification is about a name, so none takes the lock of a directory. Names in
 // listings have no time-out: the kernel gives them the epoch in which their answer
 // came, not that in which it asked. Names of files and absent names: nothing.
@@ -40,7 +44,7 @@
 // # Revocations
 //
 // Before the library acknowledges that it has given something up, it calls
-// [Mounted.revoked], in a goroutine of its own, which tells the kernel to drop
+// the book, in a goroutine of its own, which tells the kernel to drop
 // attributes and pages and waits for that. The kernel waits for READs of the
 // pages that are under way. So a READ must never wait for a change by this
 // mount of the same inode: it flushes a Writer at the most, and what is open for
@@ -48,7 +52,7 @@
 // are to be dropped, which waits for nothing.
 //
 // Of creates, flushes and closes of its own a mount is not told, if the kernel has
-// no pages of what they change ([Mounted.givesUp]): it gives that up before, and
+// no pages of what they change ([kernelCache.givesUp]): it gives that up before, and
 // the answer says what is there now.
 //
 // # Writers

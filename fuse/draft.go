@@ -201,7 +201,7 @@ func (f *file) settle(ctx context.Context) syscall.Errno {
 
 // open is the making of a draft that others want to see.
 func (f *file) open(d *lowlevel.Draft) {
-	f.m.unkeep(f.ino)
+	f.m.kernel.takeAttrs(f.ino) // there are no pages of a draft
 	w, err := d.Open(f.m.ctx)
 	if err != nil {
 		f.m.log.Warn("leasefs: a new file could not be made after it was opened", "path", d.Path(), "err", err)
@@ -214,16 +214,6 @@ func (f *file) open(d *lowlevel.Draft) {
 		return
 	}
 	f.made(w)
-}
-
-// unkeep makes the kernel drop the attributes of a draft that is about to be made:
-// from then on others may change them. There are none to come, since it is not
-// drafting any more, and no pages.
-func (m *Mounted) unkeep(ino uint64) {
-	tell, _ := m.armed.giveUp([]uint64{ino})
-	for _, n := range tell {
-		m.tell(n, attrsOnly)
-	}
 }
 
 // ended notes that there is no draft any more. The caller holds mu.
@@ -256,7 +246,7 @@ func (f *file) closeDraft(ctx context.Context) (bool, syscall.Errno) {
 		left = f.mtime
 	}
 	f.mu.Unlock()
-	f.m.unkeep(f.ino)
+	f.m.kernel.takeAttrs(f.ino) // there are no pages of a draft
 	err := d.Close(ctx, left.UnixMilli())
 	f.mu.Lock()
 	defer f.mu.Unlock()

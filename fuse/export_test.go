@@ -38,9 +38,9 @@ func (o Options) WithLooked(f func(name string)) Options {
 
 // HasEpochs tells whether the kernel has them.
 func (m *Mounted) HasEpochs() bool {
-	m.epochs.mu.Lock()
-	defer m.epochs.mu.Unlock()
-	return m.epochs.next != nil
+	m.kernel.names.mu.Lock()
+	defer m.kernel.names.mu.Unlock()
+	return m.kernel.names.next != nil
 }
 
 // Group is the process that a thread is of: as it is found, and as /proc has it.

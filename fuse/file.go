@@ -37,7 +37,7 @@ type file struct {
 	// good, by reading, tells that the Reader's view is kept; it is until there are
 	// other revocations than seen.
 	good bool
-	seen uint64
+	seen glance
 
 	mu      sync.Mutex // over what follows
 	handles map[*handle]struct{}
@@ -410,7 +410,7 @@ func (f *file) view(ctx context.Context, n *node, again bool) (*client.Reader, s
 		return nil, e
 	}
 	defer func() { <-f.reading }()
-	seen := f.m.armed.begin(n)
+	seen := f.m.kernel.glance(inKernel{n})
 	if f.reader != nil && !again && f.good && f.seen == seen && f.m.fs.CacheRemaining() > 0 {
 		return f.reader, 0
 	}

@@ -144,19 +144,16 @@ func (h *handle) openReader(ctx, raw context.Context, truncate bool) (uint32, sy
 			return 0, e
 		}
 	}
-	seen := n.m.armed.begin(n)
+	seen := n.m.kernel.glance(inKernel{n})
 	i, kept, err := n.look(ctx)
 	if err != nil {
 		return 0, inodeErrno(err)
 	}
 	h.f.add(h)
-	switch {
-	case i.Open != nil || h.f.current() != nil:
+	if i.Open != nil || h.f.current() != nil {
 		return fuse.FOPEN_DIRECT_IO, 0
-	case kept && n.m.armed.opened(n, seen):
-		return fuse.FOPEN_KEEP_CACHE, 0
 	}
-	return 0, 0
+	return n.m.kernel.pages(inKernel{n}, seen, kept), 0
 }
 
 // runs tells whether the file is a program that runs on this machine.

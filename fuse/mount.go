@@ -78,8 +78,7 @@ type Mounted struct {
 
 	ids       ids
 	status    statusCache
-	armed     armed
-	epochs    epochs
+	kernel    *kernelCache
 	device    *os.File // notifications that go-fuse does not know go this way; or nil
 	hidden    hiddenNames
 	refused   refusals
@@ -117,7 +116,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	m := &Mounted{
 		log: cfg.Logger, root: "/", dir: dir, within: []byte(strings.TrimSuffix(within, "/") + "/"), wait: o.Wait,
 		ended: make(chan struct{}), files: make(map[uint64]*file),
-		armed: armed{of: make(map[uint64]*arm)}, draftTime: draftTime, hidden: newHiddenNames(),
+		draftTime: draftTime, hidden: newHiddenNames(),
 		ids: newIDs(o),
 	}
 	m.giver.m, m.looked = m, o.test.looked
@@ -132,7 +131,8 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 	}
 	m.log = cmp.Or(m.log, slog.New(slog.DiscardHandler))
 	m.ctx, m.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	cfg.Cache, cfg.Drafts, cfg.OnRevoke, cfg.OnGiveUp = true, true, m.revoked, m.givesUp
+	m.kernel = newKernelCache(m.ctx, func() time.Duration { return m.fs.CacheRemaining() }, m.goRun)
+	cfg.Cache, cfg.Drafts, cfg.OnRevoke, cfg.OnGiveUp = true, true, m.kernel.revoked, m.kernel.givesUp
 	c, err := client.New(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -247,9 +247,6 @@ func (m *Mounted) shut() {
 	m.cancel(fserror.New(fserror.Closed, "", "", "the mount ends"))
 	m.wg.Wait()
 }
-
-// term is for how long at the most the kernel believes what it has.
-func (m *Mounted) term() time.Duration { return max(m.fs.CacheRemaining(), maxAttrTime) }
 
 // FS is the client of the mount.
 func (m *Mounted) FS() *client.FS { return m.fs.FS }

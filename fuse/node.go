@@ -103,11 +103,11 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	}
 	if kept && i.Open == nil {
 		askAttrs(out)
-		if i.IsDir() && n.m.epochs.give(client.RevokedName{Dir: n.ino, Name: name}) {
-			// Looked at again: what is revoked from here on, the kernel is told of.
-			if again, kept, err := n.m.fs.LstatKept(ctx, at); err == nil && kept && again.Inode == i.Inode {
-				out.SetEntryTimeout(min(n.m.fs.CacheRemaining(), maxAttrTime))
-			}
+		if i.IsDir() {
+			out.SetEntryTimeout(n.m.kernel.name(client.RevokedName{Dir: n.ino, Name: name}, func() bool {
+				again, kept, err := n.m.fs.LstatKept(ctx, at)
+				return err == nil && kept && again.Inode == i.Inode
+			}))
 		}
 	}
 	return n.child(ctx, i, out), 0
@@ -135,18 +135,14 @@ func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 }
 
 func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
-	seen := n.m.armed.begin(n)
+	seen := n.m.kernel.glance(inKernel{n})
 	if f := n.m.opened(n.ino); f != nil && f.draftAttr(&out.Attr) {
-		if n.m.armed.good(n, seen) {
-			out.SetTimeout(min(n.m.draftTime/20, maxAttrTime))
-		}
+		out.SetTimeout(n.m.kernel.attrs(inKernel{n}, seen, n.m.draftTime/20))
 		return 0
 	}
 	i, kept, e := n.attrs(ctx, &out.Attr)
 	if e == 0 && kept && i.Open == nil {
-		if left := min(n.m.fs.CacheRemaining(), maxAttrTime); n.m.armed.good(n, seen) {
-			out.SetTimeout(left)
-		}
+		out.SetTimeout(n.m.kernel.attrs(inKernel{n}, seen, maxAttrTime))
 	}
 	return e
 }
@@ -262,12 +258,6 @@ const freeInodes = 1 << 32
 // OnForget is called when the kernel does not know the inode any more.
 func (n *node) OnForget() {
 	if n.m != nil {
-		n.m.armed.forget(n)
+		n.m.kernel.forget(inKernel{n})
 	}
-}
-
-// forgotten tells whether the kernel knows the inode no more. (OnForget may come
-// late: when the kernel has asked for it again.)
-func (n *node) forgotten() bool {
-	return n.Forgotten() //nolint:staticcheck // deprecated for OnForget, which does not do here
 }
