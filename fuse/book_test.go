@@ -24,6 +24,8 @@ type toldInode struct {
 func (n *toldInode) number() uint64  { return n.ino }
 func (n *toldInode) forgotten() bool { return n.gone }
 
+func (n *toldInode) grow(context.Context, int64) bool { return true }
+
 func (n *toldInode) drop(pages bool) syscall.Errno {
 	if n.unknown > 0 {
 		n.unknown--

@@ -63,6 +63,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	f.add(h)
 	n.created(raw, out, ino, mode&0o1777|syscall.S_IFREG)
 	if w == nil {
+		h.pages(true, threadOf(raw))
 		return i, h, fuse.FOPEN_NOFLUSH, 0
 	}
 	return i, h, fuse.FOPEN_DIRECT_IO, 0
@@ -198,14 +199,15 @@ func (n *node) Link(context.Context, gofs.InodeEmbedder, string, *fuse.EntryOut)
 
 // taken is what has a name that this mount is about to take away.
 type taken struct {
-	ino  uint64 // 0: nothing has it
-	file *file  // if it is open here, or being opened
+	ino    uint64 // 0: nothing has it
+	file   *file  // if it is open here, or being opened
+	thread uint32 // who takes it
 }
 
 // takeName calls do, which takes a name from what has it, or gives it to something
 // if nothing has it. Should another host be quicker, do returns NotFound or Exists,
 // since it names what it expects there: then this looks again.
-func (m *Mounted) takeName(ctx context.Context, at lowlevel.Ref, do func(taken) error) syscall.Errno {
+func (m *Mounted) takeName(ctx context.Context, thread uint32, at lowlevel.Ref, do func(taken) error) syscall.Errno {
 	var last error
 	var expected uint64
 	for {
@@ -217,6 +219,7 @@ func (m *Mounted) takeName(ctx context.Context, at lowlevel.Ref, do func(taken) 
 			done()
 			return errno(last)
 		}
+		old.thread = thread
 		last, expected = do(old), old.ino
 		done()
 		if !errors.Is(last, fserror.NotFound) && !errors.Is(last, fserror.Exists) {
@@ -276,14 +279,15 @@ func (f *file) enter(ctx context.Context) syscall.Errno {
 // Unlink removes a file. One that is open here gets a hidden name, under which it
 // can still be used; with its last handle, or with this mount, it is gone.
 func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
-	n.m.hasTried(threadOf(ctx)) // who removes is not about to open
+	thread := threadOf(ctx)
+	n.m.hasTried(thread) // who removes is not about to open
 	ctx, end := n.m.op(ctx)
 	defer end()
 	at, e := n.at(ctx, name)
 	if e != 0 {
 		return e
 	}
-	return n.m.takeName(ctx, at, func(old taken) error {
+	return n.m.takeName(ctx, thread, at, func(old taken) error {
 		if old.ino == 0 {
 			return fserror.New(fserror.NotFound, "remove", name, "no such file")
 		}
@@ -330,7 +334,8 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 	if !ok || flags&^unix.RENAME_NOREPLACE != 0 {
 		return syscall.EINVAL
 	}
-	n.m.hasTried(threadOf(ctx))
+	thread := threadOf(ctx)
+	n.m.hasTried(thread)
 	ctx, end := n.m.op(ctx)
 	defer end()
 	at1, e := n.at(ctx, name)
@@ -342,7 +347,7 @@ func (n *node) Rename(ctx context.Context, name string, newParent gofs.InodeEmbe
 		return e
 	}
 	overwrite := flags&unix.RENAME_NOREPLACE == 0
-	return n.m.takeName(ctx, at2, func(old taken) error {
+	return n.m.takeName(ctx, thread, at2, func(old taken) error {
 		if !overwrite || old.ino == 0 {
 			_, err := n.m.fs.RenameAt(ctx, at1, at2, false, lowlevel.Taken{})
 			return err
@@ -375,6 +380,7 @@ func (m *Mounted) take(ctx context.Context, name string, old taken, do func(lowl
 	if !hidden {
 		return err
 	}
+	m.kernel.changes(ctx, old.ino, old.thread)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old.file.hidden = true

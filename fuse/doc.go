@@ -33,6 +33,9 @@
 // is answered without a time-out, and so is SETATTR: these answers it takes in
 // whatever it was told meanwhile.
 //
+// Lengths: of two answers under way the kernel may keep the older, so the book knows
+// which length the kernel was told, and by what it may believe less ([length]).
+//
 // Names: only of directories, and only if the kernel has epochs ([names]): no
 // notification is about a name, so none takes the lock of a directory. Names in
 // listings have no time-out: the kernel gives them the epoch in which their answer
@@ -49,7 +52,8 @@
 // pages that are under way. So a READ must never wait for a change by this
 // mount of the same inode: it flushes a Writer at the most, and what is open for
 // write is cached by nobody. From a handler nothing is notified but that attributes
-// are to be dropped, which waits for nothing.
+// are to be dropped, which waits for nothing, and that a file has grown, which waits
+// for READs too, as answers to GETATTR and to what changes no contents may.
 //
 // Of creates, flushes and closes of its own a mount is not told, if the kernel has
 // no pages of what they change ([kernelCache.givesUp]): it gives that up before, and

@@ -24,6 +24,7 @@ type handle struct {
 	write bool
 	sync  bool // O_SYNC or O_DSYNC
 	exec  bool // it is being run
+	paged bool // the kernel reads through pages
 
 	gen    uint64 // of the hold on the lease; by file.mu
 	owner  uint32 // the process that opened it, or wrote when that had closed it; by file.mu
@@ -70,6 +71,9 @@ func (n *node) open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32,
 		return nil, 0, e
 	}
 	h := n.newHandle(raw, f, flags)
+	if flags&syscall.O_TRUNC != 0 {
+		defer n.m.kernel.cut(n.ino, threadOf(raw))
+	}
 	if writes(flags) {
 		if e := h.openWriter(ctx, raw, flags&syscall.O_TRUNC != 0); e != 0 {
 			f.put()
@@ -144,16 +148,32 @@ func (h *handle) openReader(ctx, raw context.Context, truncate bool) (uint32, sy
 			return 0, e
 		}
 	}
+	h.pages(true, threadOf(raw))
 	seen := n.m.kernel.glance(inKernel{n})
 	i, kept, err := n.look(ctx)
 	if err != nil {
+		h.pages(false, 0)
 		return 0, inodeErrno(err)
 	}
 	h.f.add(h)
 	if i.Open != nil || h.f.current() != nil {
+		h.pages(false, 0)
 		return fuse.FOPEN_DIRECT_IO, 0
 	}
 	return n.m.kernel.pages(inKernel{n}, seen, kept), 0
+}
+
+// pages notes whether the kernel reads through pages.
+func (h *handle) pages(are bool, thread uint32) {
+	if h.paged == are {
+		return
+	}
+	h.paged = are
+	if are {
+		h.n.m.kernel.opened(inKernel{h.n}, thread)
+	} else {
+		h.n.m.kernel.closed(h.n.ino)
+	}
 }
 
 // runs tells whether the file is a program that runs on this machine.
@@ -239,6 +259,9 @@ func (h *handle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadRes
 	h.end.Store(off + int64(n))
 	if err != nil && err != io.EOF { //nolint:errorlint // a reader returns io.EOF itself
 		return nil, inodeErrno(err)
+	}
+	if n < len(dest) {
+		h.n.m.kernel.shrinks(h.n.ino, off+int64(n))
 	}
 	return fuse.ReadResultData(dest[:n]), 0
 }
@@ -339,6 +362,7 @@ func (h *handle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 func (h *handle) Release(context.Context) syscall.Errno {
 	ctx := h.n.m.ctx
 	f := h.f
+	h.pages(false, 0)
 	f.mu.Lock()
 	delete(f.handles, h)
 	_, locked := f.flocks[h]

@@ -29,7 +29,8 @@ import (
 //
 // Whoever looks at something takes a glance first, and afterwards asks the book what
 // may be said of it. A revocation in between makes the glance invalid, and one that
-// comes later is notified, so nothing is given that cannot be taken back.
+// comes later is notified, so nothing is given that cannot be taken back. The book
+// also knows of which size the kernel believes a file to be: see length.
 //
 // Its methods are safe for concurrent use.
 type kernelCache struct {
@@ -50,6 +51,9 @@ type kernelInode interface {
 	// drop makes the kernel drop attributes, and with pages the pages. ENOENT: it
 	// does not know the inode (yet).
 	drop(pages bool) syscall.Errno
+	// grow makes the kernel believe that the file has at least that size; false if
+	// that cannot be.
+	grow(ctx context.Context, size int64) bool
 	// forgotten tells whether the kernel has forgotten it, or the whole mount.
 	forgotten() bool
 }
@@ -60,6 +64,7 @@ type cached struct {
 	revoked uint64      // how often
 	attrs   bool        // the kernel may use attributes
 	pages   bool        // it may have pages
+	length
 }
 
 // glance says when somebody looked: how many revocations there were.
@@ -254,12 +259,16 @@ func (k *kernelCache) term() time.Duration { return max(k.remaining(), maxAttrTi
 // under way: then it is told again, until it knows it, or has forgotten it, or would
 // not believe the answer any more.
 func (k *kernelCache) tell(n kernelInode, pages bool) {
+	asks := k.asked(n)
 	for end := time.Now().Add(k.term()); ; {
 		// Other errors: the mount is gone, and so is what it had.
 		if n.drop(pages) != syscall.ENOENT || n.forgotten() || time.Now().After(end) || k.ctx.Err() != nil {
-			return
+			break
 		}
 		_ = clock.Pause(k.ctx, unknownAgain) // the loop looks whether it is over
+	}
+	if pages { // else it is a directory, or who changes the file holds it
+		k.voided(k.ctx, n, asks)
 	}
 }
 

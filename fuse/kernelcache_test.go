@@ -28,7 +28,7 @@ type kernel struct {
 
 	mu    sync.Mutex
 	asked map[string]int // by operation; of look-ups also by "LOOKUP name"
-	hold  string         // the answer to this: "LOOKUP name", "CREATE name"; or "before RENAME name", "before UNLINK name", "before RELEASE"
+	hold  string         // the answer to this: "LOOKUP name", "CREATE name", "UNLINK name", "RENAME name", "GETATTR", "READDIRPLUS"; or "before RENAME name", "before UNLINK name", "before RELEASE"
 	held  chan struct{}  // closed when it is there
 	let   chan struct{}  // closed to let it go
 }
@@ -79,12 +79,16 @@ func (k *kernel) Lookup(cancel <-chan struct{}, in *gofuse.InHeader, name string
 
 func (k *kernel) Rename(cancel <-chan struct{}, in *gofuse.RenameIn, name, newName string) gofuse.Status {
 	k.answer("before RENAME " + newName)
-	return k.RawFileSystem.Rename(cancel, in, name, newName)
+	s := k.RawFileSystem.Rename(cancel, in, name, newName)
+	k.answer("RENAME " + newName)
+	return s
 }
 
 func (k *kernel) Unlink(cancel <-chan struct{}, in *gofuse.InHeader, name string) gofuse.Status {
 	k.answer("before UNLINK " + name)
-	return k.RawFileSystem.Unlink(cancel, in, name)
+	s := k.RawFileSystem.Unlink(cancel, in, name)
+	k.answer("UNLINK " + name)
+	return s
 }
 
 // answer waits if the answer is held back.
@@ -104,7 +108,9 @@ func (k *kernel) answer(what string) {
 
 func (k *kernel) GetAttr(cancel <-chan struct{}, in *gofuse.GetAttrIn, out *gofuse.AttrOut) gofuse.Status {
 	k.count("GETATTR")
-	return k.RawFileSystem.GetAttr(cancel, in, out)
+	s := k.RawFileSystem.GetAttr(cancel, in, out)
+	k.answer("GETATTR")
+	return s
 }
 
 // fresh checks an answer that the kernel takes in without a look at what it was
@@ -128,6 +134,12 @@ func (k *kernel) Create(cancel <-chan struct{}, in *gofuse.CreateIn, name string
 	s := k.RawFileSystem.Create(cancel, in, name, out)
 	k.answer("CREATE " + name)
 	return k.fresh("CREATE", s, out.EntryTimeout()) // attributes are of a new inode: see tell
+}
+
+func (k *kernel) ReadDirPlus(cancel <-chan struct{}, in *gofuse.ReadIn, out *gofuse.DirEntryList) gofuse.Status {
+	s := k.RawFileSystem.ReadDirPlus(cancel, in, out)
+	k.answer("READDIRPLUS")
+	return s
 }
 
 func (k *kernel) Mkdir(cancel <-chan struct{}, in *gofuse.MkdirIn, name string, out *gofuse.EntryOut) gofuse.Status {

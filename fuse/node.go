@@ -101,8 +101,10 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*go
 	if err != nil {
 		return nil, errno(err)
 	}
-	if kept && i.Open == nil {
+	if !n.m.notes(thread, i) || kept && i.Open == nil {
 		askAttrs(out)
+	}
+	if kept && i.Open == nil {
 		if i.IsDir() {
 			out.SetEntryTimeout(n.m.kernel.name(client.RevokedName{Dir: n.ino, Name: name}, func() bool {
 				again, kept, err := n.m.fs.LstatKept(ctx, at)
@@ -127,24 +129,45 @@ func (n *node) Getattr(ctx context.Context, _ gofs.FileHandle, out *fuse.AttrOut
 	raw := ctx
 	ctx, end := n.m.op(ctx)
 	defer end()
-	e := n.getattr(ctx, out)
+	e := n.getattr(ctx, threadOf(raw), out)
 	if e == syscall.ESTALE {
 		n.m.triesAgain(threadOf(raw)) // if it is about to open the file
 	}
 	return e
 }
 
-func (n *node) getattr(ctx context.Context, out *fuse.AttrOut) syscall.Errno {
+func (n *node) getattr(ctx context.Context, thread uint32, out *fuse.AttrOut) syscall.Errno {
 	seen := n.m.kernel.glance(inKernel{n})
 	if f := n.m.opened(n.ino); f != nil && f.draftAttr(&out.Attr) {
 		out.SetTimeout(n.m.kernel.attrs(inKernel{n}, seen, n.m.draftTime/20))
 		return 0
 	}
-	i, kept, e := n.attrs(ctx, &out.Attr)
+	i, kept, e := n.answer(ctx, thread, &out.Attr)
 	if e == 0 && kept && i.Open == nil {
 		out.SetTimeout(n.m.kernel.attrs(inKernel{n}, seen, maxAttrTime))
 	}
 	return e
+}
+
+// answer is attrs for a thread that asks, whose answer the kernel takes the size from.
+func (n *node) answer(ctx context.Context, thread uint32, out *fuse.Attr) (i *client.FileInfo, kept bool, e syscall.Errno) {
+	file := n.Mode() == syscall.S_IFREG
+	var question uint64
+	if file {
+		question = n.m.kernel.asks(n.ino, thread)
+	}
+	for again := false; ; again = true {
+		i, kept, e = n.attrs(ctx, out)
+		if e != 0 || !file || n.m.kernel.says(ctx, inKernel{n}, thread, question, int64(out.Size), again) { //nolint:gosec // as the namenode has it
+			return i, kept, e
+		}
+	}
+}
+
+// notes notes that a thread is about to be told the attributes of an entry; false if
+// it must not be, unless it asks.
+func (m *Mounted) notes(thread uint32, i *client.FileInfo) bool {
+	return typeOf(i.Mode()) != syscall.S_IFREG || m.kernel.notes(i.Inode, thread, i.Length)
 }
 
 // attrs fills in the attributes, and tells whether they are kept.
@@ -209,7 +232,8 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 	}
 	// There is no time-out: the kernel takes this answer in whatever it was told
 	// meanwhile.
-	_, _, e := n.attrs(ctx, &out.Attr)
+	_, _, e := n.answer(ctx, threadOf(raw), &out.Attr)
+	n.m.kernel.changes(ctx, n.ino, threadOf(raw))
 	return e
 }
 

@@ -1,6 +1,7 @@
 package fuse
 
 import (
+	"context"
 	"encoding/binary"
 	"os"
 	"strconv"
@@ -36,6 +37,27 @@ func (n inKernel) drop(pages bool) syscall.Errno {
 func (n inKernel) forgotten() bool {
 	return n.Forgotten() || //nolint:staticcheck // deprecated for OnForget, which does not do here
 		n.Root().NotifyContent(attrsOnly, 0) == syscall.ENOENT
+}
+
+// grow implements kernelInode: the file's last byte is stored in a page. Pages are
+// dropped before, which may have zeros where the file has grown, and after, should
+// the file have been cut and written again meanwhile. Of a file that is open for write
+// here the kernel knows the size, since it comes from its own WRITEs.
+func (n inKernel) grow(ctx context.Context, size int64) bool {
+	f := n.m.file(n.ino)
+	defer f.put()
+	if f.current() != nil {
+		return false
+	}
+	r, e := f.view(ctx, n.node, false)
+	if e != 0 {
+		return false
+	}
+	var last [1]byte
+	if k, _ := r.ReadAtContext(ctx, last[:], size-1, false); k == 0 {
+		return false // it is not as long any more
+	}
+	return n.drop(true) == 0 && n.WriteCache(size-1, last[:]) == 0 && n.drop(true) == 0
 }
 
 // device is a duplicate of the descriptor by which this process serves a mount,

@@ -141,6 +141,9 @@ func (l *listing) restart(k int) {
 // Lookup gives the attributes that came with the entry.
 func (l *listing) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	if i := l.last; i != nil && i.Name() == name {
+		if !l.n.m.notes(threadOf(ctx), i) {
+			return nil, syscall.EAGAIN // the kernel asks if it wants to know
+		}
 		return l.n.child(ctx, i, out), 0
 	}
 	return l.n.Lookup(ctx, name, out)

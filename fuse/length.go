@@ -1,0 +1,238 @@
+package fuse
+
+import (
+	"context"
+	"math"
+)
+
+// length is what the book has of the size that the kernel believes a file to have.
+//
+// The kernel takes in the attributes of an answer only if since it asked it has taken
+// in none and was told to drop none: else the answer is void. So of two answers
+// under way it keeps the one that it comes to first, though that may be the older.
+// But a read through pages asks for the attributes and then ends where the kernel
+// believes the file to end: too early, if the answer was void and the file has grown.
+// So if an answer with a greater size may be void the file is grown by a notification,
+// which is never void. All answers to questions before it are.
+//
+// An answer is under way from the question on until its thread asks again: only then
+// is it sure that the kernel has come to it. And a question that comes after a
+// notification may have been asked before, unless its thread did something since.
+type length struct {
+	least  int64  // the kernel believes that much at the least
+	said   int64  // what it was told last
+	alone  int64  // what the only thread was told to whom an answer is under way
+	asks   uint64 // the number of the last question
+	void   uint64 // answers to questions up to this one may be void
+	asked  bool   // others are under way
+	thread uint32 // to this thread; or who has not asked since the notification. 0: not known
+	many   bool   // or to several
+	told   bool   // there was a notification
+	// changer is the thread whose answer is under way that is never void; or 0, or several.
+	changer uint32
+	opens   int // how many handles read through pages
+}
+
+const several = math.MaxUint32
+
+// asks notes that a thread asks for the attributes of a file, and returns the number
+// of the question.
+func (k *kernelCache) asks(ino uint64, thread uint32) uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.get(ino).ask(thread)
+}
+
+func (l *length) ask(thread uint32) uint64 {
+	same := thread != 0 && thread == l.thread
+	if thread == l.changer {
+		l.changer = 0
+	}
+	switch {
+	case !l.asked && (same || !l.told):
+		l.asked, l.thread, l.alone = true, thread, l.least
+	case !l.asked: // it may have asked before the notification
+		l.asked, l.thread, l.void = true, thread, l.asks+1
+	case l.many || !same:
+		l.many = true
+	case l.asks > l.void && l.changer == 0: // it has taken in what it was told
+		l.least = l.alone
+	}
+	l.asks++
+	return l.asks
+}
+
+// says notes the size that answers a thread's question. False, and nothing is noted, if
+// a greater one has been said meanwhile: then it is worth looking again, unless the
+// file is found to be as short once more.
+func (k *kernelCache) says(ctx context.Context, n kernelInode, thread uint32, question uint64, size int64, again bool) bool {
+	k.mu.Lock()
+	e := k.get(n.number())
+	if !again && size < e.said && e.doubts(question) {
+		k.mu.Unlock()
+		return false
+	}
+	grow := e.say(question, size) && e.opens > 0
+	asks, said := e.asks, e.said
+	k.mu.Unlock()
+	// What others were told is void then, too. It may have been cut since.
+	if grow && !k.grow(ctx, n, said, asks, thread) && size < said {
+		k.grow(ctx, n, size, asks, thread)
+	}
+	return true
+}
+
+// doubts tells whether the answer to a question may be void.
+func (l *length) doubts(question uint64) bool { return l.many || l.changer != 0 || question <= l.void }
+
+// say notes a size; true if the kernel may still believe that it is less.
+func (l *length) say(question uint64, size int64) bool {
+	switch {
+	case !l.doubts(question):
+		l.said, l.alone = size, size
+	case size > l.said: // else it may be the older
+		l.said = size
+	}
+	l.least = min(l.least, size)
+	return size > l.least && l.doubts(question)
+}
+
+// notes notes a size that a thread is told without having asked for it. False if the
+// file is read through pages: then it must not be told, as it may be older than what
+// was said meanwhile.
+func (k *kernelCache) notes(ino uint64, thread uint32, size int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := k.get(ino)
+	if e.opens > 0 {
+		return false
+	}
+	if e.asks == 0 {
+		e.least = size
+	}
+	e.say(e.ask(thread), size)
+	return true
+}
+
+// changes is called before an answer to a thread that changes a file, not only its
+// contents: it is never void, and voids others.
+func (k *kernelCache) changes(ctx context.Context, ino uint64, thread uint32) {
+	k.mu.Lock()
+	e := k.of[ino]
+	if e == nil || e.n == nil {
+		k.mu.Unlock()
+		return
+	}
+	under := e.asked
+	e.ask(thread)
+	if e.changer == 0 && thread != 0 {
+		e.changer = thread
+	} else {
+		e.changer = several
+	}
+	k.overtaken(ctx, e.n, under, e.asks-1, 0)
+}
+
+// cut is called before an answer to a thread that cut a file as it opened it.
+func (k *kernelCache) cut(ino uint64, thread uint32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.of[ino]; e != nil {
+		e.say(e.ask(thread), 0)
+	}
+}
+
+// voided is called after the kernel was told to drop attributes, with the number of
+// the last question before.
+func (k *kernelCache) voided(ctx context.Context, n kernelInode, asks uint64) {
+	k.mu.Lock()
+	e := k.of[n.number()]
+	if e == nil {
+		k.mu.Unlock()
+		return
+	}
+	under := e.asked
+	e.settle(asks, 0)
+	k.overtaken(ctx, n, under, asks, 0)
+}
+
+// overtaken grows a file if an answer with its size may be void. The caller holds
+// mu, which it unlocks.
+func (k *kernelCache) overtaken(ctx context.Context, n kernelInode, under bool, asks uint64, thread uint32) {
+	e := k.get(n.number())
+	grow, size := under && e.said > e.least && e.opens > 0, e.said
+	k.mu.Unlock()
+	if grow {
+		k.grow(ctx, n, size, asks, thread)
+	}
+}
+
+// asked is the number of the last question about an inode.
+func (k *kernelCache) asked(n kernelInode) uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.of[n.number()]; e != nil {
+		return e.asks
+	}
+	return 0
+}
+
+// grow makes the kernel believe that a file has at least that size; false if it
+// cannot. asks is the number
+// of the last question before.
+func (k *kernelCache) grow(ctx context.Context, n kernelInode, size int64, asks uint64, thread uint32) bool {
+	if !n.grow(ctx, size) {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := k.get(n.number())
+	e.least = max(e.least, size)
+	e.settle(asks, thread)
+	return true
+}
+
+// settle notes that a notification has voided all answers to questions up to asks, and
+// perhaps later ones. thread is one that asks nothing until it is over.
+func (l *length) settle(asks uint64, thread uint32) {
+	l.void, l.told = l.asks, true
+	if l.many = l.asks != asks; !l.many {
+		l.asked, l.thread, l.alone = false, thread, l.least
+	}
+}
+
+// shrinks notes that the kernel is going to believe that a file is shorter, since it
+// was told that a read ends there.
+func (k *kernelCache) shrinks(ino uint64, size int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.of[ino]; e != nil && size < e.least {
+		e.least = size
+	}
+}
+
+// opened notes that a thread opens a file to read it through pages; closed has to
+// follow.
+func (k *kernelCache) opened(n kernelInode, thread uint32) {
+	k.mu.Lock()
+	e := k.get(n.number())
+	e.opens++
+	// Nobody relies on what is under way: there was no such handle.
+	void, asks := e.opens == 1 && e.many && e.said > e.least, e.asks
+	k.mu.Unlock()
+	if !void || n.drop(false) != 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e.settle(asks, thread)
+}
+
+// closed ends opened.
+func (k *kernelCache) closed(ino uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e := k.of[ino]; e != nil && e.opens > 0 {
+		e.opens--
+	}
+}
