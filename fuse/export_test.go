@@ -1,6 +1,7 @@
 package fuse
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -34,6 +35,25 @@ func (o Options) Behind(f func(fuse.RawFileSystem) fuse.RawFileSystem) Options {
 func (o Options) WithLooked(f func(name string)) Options {
 	o.test.looked = f
 	return o
+}
+
+// WithMoved calls f when a hold on a file moves: "from ──by──▶ to", with a star after
+// what begins a generation, and without an end if it is not drawn.
+func (o Options) WithMoved(f func(inode uint64, move string)) Options {
+	o.test.moved = f
+	return o
+}
+
+// Moves are all that there are.
+func Moves() (all []string) {
+	for _, m := range moves {
+		star := ""
+		if m.renew {
+			star = "*"
+		}
+		all = append(all, fmt.Sprintf("%s ──%s%s──▶ %s", m.from, m.by, star, m.to))
+	}
+	return all
 }
 
 // HasEpochs tells whether the kernel has them.

@@ -57,6 +57,9 @@ func (m *Mounted) file(ino uint64) *file {
 			m: m, ino: ino, one: make(chan struct{}, 1), naming: make(chan struct{}, 1), reading: make(chan struct{}, 1),
 			handles: make(map[*handle]struct{}), flocks: make(map[*handle]bool), unlock: make(chan struct{}),
 		}
+		if m.moved != nil {
+			f.trace = func(move string) { m.moved(ino, move) }
+		}
 		m.files[ino] = f
 	}
 	f.uses++

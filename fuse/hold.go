@@ -27,22 +27,31 @@ const (
 	ending
 )
 
+// String is the phase's name.
+func (p phase) String() string {
+	return [...]string{"free", "drafted", "settling", "unmade", "held", "ending"}[p]
+}
+
 // hold is what a mount has of the right to write a file:
 //
 //	free ──draft*──▶ drafted ──settle──▶ settling ──made──▶ held
-//	                                     settling ──closed──▶ free
-//	                                     settling ──failed*──▶ unmade, free
-//	free ──begin*──▶ held ──end──▶ ending ──closed──▶ free
-//	                               ending ──begin──▶ held (another Writer)
-//	                               ending ──kept──▶ held (the same)
-//	                 held, ending ──lost*──▶ free
+//	                                     settling ──stored──▶ free
+//	                                     settling ──failed*──▶ free
+//	                                     settling ──vanished*──▶ unmade
+//	free, unmade ──begin*──▶ held ──end──▶ ending ──closed──▶ free
+//	free, unmade ──resume──▶ held          ending ──resume──▶ held
+//	                                       ending ──kept──▶ held
+//	free, held, ending ──lost*──▶ free
 //
 // A handle has the generation in which it was opened. What is marked with * begins a
-// new one, and handles of older ones get ESTALE; begin does not if the file is found
-// as it was left. All methods are called under the file's mu.
+// new one, and handles of older ones get ESTALE. Whoever begins resumes if the file is
+// as it was left, and so does another Writer in the place of one that ends. What is not
+// drawn does not happen: moves is the drawing, and move the only place where phase and
+// generation change. All methods are called under the file's mu.
 type hold struct {
 	phase   phase
 	gen     uint64
+	trace   func(move string)
 	writer  *client.Writer  // while held or ending
 	draft   *lowlevel.Draft // while drafted or settling
 	settled chan struct{}   // while settling
@@ -56,19 +65,67 @@ type hold struct {
 	writes, synced uint64
 }
 
+// moves is the drawing of a hold: what leads from where to where, and whether a new
+// generation begins.
+var moves = []struct {
+	from  phase
+	by    string
+	to    phase
+	renew bool
+}{
+	{free, "draft", drafted, true},
+	{drafted, "settle", settling, false},
+	{settling, "made", held, false},
+	{settling, "stored", free, false},
+	{settling, "failed", free, true},
+	{settling, "vanished", unmade, true},
+	{free, "begin", held, true},
+	{unmade, "begin", held, true},
+	{free, "resume", held, false},
+	{unmade, "resume", held, false},
+	{ending, "resume", held, false},
+	{held, "end", ending, false},
+	{ending, "closed", free, false},
+	{ending, "kept", held, false},
+	{free, "lost", free, true},
+	{held, "lost", free, true},
+	{ending, "lost", free, true},
+}
+
+// move changes the phase, and perhaps the generation.
+func (h *hold) move(by string) {
+	name := h.phase.String() + " ──" + by
+	for _, m := range moves {
+		if m.from == h.phase && m.by == by {
+			h.phase = m.to
+			if m.renew {
+				name += "*"
+				h.gen++
+			}
+			name += "──▶ " + m.to.String()
+			break
+		}
+	}
+	if h.trace != nil {
+		h.trace(name)
+	}
+}
+
 // begun notes a Writer. It continues the hold of before if the file is the same.
 func (h *hold) begun(w *client.Writer, same bool) {
-	h.phase, h.writer = held, w
+	h.writer = w
 	h.synced, h.mtime = h.writes, time.Time{}
-	if !same {
-		h.gen++
+	if same {
+		h.move("resume")
+	} else {
+		h.move("begin")
 	}
 }
 
 // drafting notes that the file is a draft.
 func (h *hold) drafting(d *lowlevel.Draft) {
-	h.phase, h.draft = drafted, d
-	h.gen++
+	h.draft = d
+	h.move("draft")
 }
 
 // settle begins to make a file of the draft; nil if it is none, or that has begun.
@@ -76,54 +133,57 @@ func (h *hold) settle() *lowlevel.Draft {
 	if h.phase != drafted {
 		return nil
 	}
-	h.phase, h.settled = settling, make(chan struct{})
+	h.settled = make(chan struct{})
+	h.move("settle")
 	return h.draft
 }
 
 // made notes that the draft is a file open for write. Nothing of it is durable yet.
 func (h *hold) made(w *client.Writer) {
-	h.endDraft(held)
+	h.endDraft("made")
 	h.writer, h.synced = w, 0
 }
 
 // draftClosed notes that the draft is a closed file, whose last change was then.
 func (h *hold) draftClosed(left time.Time) {
 	h.length, h.left, h.synced = h.draft.Length(), left, h.writes
-	h.endDraft(free)
+	h.endDraft("stored")
 }
 
 // draftFailed notes that the draft is not going to be a file. Its closer gets the
 // error; when others only wanted to see it, whoever syncs it has still to be told.
 func (h *hold) draftFailed(told bool) {
-	if h.gen++; told {
-		h.endDraft(free)
+	if told {
+		h.endDraft("failed")
 	} else {
-		h.endDraft(unmade)
+		h.endDraft("vanished")
 	}
 }
 
-func (h *hold) endDraft(to phase) {
-	h.phase, h.draft = to, nil
+func (h *hold) endDraft(by string) {
+	h.move(by)
+	h.draft = nil
 	close(h.settled)
 	h.settled = nil
 }
 
 // end begins to close or to replace the Writer.
-func (h *hold) end() { h.phase = ending }
+func (h *hold) end() { h.move("end") }
 
 // kept notes that the Writer was not replaced after all.
-func (h *hold) kept() { h.phase = held }
+func (h *hold) kept() { h.move("kept") }
 
 // closed notes that the lease was given back at that modification time.
 func (h *hold) closed(left time.Time) {
-	h.phase, h.length, h.left, h.writer = free, h.writer.Length(), left, nil
+	h.length, h.left, h.writer = h.writer.Length(), left, nil
+	h.move("closed")
 }
 
 // lost notes that the lease is gone, and returns the Writer that had it.
 func (h *hold) lost() *client.Writer {
 	w := h.writer
-	h.phase, h.writer = free, nil
-	h.gen++
+	h.writer = nil
+	h.move("lost")
 	return w
 }
 

@@ -59,6 +59,7 @@ type testOptions struct {
 	draft    *time.Duration                              // instead of draftTime
 	raw      func(fuse.RawFileSystem) fuse.RawFileSystem // what is put before the mount
 	looked   func(name string)                           // called when a name is found, before go-fuse learns of it
+	moved    func(inode uint64, move string)             // called when a hold moves, under the file's mu
 }
 
 // Mounted is a mounted namespace. It is safe for concurrent use.
@@ -84,8 +85,9 @@ type Mounted struct {
 	refused   refusals
 	drafts    draftSet
 	tries     secondTries
-	looked    func(name string) // of tests; or nil
-	timeout   time.Duration     // of a call
+	looked    func(name string)          // of tests; or nil
+	moved     func(ino uint64, m string) // likewise
+	timeout   time.Duration              // of a call
 	draftTime time.Duration
 	lease     scratchLease
 	giver     giver
@@ -119,7 +121,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		draftTime: draftTime, hidden: newHiddenNames(),
 		ids: newIDs(o),
 	}
-	m.giver.m, m.looked = m, o.test.looked
+	m.giver.m, m.looked, m.moved = m, o.test.looked, o.test.moved
 	if o.test.draft != nil {
 		m.draftTime = *o.test.draft
 	}

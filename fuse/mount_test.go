@@ -33,12 +33,13 @@ func must(t testing.TB, err error) {
 // rig is a namenode with mounts in this process.
 type rig struct {
 	*env.Namenode
-	t testing.TB
+	t      testing.TB
+	traces *traces
 }
 
 func newRig(t testing.TB, mods ...func(*namenode.Config)) *rig {
 	t.Helper()
-	return &rig{env.Start(t, mods...), t}
+	return &rig{env.Start(t, mods...), t, newTraces()}
 }
 
 // mounted is one of them, and where.
@@ -56,7 +57,7 @@ func (r *rig) mount(o fuse.Options, mods ...func(*client.Config)) *mounted {
 	for _, mod := range mods {
 		mod(&cfg)
 	}
-	under, err := fuse.Mount(r.t.Context(), cfg, dir, o)
+	under, err := fuse.Mount(r.t.Context(), cfg, dir, o.WithMoved(r.moved))
 	must(r.t, err)
 	m := &mounted{Mounted: under, dir: dir, t: r.t}
 	r.t.Cleanup(func() {
