@@ -25,6 +25,13 @@ func (o Options) WithDraftTime(d time.Duration) Options {
 	return o
 }
 
+// WithLinger takes RELEASE for the last close instead of asking /proc, and gives the
+// lease back so much later.
+func (o Options) WithLinger(d time.Duration) Options {
+	o.test.linger = &d
+	return o
+}
+
 // Behind puts something between the kernel and the mount.
 func (o Options) Behind(f func(fuse.RawFileSystem) fuse.RawFileSystem) Options {
 	o.test.raw = f

@@ -13,6 +13,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -330,7 +331,7 @@ func (f *file) mayClose(h *handle, thread uint32) {
 	f.mu.Lock()
 	owner := h.owner
 	f.mu.Unlock()
-	if !inProcess(owner, thread) || f.m.holds(thread, f.ino) {
+	if f.m.linger != nil || !inProcess(owner, thread) || f.m.holds(thread, f.ino) {
 		return
 	}
 	f.mu.Lock()
@@ -363,6 +364,9 @@ func (h *handle) Release(context.Context) syscall.Errno {
 	ctx := h.n.m.ctx
 	f := h.f
 	h.pages(false, 0)
+	if h.n.m.linger != nil {
+		_ = clock.Pause(ctx, *h.n.m.linger) // or the mount ends
+	}
 	f.mu.Lock()
 	delete(f.handles, h)
 	_, locked := f.flocks[h]

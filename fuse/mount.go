@@ -57,6 +57,7 @@ type testOptions struct {
 	noEpochs bool                                        // as if the kernel had none
 	quiet    *time.Duration                              // instead of epochQuiet
 	draft    *time.Duration                              // instead of draftTime
+	linger   *time.Duration                              // the last close is RELEASE, and so much later; nil: as /proc has it
 	raw      func(fuse.RawFileSystem) fuse.RawFileSystem // what is put before the mount
 	looked   func(name string)                           // called when a name is found, before go-fuse learns of it
 	moved    func(inode uint64, move string)             // called when a hold moves, under the file's mu
@@ -89,6 +90,7 @@ type Mounted struct {
 	moved     func(ino uint64, m string) // likewise
 	timeout   time.Duration              // of a call
 	draftTime time.Duration
+	linger    *time.Duration // of tests; or nil
 	lease     scratchLease
 	giver     giver
 
@@ -121,6 +123,7 @@ func Mount(ctx context.Context, cfg client.Config, dir string, o Options) (*Moun
 		draftTime: draftTime, hidden: newHiddenNames(),
 		ids: newIDs(o),
 	}
+	m.linger = o.test.linger
 	m.giver.m, m.looked, m.moved = m, o.test.looked, o.test.moved
 	if o.test.draft != nil {
 		m.draftTime = *o.test.draft
