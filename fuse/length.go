@@ -22,6 +22,7 @@ type length struct {
 	least  int64  // the kernel believes that much at the least
 	said   int64  // what it was told last
 	alone  int64  // what the only thread was told to whom an answer is under way
+	says   uint64 // how often it was told one
 	asks   uint64 // the number of the last question
 	void   uint64 // answers to questions up to this one may be void
 	asked  bool   // others are under way
@@ -35,12 +36,19 @@ type length struct {
 
 const several = math.MaxUint32
 
-// asks notes that a thread asks for the attributes of a file, and returns the number
-// of the question.
-func (k *kernelCache) asks(ino uint64, thread uint32) uint64 {
+// question is one for the attributes of a file.
+type question struct {
+	thread uint32
+	number uint64
+	says   uint64 // how much had been said before the mount looked
+}
+
+// asks notes that a thread asks for the attributes of a file. The mount looks next.
+func (k *kernelCache) asks(ino uint64, thread uint32) question {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.get(ino).ask(thread)
+	e := k.get(ino)
+	return question{thread, e.ask(thread), e.says}
 }
 
 func (l *length) ask(thread uint32) uint64 {
@@ -62,22 +70,21 @@ func (l *length) ask(thread uint32) uint64 {
 	return l.asks
 }
 
-// says notes the size that answers a thread's question. False, and nothing is noted, if
-// a greater one has been said meanwhile: then it is worth looking again, unless the
-// file is found to be as short once more.
-func (k *kernelCache) says(ctx context.Context, n kernelInode, thread uint32, question uint64, size int64, again bool) bool {
+// says notes the size that answers a question. False, and nothing is noted, if a greater
+// one was said since the mount looked: it has to look again.
+func (k *kernelCache) says(ctx context.Context, n kernelInode, q *question, size int64) bool {
 	k.mu.Lock()
 	e := k.get(n.number())
-	if !again && size < e.said && e.doubts(question) {
+	if size < e.said && e.says != q.says {
+		q.says = e.says
 		k.mu.Unlock()
 		return false
 	}
-	grow := e.say(question, size) && e.opens > 0
-	asks, said := e.asks, e.said
+	grow := e.say(q.number, size) && e.opens > 0
+	asks := e.asks
 	k.mu.Unlock()
-	// What others were told is void then, too. It may have been cut since.
-	if grow && !k.grow(ctx, n, said, asks, thread) && size < said {
-		k.grow(ctx, n, size, asks, thread)
+	if grow {
+		k.grow(ctx, n, size, asks, q.thread)
 	}
 	return true
 }
@@ -87,11 +94,10 @@ func (l *length) doubts(question uint64) bool { return l.many || l.changer != 0 
 
 // say notes a size; true if the kernel may still believe that it is less.
 func (l *length) say(question uint64, size int64) bool {
-	switch {
-	case !l.doubts(question):
-		l.said, l.alone = size, size
-	case size > l.said: // else it may be the older
-		l.said = size
+	l.said = size
+	l.says++
+	if !l.doubts(question) {
+		l.alone = size
 	}
 	l.least = min(l.least, size)
 	return size > l.least && l.doubts(question)
@@ -177,19 +183,17 @@ func (k *kernelCache) asked(n kernelInode) uint64 {
 	return 0
 }
 
-// grow makes the kernel believe that a file has at least that size; false if it
-// cannot. asks is the number
+// grow makes the kernel believe that a file has at least that size. asks is the number
 // of the last question before.
-func (k *kernelCache) grow(ctx context.Context, n kernelInode, size int64, asks uint64, thread uint32) bool {
+func (k *kernelCache) grow(ctx context.Context, n kernelInode, size int64, asks uint64, thread uint32) {
 	if !n.grow(ctx, size) {
-		return false
+		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.get(n.number())
 	e.least = max(e.least, size)
 	e.settle(asks, thread)
-	return true
 }
 
 // settle notes that a notification has voided all answers to questions up to asks, and

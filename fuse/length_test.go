@@ -39,7 +39,7 @@ func (n *modelInode) grow(_ context.Context, size int64) bool {
 // modelThread is a thread that asks for attributes: to read, because it looks the file
 // up, to know them; or it changes the file.
 type modelThread struct {
-	number uint32
+	thread uint32
 	does   string
 	next   int // step
 	began  int64
@@ -49,9 +49,8 @@ type modelThread struct {
 
 // modelQuestion is what the mount has of a question.
 type modelQuestion struct {
-	question uint64
+	question question
 	looked   int64
-	again    bool
 }
 
 // step lets a thread, the mount or the kernel do one thing for that thread. It returns
@@ -61,24 +60,24 @@ func (n *modelInode) step(ctx context.Context, th *modelThread, what []string, r
 	case 1: // the kernel
 		th.does, th.modelQuestion, th.began = what[rnd.IntN(len(what))], modelQuestion{}, n.truth
 		if th.does == "read" {
-			n.k.opened(n, th.number)
+			n.k.opened(n, th.thread)
 		}
 		th.asked = n.version
 	case 2: // the mount
 		if n.k.glance(n); th.does == "read" || th.does == "know" {
-			th.question = n.k.asks(1, th.number)
+			th.question = n.k.asks(1, th.thread)
 		}
 	case 3:
 		th.looked = n.truth
 	case 4:
 		switch {
 		case th.does == "change":
-			n.k.changes(ctx, 1, th.number)
-		case th.does == "look up" && n.k.notes(1, th.number, th.looked):
+			n.k.changes(ctx, 1, th.thread)
+		case th.does == "look up" && n.k.notes(1, th.thread, th.looked):
 		case th.does == "look up":
 			th.does, th.next = "know", 1
-		case !n.k.says(ctx, n, th.number, th.question, th.looked, th.again):
-			th.next, th.again = 2, true
+		case !n.k.says(ctx, n, &th.question, th.looked):
+			th.next = 2
 		}
 	case 5: // the kernel
 		if th.does == "change" {
@@ -108,7 +107,7 @@ func TestLengthsOfAModel(t *testing.T) {
 		n := &modelInode{k: newBook(t.Context(), time.Minute)}
 		threads := make([]modelThread, 1+rnd.IntN(5))
 		for i := range threads {
-			threads[i].number = uint32(i + 1) //nolint:gosec // few
+			threads[i].thread = uint32(i + 1) //nolint:gosec // few
 		}
 		what := []string{"read", "know", "look up", "change"}
 		if len(threads) == 1 {

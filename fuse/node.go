@@ -152,13 +152,13 @@ func (n *node) getattr(ctx context.Context, thread uint32, out *fuse.AttrOut) sy
 // answer is attrs for a thread that asks, whose answer the kernel takes the size from.
 func (n *node) answer(ctx context.Context, thread uint32, out *fuse.Attr) (i *client.FileInfo, kept bool, e syscall.Errno) {
 	file := n.Mode() == syscall.S_IFREG
-	var question uint64
+	var q question
 	if file {
-		question = n.m.kernel.asks(n.ino, thread)
+		q = n.m.kernel.asks(n.ino, thread)
 	}
-	for again := false; ; again = true {
+	for {
 		i, kept, e = n.attrs(ctx, out)
-		if e != 0 || !file || n.m.kernel.says(ctx, inKernel{n}, thread, question, int64(out.Size), again) { //nolint:gosec // as the namenode has it
+		if e != 0 || !file || n.m.kernel.says(ctx, inKernel{n}, &q, int64(out.Size)) { //nolint:gosec // as the namenode has it
 			return i, kept, e
 		}
 	}
