@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -397,4 +398,33 @@ func TestRecoverTakesPermissionToWrite(t *testing.T) {
 	}
 	wantKind(t, a.Flush(w, 3, "late"), fserror.LeaseLost)
 	wantContent(t, b, "/d/f", "A's")
+}
+
+// Answers from memory are the caller's own: who changes one changes no other.
+func TestAnswersFromMemoryAreCopies(t *testing.T) {
+	t.Parallel()
+	n, _ := frozen(t)
+	ctx := t.Context()
+	must(t, n.Client(t).WriteFile(ctx, "/f", []byte("content")))
+	b, wire := n.Wired(t, env.Named("B"), caching)
+	warm(t, b, wire, "/f")
+	want, err := b.ReadDir(ctx, "/")
+	must(t, err)
+	wants := []client.FileInfo{*stat(t, b, "/f"), *want[0]}
+	for range 3 {
+		warm(t, b, wire, "/f")
+		one := stat(t, b, "/f")
+		entries, err := b.ReadDir(ctx, "/")
+		must(t, err)
+		if len(entries) != 1 {
+			t.Fatalf("%d entries", len(entries))
+		}
+		for i, got := range []*client.FileInfo{one, entries[0]} {
+			if !reflect.DeepEqual(*got, wants[i]) {
+				t.Fatalf("%+v, want %+v", got, wants[i])
+			}
+			*got = client.FileInfo{Path: "/other", Length: 7777}
+		}
+		entries[0] = nil
+	}
 }
