@@ -18,6 +18,7 @@ const sharedDir = "/shared"
 type disks struct {
 	own, shared vfs.FS
 	dead        atomic.Bool
+	removing    func(name string) // see Config.Removing
 }
 
 func (d *disks) of(name string) (vfs.FS, error) {
@@ -80,6 +81,9 @@ func (d *disks) Link(from, to string) error {
 }
 
 func (d *disks) Remove(name string) error {
+	if d.removing != nil {
+		d.removing(name)
+	}
 	return d.do(name, func(f vfs.FS) error { return f.Remove(name) })
 }
 

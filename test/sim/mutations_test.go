@@ -207,21 +207,21 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "the hard limit closes files without a recall",
+		name: "the hard limit closes files without a recall", test: "TestTheHardLimitIsNewsToReaders",
 		changes: []change{{
 			"namenode/engine/recall.go", "\tchanges := tx.Tree.Affects(op)\n",
 			"\tif _, hard := op.(*namespace.OpRecover); hard && mutant.On(\"the hard limit closes files without a recall\") {\n\t\treturn nil\n\t}\n\tchanges := tx.Tree.Affects(op)\n",
 		}},
 	},
 	{
-		name: "a tail is sealed into a key that was given up",
+		name: "a tail is sealed into a key that was given up", test: "TestTailsOutliveTheirKeys",
 		changes: []change{{
 			"namenode/blocks/seal.go", "if bs.MayCommit(namespace.Writer{Inode: m.id}, b) != nil {",
 			"if bs.MayCommit(namespace.Writer{Inode: m.id}, b) != nil && !mutant.On(\"a tail is sealed into a key that was given up\") {",
 		}},
 	},
 	{
-		name: "who has no room says that it is fit",
+		name: "who has no room says that it is fit", test: "TestWhoHasRoomTakesOver",
 		changes: []change{{
 			"namenode/reign/standing.go", "\treturn election.Report{TxID: s.journal.Durable(), Unfit: why}",
 			"\tif mutant.On(\"who has no room says that it is fit\") {\n\t\twhy = \"\"\n\t}\n\treturn election.Report{TxID: s.journal.Durable(), Unfit: why}",
@@ -256,14 +256,14 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "who leaves while it is greeted stays",
+		name: "who leaves while it is greeted stays", test: "TestWhoLeavesEarlyIsForgotten",
 		changes: []change{{
 			"namenode/caching.go", "\t\tstream.Disconnect()\n\t\treturn nil, err",
 			"\t\tif !mutant.On(\"who leaves while it is greeted stays\") {\n\t\t\tstream.Disconnect()\n\t\t}\n\t\treturn nil, err",
 		}},
 	},
 	{
-		name: "a watch on who has just gone stays",
+		name: "a watch on who has just gone stays", test: "TestNoWatchOnWhoHasJustGone",
 		changes: []change{{
 			"internal/election/election.go", "\t_, ch, err := c.s.ChildrenW(ctx, c.cfg.Path+\"/\"+before.name)\n",
 			"\tif mutant.On(\"a watch on who has just gone stays\") {\n\t\tthere, left, err := c.s.ExistsW(ctx, c.cfg.Path+\"/\"+before.name)\n\t\tif err != nil || !there {\n\t\t\treturn false, nil, err\n\t\t}\n\t\treturn false, left, nil\n\t}\n\t_, ch, err := c.s.ChildrenW(ctx, c.cfg.Path+\"/\"+before.name)\n",
@@ -277,7 +277,7 @@ var mutations = []mutation{
 		}},
 	},
 	{
-		name: "a lost lock has time left",
+		name: "a lost lock has time left", test: "TestALockThatWasTakenHasNoTimeLeft",
 		changes: []change{{
 			"client/lock.go", "if l.w.lost.Load() != nil || l.w.closing.Load() {",
 			`if (l.w.lost.Load() != nil || l.w.closing.Load()) && !mutant.On("a lost lock has time left") {`,

@@ -65,7 +65,7 @@ func (n *Node) run() {
 			continue
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		l := &life{disks: &disks{own: n.disk, shared: n.w.shared}, cancel: cancel, done: make(chan struct{}), stop: make(chan struct{})}
+		l := &life{disks: &disks{own: n.disk, shared: n.w.shared, removing: n.w.cfg.Removing}, cancel: cancel, done: make(chan struct{}), stop: make(chan struct{})}
 		n.live = l
 		n.mu.Unlock()
 		n.serve(ctx, l)

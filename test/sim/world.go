@@ -33,6 +33,7 @@ type Config struct {
 	S3         bool           // blocks are in a store, not in a folder that all share
 	TailBudget int64          // bytes of all tails in a namenode; 0: its default
 	Broken     func(string)   // is told of each broken promise; nil: nobody is
+	Removing   func(string)   // is called before a namenode removes a file, with its name; nil: nothing is
 }
 
 // Session time-out and lease limits of a world. They are short, so that ends and

@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/test/env/crashfs"
+)
+
+// What follows leads to defects that were mended, and that the worlds of no seed find.
+
+// Nobody is shown that a file is open, from what he keeps, once the hard limit has
+// closed it and another knows.
+func TestTheHardLimitIsNewsToReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 2, func(*worker) {})
+		holder, other := w.clients[0], w.clients[1]
+		for round := range 3 {
+			path := fmt.Sprintf("/f%d", round)
+			f, err := holder.fs.Create(t.Context(), path)
+			must(t, err)
+			must(t, f.Detach()) // it is renewed no more, and what its opening said is kept
+			for began := time.Now(); ; <-time.After(time.Second) {
+				theirs, err := other.fs.Stat(t.Context(), path)
+				must(t, err)
+				mine, err := holder.fs.Stat(t.Context(), path)
+				must(t, err)
+				if theirs.Open == nil {
+					if mine.Open != nil {
+						t.Errorf("round %d: %s is closed, and who has opened it is shown that it is open", round, path)
+					}
+					break
+				}
+				if time.Since(began) > 2*hardLimit+settled {
+					t.Fatalf("round %d: %s is still open", round, path)
+				}
+			}
+		}
+		w.check(t)
+	})
+}
+
+// A tail stays where it is if its block was so long on its way that its key was given up
+// and the block deleted.
+func TestTailsOutliveTheirKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, files = 12 << 10, 4
+		var armed atomic.Bool
+		stored, release := make(chan struct{}), make(chan struct{})
+		var w *World
+		w = calmWorld(t, Config{Seed: 1, TailBudget: 64 << 10, Removing: func(name string) {
+			// The last step of a PUT, when the block is there.
+			if strings.HasPrefix(name, sharedDir) && strings.Contains(name, "/tmp/") && armed.Load() && w.stored() > 0 && armed.CompareAndSwap(true, false) {
+				close(stored)
+				<-release
+			}
+		}}, 1, func(c *worker) { c.plain = true })
+		fs := w.clients[0].fs
+		<-time.After(2 * time.Minute) // blocks may be deleted
+		armed.Store(true)
+		text := strings.Repeat("0", size)
+		for i := range files {
+			must(t, fs.WriteFile(t.Context(), fmt.Sprintf("/f%d", i), []byte(text)))
+		}
+		<-stored
+		for began := time.Now(); w.stored() > 0; <-time.After(time.Second) {
+			if time.Since(began) > orphansGone {
+				t.Error("a block whose key was given up is not deleted")
+				break
+			}
+		}
+		close(release)
+		<-time.After(time.Minute)
+		for i := range files {
+			path := fmt.Sprintf("/f%d", i)
+			if data, err := fs.ReadFile(t.Context(), path); err != nil || string(data) != text {
+				t.Errorf("%s has %d bytes, %v", path, len(data), err)
+			}
+		}
+		w.check(t)
+	})
+}
+
+// A namenode whose disk is full does not take over while another could.
+func TestWhoHasRoomTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 1, func(c *worker) { c.plain = true })
+		fs := w.clients[0].fs
+		for round := range 2 {
+			<-time.After(2 * time.Minute) // nobody has failed just now, and all follow
+			old := w.theActive()
+			last := w.rejoin(t, old) // the other one is the first in line
+			first := w.neither(old, last)
+			first.mu.Lock()
+			disk := first.disk
+			first.mu.Unlock()
+			disk.Capacity(1)
+			<-time.After(10 * time.Second) // it has told
+			w.succeed()
+			soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			if err := fs.Mkdir(soon, fmt.Sprintf("/d%d", round), 0o755); err != nil {
+				t.Errorf("round %d: %s has no room, and %s has not taken over: %v", round, first.name, last.name, err)
+			}
+			cancel()
+			disk.Capacity(1 << 50)
+		}
+		w.check(t)
+	})
+}
+
+// rejoin has a standby join the election again, and so be the last in line.
+func (w *World) rejoin(t *testing.T, active *Node) *Node {
+	t.Helper()
+	n := w.neither(active, active)
+	n.kill(crashfs.Strict)
+	<-time.After(2 * sessionTimeout) // its node is gone
+	n.start()
+	<-time.After(time.Minute) // it follows, and all is at rest
+	return n
+}
+
+// neither is a node other than two.
+func (w *World) neither(a, b *Node) *Node {
+	for _, n := range w.nodes {
+		if n != a && n != b {
+			return n
+		}
+	}
+	w.t.Fatal("there is no other node")
+	return nil
+}
+
+// A client that leaves while its session is being written leaves nothing behind.
+func TestWhoLeavesEarlyIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 0, nil)
+		w.waitActive(t.Context())
+		before := w.Base(w.used)
+		for range 3 {
+			active, c := w.theActive(), w.clients[0]
+			var heals []func()
+			for i := range w.cfg.ZooKeeper {
+				heals = append(heals, w.cut(active.name, zkName(i), 0))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			gone := make(chan struct{})
+			go func() { defer close(gone); _ = c.connect(ctx) }()
+			<-time.After(500 * time.Millisecond) // it is greeted
+			c.host.Crash()
+			<-time.After(100 * time.Millisecond)
+			all(heals)
+			cancel()
+			<-gone
+			c.host.Restart()
+			<-time.After(10 * time.Second)
+		}
+		w.CheckGone(before, w.used)
+		w.check(t)
+	})
+}
+
+// A namenode in line that finds the one before it gone, just as it looks, leaves no watch
+// on it.
+func TestNoWatchOnWhoHasJustGone(t *testing.T) {
+	const children = 12 // the request for the nodes below one
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 0, nil)
+		w.waitActive(t.Context())
+		w.rejoin(t, w.theActive())
+		before := w.Base(w.used)
+		for range 3 {
+			first := w.theActive()
+			last := w.rejoin(t, first)
+			second := w.neither(first, last)
+			slow := func(d time.Duration) {
+				for i := range w.cfg.ZooKeeper {
+					w.net.Line(last.name, zkName(i)).SetDelay(d)
+					w.net.Line(zkName(i), last.name).SetDelay(d)
+				}
+			}
+			slow(200 * time.Millisecond)
+			<-time.After(2 * time.Second)
+			expire := func(n *Node) {
+				for _, id := range w.zk.SessionsFrom(n.name) {
+					w.zk.Expire(id)
+				}
+			}
+			expire(second)
+			<-time.After(700 * time.Millisecond) // last is told, and has asked for an up-to-date view
+			asked := func() (n int) {
+				for what, times := range w.zk.Requests() {
+					if what.From == last.name && what.Op == children {
+						n += times
+					}
+				}
+				return n
+			}
+			for was, began := asked(), time.Now(); asked() == was && time.Since(began) < time.Second; {
+				<-time.After(time.Millisecond)
+			}
+			expire(first) // who is in the answer, and not there any more
+			<-time.After(2 * time.Second)
+			slow(usualDelay)
+			w.waitActive(t.Context())
+			<-time.After(time.Minute)
+		}
+		w.CheckGone(before, w.used)
+		w.check(t)
+	})
+}
+
+// A lock that was taken away has no time left, however well its holder is heard of.
+func TestALockThatWasTakenHasNoTimeLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(t, 2, func(c *worker) { c.plain = true })
+		holder, other := w.clients[0], w.clients[1]
+		for round := range 3 {
+			lock, err := holder.fs.Lock(t.Context(), "/lock", client.LockOptions{})
+			must(t, err)
+			if lock.Remaining() <= 0 {
+				t.Fatalf("round %d: a lock that was just taken has %v left", round, lock.Remaining())
+			}
+			_, err = other.fs.Recover(t.Context(), "/lock", true)
+			must(t, err)
+			select {
+			case <-lock.Context().Done():
+			case <-time.After(softLimit):
+				t.Fatalf("round %d: the holder is not told", round)
+			}
+			for range 3 {
+				if left := lock.Remaining(); left > 0 {
+					t.Errorf("round %d: %v remain of a lock that was taken away", round, left)
+				}
+				<-time.After(softLimit)
+			}
+			_ = lock.Unlock(t.Context()) // it is lost
+		}
+		w.check(t)
+	})
+}
