@@ -174,7 +174,7 @@ func TestWhoLeavesEarlyIsForgotten(t *testing.T) {
 // A namenode in line that finds the one before it gone, just as it looks, leaves no watch
 // on it.
 func TestNoWatchOnWhoHasJustGone(t *testing.T) {
-	const children = 12 // the request for the nodes below one
+	const way = 200 * time.Millisecond // between the last in line and ZooKeeper
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(t, 0, nil)
 		w.waitActive(t.Context())
@@ -190,7 +190,7 @@ func TestNoWatchOnWhoHasJustGone(t *testing.T) {
 					w.net.Line(zkName(i), last.name).SetDelay(d)
 				}
 			}
-			slow(200 * time.Millisecond)
+			slow(way)
 			<-time.After(2 * time.Second)
 			expire := func(n *Node) {
 				for _, id := range w.zk.SessionsFrom(n.name) {
@@ -198,18 +198,9 @@ func TestNoWatchOnWhoHasJustGone(t *testing.T) {
 				}
 			}
 			expire(second)
-			<-time.After(700 * time.Millisecond) // last is told, and has asked for an up-to-date view
-			asked := func() (n int) {
-				for what, times := range w.zk.Requests() {
-					if what.From == last.name && what.Op == children {
-						n += times
-					}
-				}
-				return n
-			}
-			for was, began := asked(), time.Now(); asked() == was && time.Since(began) < time.Second; {
-				<-time.After(time.Millisecond)
-			}
+			// Last is told after one way, has an up-to-date view after three, and after five the
+			// answer to who is before it, which it looks at after six.
+			<-time.After(5 * way)
 			expire(first) // who is in the answer, and not there any more
 			<-time.After(2 * time.Second)
 			slow(usualDelay)
