@@ -271,7 +271,7 @@ func ExampleLeases_KeepAlive() {
 	// Work, until kept.Context ends.
 	fmt.Println("alive:", kept.Context().Err() == nil)
 
-	if _, err := fsys.Leases().Revoke(ctx, lease.ID); err != nil { // without it, after 10 s
+	if err := fsys.Leases().Revoke(ctx, lease.ID); err != nil { // without it, after 10 s
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}

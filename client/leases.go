@@ -72,14 +72,12 @@ func ceilMS(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Revoke ends a granted lease. A few of its files are deleted with it, more of
-// them soon after: remaining is how many. NotFound if there is no such lease.
-func (l *Leases) Revoke(ctx context.Context, id LeaseID) (remaining uint64, err error) {
+// Revoke ends a granted lease, and deletes all that is attached to it in one step.
+// NotFound if there is no such lease.
+func (l *Leases) Revoke(ctx context.Context, id LeaseID) error {
 	req := &pb.RevokeLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id)}
 	defer l.fs.ids.End(req.Call)
-	r := new(pb.RevokeLeaseResponse)
-	err = l.fs.nn.Do(ctx, &namecall.Call{Op: "lease revoke", Mutates: true}, pb.Namenode_RevokeLease_FullMethodName, req, r)
-	return r.GetRemainingFiles(), err
+	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease revoke", Mutates: true}, pb.Namenode_RevokeLease_FullMethodName, req, new(pb.RevokeLeaseResponse))
 }
 
 // TimeToLive tells how a granted lease stands, and with files what is

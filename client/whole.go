@@ -232,6 +232,6 @@ func (s *scratch) end() {
 	defer unlock()
 	if s.kept != nil && s.kept.Context().Err() == nil {
 		s.kept.Stop()
-		_, _ = s.f.Leases().Revoke(ctx, s.kept.id)
+		_ = s.f.Leases().Revoke(ctx, s.kept.id)
 	}
 }

@@ -130,5 +130,5 @@ func (s *scratchLease) end() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.m.ctx), scratchEnd)
 	defer cancel()
-	_, _ = s.m.fs.Leases().Revoke(ctx, s.kept.ID())
+	_ = s.m.fs.Leases().Revoke(ctx, s.kept.ID())
 }

@@ -108,8 +108,8 @@ type LeaseTimes struct {
 	// are raised to it. 0: reign.DefaultMinLeaseTTL, or of several namenodes three session
 	// time-outs, which outlive a failover.
 	MinLeaseTTL time.Duration
-	// ReapRate is how many granted leases are ended, and files of ended leases
-	// deleted, in a second.
+	// ReapRate is how many files of granted leases that have ended are removed in a
+	// second. They are not in the tree any more.
 	ReapRate int
 	// AgesEvery is how often the age of leases that missed renewals is
 	// journalled.
@@ -316,7 +316,7 @@ func (c *Config) check() error {
 	case c.MaxTail < 4096 || int64(c.MaxTail) > c.BlockSize || c.MaxTail > serve.MaxMessage/2:
 		return fmt.Errorf("tail limit %d is not within 4096 and the block size", c.MaxTail)
 	case c.ReapRate < 1:
-		return fmt.Errorf("a rate of %d leases and files a second ends none; at least 1", c.ReapRate)
+		return fmt.Errorf("a rate of %d files a second removes none; at least 1", c.ReapRate)
 	case c.CacheTerm > 0 && c.CacheTerm < 100*time.Millisecond:
 		return fmt.Errorf("cache term %s is too short; at least 100ms, or below 0 for no caching", c.CacheTerm)
 	case c.MaxConnections < 8:

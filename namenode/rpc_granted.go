@@ -42,9 +42,8 @@ func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 	return &pb.GrantLeaseResponse{Id: uint64(out.Inode), TtlMs: ttl, Txid: out.TxID}, nil
 }
 
-// RevokeLease ends a granted lease. The first of its files go with the same
-// record, the rest at the rate of Config.ReapRate; the answer does not wait for
-// them.
+// RevokeLease ends a granted lease: nothing that was attached to it is there any more.
+// What it took is freed at the rate of Config.ReapRate.
 func (s *granted) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*pb.RevokeLeaseResponse, error) {
 	c, id, err := s.asked(ctx, r)
 	if err != nil {
@@ -52,20 +51,13 @@ func (s *granted) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*p
 	}
 	lease := namespace.LeaseID(r.GetId())
 	out, err := s.engine.Do(ctx, engine.Request{Call: c, ID: id, Plan: func(tx *engine.Tx) (namespace.Op, error) {
-		return engine.OrNil(namespace.PlanEndLease(tx.Tree, c, lease, namespace.LeaseRevoked))
+		return engine.OrNil(namespace.PlanEnd(tx.Tree, c, lease, namespace.LeaseRevoked))
 	}})
 	if err != nil {
 		return nil, err
 	}
 	s.leases.Reap()
-	resp := &pb.RevokeLeaseResponse{Txid: out.TxID}
-	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		if l, ok := tx.Tree.Lease(c, lease); ok && l.Ended == out.TxID {
-			resp.RemainingFiles = uint64(l.Files) //nolint:gosec // a count
-		}
-		return nil
-	})
-	return resp, err
+	return &pb.RevokeLeaseResponse{Txid: out.TxID}, nil
 }
 
 // LeaseTimeToLive answers how long a lease lives without a keep-alive. Anybody
@@ -80,7 +72,7 @@ func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequ
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
 		l, ok := tx.Tree.Lease(c, namespace.LeaseID(r.GetId()))
 		remaining, ttl, alive := s.leases.TimeToLive(r.GetId())
-		if !ok || l.Ended != 0 || !alive {
+		if !ok || !alive {
 			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", r.GetId()).Because(fserror.ReasonNoLease)
 		}
 		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count

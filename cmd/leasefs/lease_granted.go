@@ -180,15 +180,11 @@ func leaseTTL(e *invocation, ids []client.LeaseID) error {
 }
 
 func revokeLease(e *invocation, ids []client.LeaseID) error {
-	left, err := e.fs.Leases().Revoke(e.ctx, ids[0])
-	if err != nil {
+	if err := e.fs.Leases().Revoke(e.ctx, ids[0]); err != nil {
 		return e.fail(err, "")
 	}
 	if e.json {
-		return e.printJSON(map[string]any{"lease": ids[0].String(), "remaining_files": left})
-	}
-	if left > 0 && !e.quiet() {
-		e.note("%s are being deleted", plural(left, "more file", "more files"))
+		return e.printJSON(map[string]any{"lease": ids[0].String()})
 	}
 	return nil
 }

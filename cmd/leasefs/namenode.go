@@ -43,7 +43,7 @@ func namenodeCommand(p *program) *cli.Command {
 			&cli.DurationFlag{Name: "soft-limit", Usage: "after so `LONG` without a renewal another client may take a file", Value: namenode.DefaultSoftLimit},
 			&cli.DurationFlag{Name: "hard-limit", Usage: "after so `LONG` without a renewal a file is closed", Value: namenode.DefaultHardLimit},
 			&cli.DurationFlag{Name: "min-lease-ttl", Usage: "granted leases live at least so `LONG`, and with --zookeeper locks, too", DefaultText: "1s; with --zookeeper three session time-outs, which outlive a failover"},
-			&cli.IntFlag{Name: "reap-rate", Usage: "end `N` granted leases, or delete N of their files, a second", Value: namenode.DefaultReapRate},
+			&cli.IntFlag{Name: "reap-rate", Usage: "remove `N` files of ended granted leases a second; the lease ends at once", Value: namenode.DefaultReapRate},
 			&cli.DurationFlag{Name: "delete-after", Usage: "delete nothing from a block store that others may have for so `LONG` after becoming active: they can object", Value: namenode.DefaultDeleteAfter},
 			&cli.DurationFlag{Name: "cache-term", Usage: "a change waits at most so `LONG` for a reader that is gone; 0: readers may not cache", Value: namenode.DefaultCacheTerm},
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "PEM `FILE` of the authorities that sign clients; demands certificates"},
@@ -193,7 +193,7 @@ func (e *invocation) namenodeConfig() (namenode.Config, error) {
 	case cfg.CacheTerm > 0 && cfg.CacheTerm < leastCacheTerm:
 		return cfg, argv.Usagef(e.op, "--cache-term: %s is too short; at least %s, or 0 for no caching", cfg.CacheTerm, leastCacheTerm)
 	case cfg.ReapRate < 1:
-		return cfg, argv.Usagef(e.op, "--reap-rate: %d ends none; at least 1", cfg.ReapRate)
+		return cfg, argv.Usagef(e.op, "--reap-rate: %d removes none; at least 1", cfg.ReapRate)
 	}
 	var err error
 	if cfg.HA, err = e.ensembleAndStore(); err != nil {

@@ -62,6 +62,9 @@ func (tx *Tx) LendEntries(c *namespace.Call, session []byte, dir namespace.Attr,
 // entryLooks is what the attributes of an entry depend on, besides its directory.
 func entryLooks(dir namespace.InodeID, a namespace.Attr) []namespace.Change {
 	looks := []namespace.Change{{Kind: namespace.ChangeName, Inode: dir, Name: a.Name}, {Kind: namespace.ChangeAttr, Inode: a.ID}}
+	if a.Lease != 0 {
+		looks = append(looks, namespace.Change{Kind: namespace.ChangeLease, Inode: namespace.InodeID(a.Lease)})
+	}
 	if a.Type == namespace.TypeDir {
 		looks = append(looks, namespace.Change{Kind: namespace.ChangeEntries, Inode: a.ID})
 	}

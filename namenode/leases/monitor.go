@@ -21,7 +21,7 @@ const (
 )
 
 // monitor ends leases past the hard limit and granted leases whose time is over,
-// and deletes the files of ended ones. What an end changes may be kept by
+// and removes the files of ended ones. What an end changes may be kept by
 // sessions: then it is asked for, and the end is set aside and tried again while
 // others are done, so that a session that does not answer holds up nothing but the
 // ends of what it keeps. It is for one goroutine.
@@ -182,19 +182,16 @@ func (m *monitor) recoverExpired(inode namespace.InodeID, epoch uint64) (txid ui
 	return txid, err
 }
 
-// expireGranted ends granted leases whose time is over, and deletes the files
-// of ended ones, both within what the rate allows. It returns when there is more to
-// do, 0 if nothing waits for the rate.
+// expireGranted ends granted leases whose time is over, and removes the files of ended
+// ones within what the rate allows. It returns when there is more to do, 0 if nothing
+// is left or waits for the rate.
 func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
 	t := m.Table
-	// One by one: the end of each may take up to endFiles files with it, which
-	// the next one then has to wait for.
 	var wait uint64
-	for n := 0; n < grantedPass && m.held < passLock && t.reapTokens(1) > 0 && ctx.Err() == nil; n++ {
-		txid, found := m.endNext(ctx)
-		if !found {
-			break
-		}
+	more := true
+	for n := 0; n < grantedPass && m.held < passLock && more && ctx.Err() == nil; n++ {
+		var txid uint64
+		txid, more = m.endNext(ctx)
 		wait = max(wait, txid)
 	}
 	if t.Engine.WaitDurable(ctx, wait) != nil {
@@ -202,9 +199,9 @@ func (m *monitor) expireGranted(ctx context.Context) (again time.Duration) {
 	}
 	left := m.reap(ctx)
 	switch {
-	case m.held >= passLock && t.reapTokens(1) > 0:
+	case more || m.held >= passLock && t.reapTokens(1) > 0:
 		return time.Millisecond
-	case left || t.reapTokens(1) == 0:
+	case left:
 		return 10 * time.Millisecond
 	}
 	return 0
@@ -222,7 +219,7 @@ func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 			return nil
 		}
 		id = ids[0]
-		op, err := namespace.PlanEndLease(tx.Tree, nil, namespace.LeaseID(id), namespace.LeaseExpired)
+		op, err := namespace.PlanEnd(tx.Tree, nil, namespace.LeaseID(id), namespace.LeaseExpired)
 		var r namespace.Result
 		if err == nil {
 			r, err = m.try(tx, end{lease: op.ID}, op)
@@ -232,7 +229,6 @@ func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 			return err
 		}
 		txid = r.TxID
-		t.reapSpent(max(1, r.Deleted))
 		return nil
 	})
 	if err != nil {
@@ -241,7 +237,7 @@ func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 	return txid, found
 }
 
-// reap deletes files of ended leases, of the one that ended first before others.
+// reap removes files of ended leases, of the one that ended first before others.
 // It tells whether some are left for whom the rate is to be waited.
 func (m *monitor) reap(ctx context.Context) (left bool) {
 	t := m.Table
@@ -267,7 +263,7 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 			return err
 		})
 		if err != nil {
-			m.failed(ctx, err, "files of a lease that has ended could not be deleted")
+			m.failed(ctx, err, "files of a lease that has ended could not be removed")
 			break
 		}
 	}
@@ -316,7 +312,7 @@ func (m *monitor) try(tx *engine.Tx, e end, op namespace.Op) (namespace.Result, 
 // grantedPass is how many granted leases are ended before the disk is waited for.
 const grantedPass = 1000
 
-// reapSlice is how many files of ended leases one record deletes.
+// reapSlice is how many files of ended leases one record removes.
 const reapSlice = 100
 
 func (t *Table) endedLeases() (n int) {
@@ -324,7 +320,7 @@ func (t *Table) endedLeases() (n int) {
 	return n
 }
 
-// reapTokens is how many, of up to n, may be ended or deleted now.
+// reapTokens is how many files, of up to n, may be removed now.
 func (t *Table) reapTokens(n int) int {
 	return min(n, max(0, int(t.reaper.TokensAt(t.reapNow()))))
 }

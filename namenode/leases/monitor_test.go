@@ -97,21 +97,47 @@ func TestGrantedLeaseEnds(t *testing.T) {
 	}
 }
 
-// Ends of granted leases keep to the rate, and the monitor comes back soon.
+// The rate bounds what is removed, and the monitor comes back soon for that. It holds up
+// no end, neither of the lease that the files are of nor of others.
 func TestRate(t *testing.T) {
 	r := newRig(t)
 	r.ReapRate = 10
 	r.Table = New(r.Config) // with one at a time
 	for id := range namespace.LeaseID(5) {
 		r.grant(id+1, time.Minute)
+		r.attached(fmt.Sprint("f", id), id+1)
+	}
+	attached := func() (n int) {
+		r.Engine.Look(func(tree *namespace.Tree) { n = tree.Counts().Attached })
+		return n
 	}
 	m := r.monitor()
 	r.clock.Advance(time.Minute + time.Second)
 	for left := 4; left >= 0; left-- {
-		if sleep := m.pass(t.Context()); r.granted() != left || sleep > 10*time.Millisecond && left > 0 {
-			t.Errorf("%d left, want %d; sleeps for %s", r.granted(), left, sleep)
+		if sleep := m.pass(t.Context()); r.granted() != 0 || r.there("f4") || attached() != left || sleep > 10*time.Millisecond && left > 0 {
+			t.Errorf("%d leases, %d files are left, want %d; sleeps for %s", r.granted(), attached(), left, sleep)
 		}
 		r.clock.Advance(100 * time.Millisecond)
+	}
+}
+
+// A pass ends when it has ended many leases, and comes back for the others.
+func TestManyEnds(t *testing.T) {
+	r := newRig(t)
+	for id := range namespace.LeaseID(grantedPass + 1) {
+		r.grant(id+1, time.Minute)
+	}
+	left := func() (n int) {
+		r.Engine.Look(func(tree *namespace.Tree) { n = tree.Counts().Leases })
+		return n
+	}
+	m := r.monitor()
+	r.clock.Advance(time.Minute + time.Second)
+	if sleep := m.pass(t.Context()); left() != 1 || sleep > time.Millisecond {
+		t.Errorf("%d leases are left; sleeps for %s", left(), sleep)
+	}
+	if m.pass(t.Context()); left() != 0 {
+		t.Errorf("%d leases are left", left())
 	}
 }
 

@@ -29,8 +29,7 @@ type Config struct {
 	// Soft and Hard are the limits of sessions' leases; AgesEvery is how often the
 	// ages of silent ones are journalled.
 	Soft, Hard, AgesEvery time.Duration
-	// ReapRate is how many granted leases end, and files of ended ones are
-	// deleted, a second.
+	// ReapRate is how many files of granted leases that have ended are removed a second.
 	ReapRate int
 	// ObservePass is told how long a pass of Watch has held the namespace lock.
 	ObservePass func(time.Duration)

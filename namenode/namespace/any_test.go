@@ -95,6 +95,8 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}
 	case 21:
 		return &OpEndLease{ID: lease(), Reason: LeaseRevoked}
+	case 32:
+		return &OpEnd{ID: lease(), Reason: LeaseExpired}
 	case 22:
 		return &OpReap{ID: lease(), Limit: uint32(num("limit") + 2)}
 	case 23:

@@ -103,7 +103,7 @@ func (c *checker) entry(n *inode) {
 	switch {
 	case dir == nil || dir.typ != TypeDir:
 		c.problem("inode %d is in %d, which is no directory", n.id, n.parent)
-	case c.t.lookup(n.parent, name) != n:
+	case c.t.named(n.parent, name) != n:
 		c.problem("inode %d is not the entry %q of its directory %d", n.id, name, n.parent)
 	case !c.hang(dir):
 		c.problem("inode %d hangs neither from the root nor from a deleted directory", n.id)
@@ -193,8 +193,8 @@ func (c *checker) entries() {
 		return true
 	})
 	t.byID.Each(func(n *inode) bool {
-		if n.typ == TypeDir && n.entries() != count[n.id] {
-			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], n.entries())
+		if n.typ == TypeDir && t.stored(n) != count[n.id] {
+			c.problem("directory %d has %d entries, but counts %d", n.id, count[n.id], t.stored(n))
 		}
 		return true
 	})
@@ -238,7 +238,7 @@ func (c *checker) tables() {
 	t := c.t
 	t.garbage.Check(c.problem, t.blocks.Has)
 	t.results.Check(c.problem)
-	t.leases.Check(c.problem, t.isFile)
+	t.leases.Check(c.problem, t.whereAttached)
 	t.ages.Check(c.problem, t.canAge)
 	t.cachers.Check(c.problem, t.nextInode)
 }

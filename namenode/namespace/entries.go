@@ -69,6 +69,7 @@ func (t applier) attach(n *inode, parent InodeID, name string, user, group uint1
 		name = strings.Clone(name)
 	}
 	n.setName(name)
+	t.clear(parent, name)
 	t.put(n)
 	t.dentries.ReplaceOrInsert(n)
 	t.counts.addType(n.typ, 1)
@@ -108,7 +109,9 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 		name = strings.Clone(name)
 	}
 	moved.setName(name)
+	t.clear(dir, name)
 	t.replace(moved)
+	t.leases.Move(n.id, from, dir)
 	if from == dir {
 		t.changeEntries(dir, grown-1)
 	} else {
@@ -121,8 +124,14 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	return Result{Inode: n.id, Length: moved.length(), BlocksLength: moved.blocksLength()}
 }
 
-// unlink takes an entry out of its directory. A directory with entries is
-// detached, anything else freed at once.
+// clear removes what is dead and has a name that something gets.
+func (t applier) clear(dir InodeID, name string) {
+	if n := t.named(dir, name); n != nil && t.isDead(n) {
+		t.takeOut(n, ReasonDeleted)
+	}
+}
+
+// unlink takes an entry out of its directory.
 func (t applier) unlink(n *inode) []ClosedFile {
 	var closed []ClosedFile
 	dir, name := n.parent, n.nameString()
@@ -131,12 +140,20 @@ func (t applier) unlink(n *inode) []ClosedFile {
 			closed = append(closed, closedFile(f, ReasonDeleted))
 			t.shut(f.edit())
 		}
-		t.detach(n)
-	} else {
-		t.dentries.Delete(n)
-		closed = t.free(n, ReasonDeleted)
 	}
+	closed = append(closed, t.takeOut(n, ReasonDeleted)...)
 	t.touchEntry(dir, name)
 	t.changeEntries(dir, -1)
 	return closed
+}
+
+// takeOut removes an entry, which its directory does not count any more or is about not
+// to. A directory with entries is detached, anything else freed at once.
+func (t applier) takeOut(n *inode, reason string) []ClosedFile {
+	if n.typ == TypeDir && t.stored(n) > 0 {
+		t.detach(n)
+		return nil
+	}
+	t.dentries.Delete(n)
+	return t.free(n, reason)
 }

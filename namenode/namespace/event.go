@@ -1,12 +1,18 @@
 package namespace
 
+import "github.com/leasefs/leasefs/internal/fspath"
+
 // Events turns the making of events (Result.Events) on or off. It is off at
 // first: each takes the building of a path.
 func (t *Tree) Events(on bool) { t.events = on && !t.frozen }
 
 // event is an event about an inode as it is now.
 func (t *Tree) event(typ EventType, n *inode) Event {
-	path, _ := t.Path(n.id)
+	path, ok := t.Path(n.id)
+	if !ok && n.parent != 0 { // it is dead
+		path, _ = t.Path(n.parent)
+		path = fspath.Join(path, n.nameString())
+	}
 	e := Event{Type: typ, Inode: n.id, Dir: n.parent, Path: path, Length: n.length(), IsDir: n.typ == TypeDir}
 	if typ == EventLease && n.open() != nil {
 		e.Holder = n.openFile().Holder.Client
@@ -32,6 +38,23 @@ func (n news) gone(ids ...InodeID) news {
 	return n
 }
 
+// buried is for what is dead and is now removed: it was deleted, if nobody was told of
+// that when the lease ended.
+func (n news) buried(f *inode) news {
+	if f.id > n.t.leases.Of(f.id).Told && n.t.reachable(n.t.get(f.parent), nil) {
+		n.list = append(n.list, n.t.event(EventDelete, f))
+	}
+	return n
+}
+
+// taken is for a name that something gets: what is dead and has it is removed.
+func (n news) taken(dir InodeID, name string) news {
+	if f := n.t.named(dir, name); f != nil && n.t.isDead(f) {
+		return n.buried(f)
+	}
+	return n
+}
+
 // moved is for what has a name, if anything has, and gets another; detach if it is
 // also taken from the lease that it may be attached to.
 func (n news) moved(dir InodeID, name string, detach bool) news {
@@ -39,16 +62,20 @@ func (n news) moved(dir InodeID, name string, detach bool) news {
 	if f == nil {
 		return n
 	}
-	if detach && n.t.leases.Of(f.id) != 0 {
+	if detach && n.t.leaseOf(f.id) != 0 {
 		n.list = append(n.list, n.t.event(EventLease, f))
 	}
 	n.list = append(n.list, n.t.event(EventRename, f))
 	return n
 }
 
-// made is for count inodes that get the next numbers.
-func (n news) made(count int) news {
-	for i := range count {
+// made is for names, each in the directory before and the first in dir, of inodes that
+// get the next numbers.
+func (n news) made(dir InodeID, names ...string) news {
+	if len(names) > 0 {
+		n = n.taken(dir, names[0])
+	}
+	for i := range names {
 		n = n.after(EventCreate, n.t.nextInode+InodeID(i)) //nolint:gosec // a length
 	}
 	return n

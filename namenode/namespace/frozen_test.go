@@ -43,10 +43,17 @@ func TestFrozenRecords(t *testing.T) {
 	}
 }
 
-// TestFrozenImage reads an image as an earlier program wrote it, and writes the
-// same bytes again as long as that is the format.
+// TestFrozenImage reads images as earlier programs wrote them, and writes the same bytes
+// again as long as that is the format.
 func TestFrozenImage(t *testing.T) {
-	const version = 7
+	frozenImage(t, 7, "record 138 at 1700000000138, term 7, {Inodes:16 Files:9 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:18 ClosedTailBytes:14 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:4 Attached:3 XattrBytes:412}, "+
+		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
+	frozenImage(t, 8, "record 145 at 1700000000145, term 7, {Inodes:19 Files:12 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:21 ClosedTailBytes:17 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:412}, "+
+		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
+}
+
+func frozenImage(t *testing.T, version uint32, want string) {
+	t.Helper()
 	image, err := os.ReadFile(fmt.Sprintf("../../testdata/frozen/image-%d", version))
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +65,6 @@ func TestFrozenImage(t *testing.T) {
 	sound(t, tree)
 	last, now := tree.Last()
 	got := fmt.Sprintf("record %d at %d, term %d, %+v, images %+v, ages %d, numbers %d", last, now, tree.Term(), tree.Counts(), tree.Images(), tree.ages.Len(), tree.cachers.Ranges())
-	const want = "record 138 at 1700000000138, term 7, {Inodes:16 Files:9 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:18 ClosedTailBytes:14 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:4 Attached:3 XattrBytes:412}, " +
-		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9"
 	if got != want {
 		t.Errorf("the image is now read as\n%s, not\n%s", got, want)
 	}

@@ -50,7 +50,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 		t.ages.Forget(AgeKey{Inode: n.id})
 		closed = []ClosedFile{closedFile(n, reason)}
 	}
-	t.unattach(n.id)
+	t.unattach(n)
 	t.dropXattrs(n.id)
 	t.disownBlocks(n.blocks())
 	t.drop(n)
@@ -63,6 +63,7 @@ func (t applier) free(n *inode, reason string) []ClosedFile {
 // taken away, it has no parent, and all below it is unreachable from then on.
 func (t applier) detach(n *inode) {
 	t.dentries.Delete(n)
+	t.unattach(n)
 	n = n.edit()
 	n.parent = 0
 	n.setName("")

@@ -8,7 +8,7 @@ type granted struct{ leases tables.Leases }
 // liveLease returns a lease that has not ended.
 func (t *granted) liveLease(id LeaseID) (*Lease, error) {
 	l := t.leases.Get(id)
-	if l == nil || l.Ended != 0 {
+	if l == nil {
 		return nil, misfitf("there is no lease %x", uint64(id))
 	}
 	return l, nil
@@ -16,8 +16,8 @@ func (t *granted) liveLease(id LeaseID) (*Lease, error) {
 
 // attachable returns an error if a file is about to be deleted with its lease.
 func (t *granted) attachable(id InodeID) error {
-	if old := t.leases.Of(id); old != 0 && t.leases.Get(old).Ended != 0 {
-		return misfitf("lease %x of file %d has ended", uint64(old), id)
+	if l := t.leases.Of(id); l != nil && l.Ended != 0 {
+		return misfitf("lease %x of inode %d has ended", uint64(l.ID), id)
 	}
 	return nil
 }
@@ -26,13 +26,35 @@ func (t *granted) attachable(id InodeID) error {
 // ids, until it returns false.
 func (t *granted) Leases(fn func(Lease) bool) { t.leases.Each(fn) }
 
-// LeaseFiles returns up to limit files attached to a lease whose numbers are
-// greater than after, in the order of numbers.
+// LeaseFiles returns up to limit inodes attached to a lease that has not ended, whose
+// numbers are greater than after, in the order of numbers.
 func (t *granted) LeaseFiles(id LeaseID, after InodeID, limit int) (files []InodeID) {
-	return t.leases.Files(id, after, limit)
+	if l := t.leases.Get(id); l != nil {
+		files = t.leases.Files(l, after, limit)
+	}
+	return files
 }
 
-// EndedLeases is how many ended leases still have files to be deleted.
+// deadWith is the lease with whose end an inode was deleted; nil if that is not known,
+// or it was deleted otherwise.
+func (t *inodes) deadWith(n *inode) *Lease {
+	for ; n != nil; n = t.get(n.parent) {
+		if l := t.leases.Of(n.id); l != nil && l.Dead {
+			return l
+		}
+	}
+	return nil
+}
+
+// leaseOf is the lease that an inode is attached to, 0 if none.
+func (t *granted) leaseOf(id InodeID) LeaseID {
+	if l := t.leases.Of(id); l != nil {
+		return l.ID
+	}
+	return 0
+}
+
+// EndedLeases is how many ended leases still have files to be removed.
 func (t *granted) EndedLeases() int { return t.leases.Ended() }
 
 // EndedLease returns, of those leases, the first one that ended after a record.

@@ -46,16 +46,47 @@ func (t *inodes) extent(dir *inode) (depth, size int) {
 	return depth, size
 }
 
-// openBelow returns the open files below a directory by number. It looks
-// through the subtree if that is small, else at the parents of all open files,
-// so that it takes no longer than the number of open files warrants.
+// openBelow returns the open files below a directory by number.
 func (t *inodes) openBelow(top *inode) []*inode {
+	return t.openAmong([]*inode{top}, func(n *inode) bool { return n.id == top.id })
+}
+
+// openAttached returns the open files by number that are attached to a lease, or below
+// a directory that is.
+func (t *inodes) openAttached(l *Lease) []*inode {
+	if t.open.Len() == 0 {
+		return nil
+	}
+	var tops []*inode
+	for _, id := range t.leases.Files(l, 0, openBudget(t.open.Len())) {
+		tops = append(tops, t.get(id))
+	}
+	return t.openAmong(tops, func(n *inode) bool { return t.leases.Of(n.id) == l })
+}
+
+// openBudget is how many inodes are looked at when so many are open, before those that
+// are open are looked at one by one.
+func openBudget(open int) int { return 64 + 2*open }
+
+// openAmong returns the open files by number that are tops or below them. It looks
+// through the subtrees if they are small, else at what is above of all open files,
+// so that it takes no longer than the number of open files warrants. tops may be
+// cut off where there are many; isTop tells which inodes would be among all of them.
+func (t *inodes) openAmong(tops []*inode, isTop func(*inode) bool) []*inode {
 	if t.open.Len() == 0 {
 		return nil
 	}
 	var found []*inode
-	budget := 64 + 2*t.open.Len()
-	dirs := []InodeID{top.id}
+	var dirs []InodeID
+	budget := openBudget(t.open.Len()) - len(tops)
+	for _, n := range tops {
+		switch {
+		case n.typ == TypeDir:
+			dirs = append(dirs, n.id)
+		case n.open() != nil:
+			found = append(found, n)
+		}
+	}
 	for len(dirs) > 0 && budget > 0 {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
@@ -72,21 +103,24 @@ func (t *inodes) openBelow(top *inode) []*inode {
 	}
 	if budget > 0 {
 		slices.SortFunc(found, func(a, b *inode) int { return cmp.Compare(a.id, b.id) })
-		return found
+		return slices.Compact(found) // one may be a top, and below another one
 	}
 
 	found = found[:0]
-	below := map[InodeID]bool{top.id: true, RootID: false}
+	below := map[InodeID]bool{RootID: isTop(t.get(RootID))}
 	var up []InodeID
 	t.open.Ascend(func(id InodeID) bool {
 		n := t.get(id)
 		up = up[:0]
-		dir := n.parent
-		is, known := below[dir]
-		for !known && dir != 0 {
-			up = append(up, dir)
-			dir = t.get(dir).parent
-			is, known = below[dir]
+		at := n
+		is, known := isTop(at), false
+		for !is && !known && at.parent != 0 {
+			at = t.get(at.parent)
+			if is, known = below[at.id]; known {
+				break
+			}
+			up = append(up, at.id)
+			is = isTop(at)
 		}
 		for _, d := range up {
 			below[d] = is

@@ -7,16 +7,21 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
-// imageVersion is that of the layout: one that is changed has another number.
-const imageVersion = 7
+// imageVersion is that of the layout: one that is changed has another number. Those
+// since oldestImage are read.
+const (
+	imageVersion = 8
+	oldestImage  = 7
+)
 
 // imageCoder writes or reads a tree as an image, both by the same layout.
 type imageCoder struct {
 	coder
-	t    *Tree
-	prev inode  // the one before, from which numbers are counted
-	name []byte // of that, with its length before it
-	read unlinked
+	t       *Tree
+	version uint32
+	prev    inode  // the one before, from which numbers are counted
+	name    []byte // of that, with its length before it
+	read    unlinked
 }
 
 // imageParts are the parts of an image in their order.
@@ -38,7 +43,7 @@ var imageParts = []struct {
 // long as the tree is large, so it is meant for clones. Errors are those of w.
 func (t *Tree) WriteImage(w io.Writer) error {
 	iw := codec.NewImageWriter(w, imageVersion)
-	im := &imageCoder{coder: coder{&iw.Coder}, t: t}
+	im := &imageCoder{coder: coder{&iw.Coder}, t: t, version: imageVersion}
 	for _, part := range imageParts {
 		if im.Next() {
 			part.code(im)
@@ -51,8 +56,8 @@ func (t *Tree) WriteImage(w io.Writer) error {
 // checked: sums, order, and that the parts fit each other. Errors are
 // *codec.ImageError. It takes memory only for what it has really read.
 func ReadImage(r io.Reader) (*Tree, error) {
-	ir := codec.NewImageReader(r, imageVersion)
-	im := &imageCoder{coder: coder{&ir.Coder}, t: newTree()}
+	ir := codec.NewImageReader(r, oldestImage, imageVersion)
+	im := &imageCoder{coder: coder{&ir.Coder}, t: newTree(), version: ir.Version}
 	for _, part := range imageParts {
 		if im.Next() {
 			part.code(im)
@@ -71,7 +76,7 @@ func ReadImage(r io.Reader) (*Tree, error) {
 // in it. Of what is in it the checksums are checked, not whether it fits: so it takes
 // the memory of one chunk, and as long as reading takes.
 func CheckImage(r io.Reader) (txid uint64, err error) {
-	ir := codec.NewImageReader(r, imageVersion)
+	ir := codec.NewImageReader(r, oldestImage, imageVersion)
 	ir.Next()
 	ir.U64(&txid)
 	ir.Skip()

@@ -60,7 +60,14 @@ func rich(t tb) *rig {
 	for i := range endFiles + 1 {
 		r.attachNew(t, 2, fmt.Sprintf("/ending%d", i))
 	}
-	r.end(t, 2)
+	r.endOld(t, 2)
+	r.grant(t, 3, 5)
+	for i := range 3 {
+		r.attachNew(t, 3, fmt.Sprintf("/a/dead%d", i))
+	}
+	r.end(t, 3)
+	r.grant(t, 3, 6)
+	r.attachNew(t, 3, "/a/dead1")
 	again := r.open(t, "/a/open", "client with an age")
 	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Session: SessionID{1}}, MS: 5}, {AgeKey: AgeKey{Session: SessionID{2}}, MS: 6}, {AgeKey: AgeKey{Inode: again.Inode}, MS: 7}, {AgeKey: AgeKey{Lease: 1}, MS: 8}, {AgeKey: AgeKey{Lease: MaxLeaseID}, MS: 1 << 40}}})
 	r.must(t, &OpCaching{Session: SessionID{7}, Term: 10_000})

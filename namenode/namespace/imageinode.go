@@ -200,7 +200,7 @@ func (im *imageCoder) writeInodes() {
 	t.dentries.Ascend(func(n *inode) bool {
 		if n.parent != dir {
 			im.Put(uint64(n.parent - dir))
-			im.Put(uint64(t.get(n.parent).entries())) //nolint:gosec // a length
+			im.Put(uint64(t.stored(t.get(n.parent)))) //nolint:gosec // a length
 			dir = n.parent
 		}
 		im.inode(n)

@@ -49,8 +49,20 @@ func (im *imageCoder) link() {
 		}
 		t.blocks.ReplaceOrInsert(k)
 	}
-	slices.Sort(r.open)
-	for _, id := range r.open {
+	r.dirs, r.keys = nil, nil
+}
+
+// linkLeases takes dead entries from the counts of their directories, and checks that
+// the open files can be reached.
+func (im *imageCoder) linkLeases() {
+	t := im.t
+	t.leases.EachDead(func(id InodeID) {
+		dir := t.get(t.get(id).parent) // not in use yet, as in link
+		dir.ext.n--
+		dir.dropEmptyExt()
+	})
+	slices.Sort(im.read.open)
+	for _, id := range im.read.open {
 		if !t.reachable(t.get(id), nil) {
 			im.wrong("file %d is open but deleted", id)
 		}

@@ -28,7 +28,14 @@ func (im *imageCoder) head() {
 // sessions that may cache.
 func (im *imageCoder) leases() {
 	t := im.t
-	t.leases.Code(im.Coder, t.txid, t.isFile)
+	if im.version == 7 {
+		t.leases.CodeOld(im.Coder, t.txid, t.whereAttached)
+	} else {
+		t.leases.Code(im.Coder, t.txid, t.whereAttached)
+	}
+	if !im.Writes() {
+		im.linkLeases()
+	}
 	t.ages.Code(im.Coder, t.canAge)
 	t.cachers.CodeTerms(im.Coder)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // inodes are the files, directories and links of a tree: by number, as entries of
-// their directories, and which are open or deleted; with their extended attributes,
-// their owners and how much they take.
+// their directories, which are open or deleted, and the leases to which they are
+// attached; with their extended attributes, their owners and how much they take.
 type inodes struct {
 	byID      tables.Pages[inode]
 	dentries  tables.Set[*inode] // all that have a parent
@@ -16,6 +16,7 @@ type inodes struct {
 	detached  tables.Set[InodeID] // tops of deleted subtrees
 	nextInode InodeID             // the number that the next one gets
 	xattrs    tables.Xattrs
+	granted
 	owners
 	counts Counts // those that no table counts
 }
@@ -29,10 +30,13 @@ func (t *inodes) IsDir(id InodeID) bool {
 	return n != nil && n.typ == TypeDir
 }
 
-// isFile reports whether there is a file of that number.
-func (t *inodes) isFile(id InodeID) bool {
+// whereAttached says of what can be attached to a lease where it is.
+func (t *inodes) whereAttached(id InodeID) (dir InodeID, isDir, can bool) {
 	n := t.get(id)
-	return n != nil && n.typ == TypeFile
+	if n == nil || n.parent == 0 {
+		return 0, false, false
+	}
+	return n.parent, n.typ == TypeDir, true
 }
 
 // addTail counts what an inode's tail takes, sign times.
@@ -128,8 +132,23 @@ func (p *probe) free() {
 	probes.Put(p)
 }
 
-// lookup returns the entry of a directory, nil if there is none.
+// isDead reports whether an inode is attached to a lease that has ended: then it, and
+// all below it, is not in the tree any more.
+func (t *inodes) isDead(n *inode) bool { return t.leases.IsDead(n.id) }
+
+// stored is how many entries a directory has in memory, dead ones included.
+func (t *inodes) stored(dir *inode) int64 { return dir.entries() + t.leases.DeadIn(dir.id) }
+
+// lookup returns the entry of a directory, nil if there is none that lives.
 func (t *inodes) lookup(dir InodeID, name string) *inode {
+	if n := t.named(dir, name); n != nil && !t.isDead(n) {
+		return n
+	}
+	return nil
+}
+
+// named is lookup that finds a dead entry too.
+func (t *inodes) named(dir InodeID, name string) *inode {
 	if len(name) == 0 || len(name) > 255 {
 		return nil
 	}
@@ -139,9 +158,14 @@ func (t *inodes) lookup(dir InodeID, name string) *inode {
 	return n
 }
 
-// children calls fn for the entries of a directory whose names are greater
+// children calls fn for the entries of a directory that live, whose names are greater
 // than after, in the order of names, until it returns false.
 func (t *inodes) children(dir InodeID, after string, fn func(*inode) bool) {
+	t.everyChild(dir, after, func(n *inode) bool { return t.isDead(n) || fn(n) })
+}
+
+// everyChild is children with dead entries too.
+func (t *inodes) everyChild(dir InodeID, after string, fn func(*inode) bool) {
 	p := newProbe(dir, after)
 	defer p.free()
 	t.dentries.AscendGreaterOrEqual(&p.inode, func(n *inode) bool {
@@ -157,7 +181,7 @@ func (t *inodes) children(dir InodeID, after string, fn func(*inode) bool) {
 
 // reachable reports whether n is in the tree that hangs from the root. If
 // visit is not nil it is called with n and each directory above it, the top of
-// a detached subtree included.
+// a detached subtree, or what is dead, included.
 func (t *inodes) reachable(n *inode, visit func(*inode)) bool {
 	for n != nil {
 		if visit != nil {
@@ -166,7 +190,7 @@ func (t *inodes) reachable(n *inode, visit func(*inode)) bool {
 		if n.id == RootID {
 			return true
 		}
-		if n.parent == 0 {
+		if n.parent == 0 || t.isDead(n) {
 			return false
 		}
 		n = t.get(n.parent)

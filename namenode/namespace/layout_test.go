@@ -50,6 +50,7 @@ func samples() []Op {
 		&OpXattr{Inode: 7, Name: "user.a", Remove: true},
 		&OpReserve{Session: h.Session, Count: 1<<32 - 1},
 		&OpCreateAs{Session: h.Session, Inode: 7, OpCreate: OpCreate{Parent: 1, Name: "f", Mode: 0o644, User: "u", Group: "g", MTime: 1, Closed: true, Data: []byte("x"), Lease: 3}},
+		&OpEnd{ID: 1 << 40, Reason: LeaseExpired},
 	}
 }
 
@@ -119,6 +120,7 @@ func TestLayoutIsFixed(t *testing.T) {
 		{CallID{}, &OpOpen{Inode: 7, Holder: h, Token: Token{0xee}}, "\x00\x07" + holder + "\xee" + zero15},
 		{CallID{}, &OpGrant{ID: 300, TTL: 64, Owner: Owner{User: "u", Client: "c", Host: "h"}}, "\x00\xac\x02\x80\x01\x01u\x01c\x01h"},
 		{CallID{}, &OpEndLease{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
+		{CallID{}, &OpEnd{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
 		{CallID{}, &OpReap{ID: 5, Limit: 200}, "\x00\x05\xc8\x01"},
 		{CallID{}, &OpAttach{ID: 5, Inode: 200}, "\x00\x05\xc8\x01"},
 		{CallID{}, &OpDetach{Inode: 200}, "\x00\xc8\x01"},
@@ -137,7 +139,7 @@ func TestLayoutIsFixed(t *testing.T) {
 			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
 		}
 	}
-	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}} {
+	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}, &OpEnd{}} {
 		if int(opType(op)) != 20+i {
 			t.Errorf("%T has number %d", op, opType(op))
 		}

@@ -95,18 +95,21 @@ func TestEndOfALeaseDeletesItsFiles(t *testing.T) {
 	}
 	res := r.end(t, 1)
 	want := ClosedFile{Inode: w.Inode, Epoch: w.Epoch, Session: SessionID{'c'}, Reason: ReasonDeleted}
-	if !res.LeaseEnded || res.Lease != 1 || res.Deleted != 3 || !slices.Equal(res.Closed, []ClosedFile{want}) {
+	if !res.LeaseEnded || res.Lease != 1 || !slices.Equal(res.Closed, []ClosedFile{want}) {
 		t.Fatalf("%+v", res)
 	}
 	for _, path := range []string{"/d/f", "/d/new", "/d/open"} {
 		r.absent(t, path)
 	}
 	wantKind(t, r.tree.CheckWriter(nil, w), fserror.LeaseLostGone)
-	if a, err := r.tree.Stat(nil, At("/d")); err != nil || a.Entries != 1 {
+	if a, err := r.tree.Stat(nil, At("/d")); err != nil || a.Entries != 1 || a.MTime != r.now {
 		t.Fatal(a, err)
 	}
-	if _, ok := r.tree.Lease(nil, 1); ok || r.tree.EndedLeases() != 0 {
+	if _, ok := r.tree.Lease(nil, 1); ok || r.tree.EndedLeases() != 1 {
 		t.Fatal("the lease is there")
+	}
+	if c := r.tree.CountReachable(); c.Files != 1 || c.Dirs != 2 || r.tree.Counts().Files != 4 {
+		t.Fatalf("%+v", c)
 	}
 	// Its id is free again.
 	r.grant(t, 1, 5)
@@ -204,15 +207,14 @@ func TestAttachedFileInDeletedDirectory(t *testing.T) {
 				}
 			}
 			res = r.end(t, 1)
-			if len(res.Closed) != 0 || len(res.Events) != 0 || r.tree.Counts().Leases != 1 {
+			if len(res.Closed) != 0 || len(res.Events) != 0 || r.tree.Counts().Leases != map[string]int{"reclaim": 1, "end": 2}[first] {
 				t.Fatalf("%+v", res)
 			}
-			if want := map[string]int{"reclaim": 0, "end": 2}[first]; res.Deleted != want {
-				t.Fatalf("%d files deleted", res.Deleted)
-			}
-			// The end let go of them; their memory is OpReclaim's affair.
-			if first == "end" && (r.tree.Counts().Files != 2 || r.tree.Counts().Attached != 0) {
-				t.Fatalf("%+v", r.tree.Counts())
+			if first == "end" { // of the two the other is left to OpReclaim
+				if res = r.must(t, &OpReap{ID: 1, Limit: 1}); res.Deleted != 1 || len(res.Events) != 0 {
+					t.Fatalf("%+v", res)
+				}
+				sound(t, r.tree)
 			}
 			reclaim()
 			if c := r.tree.Counts(); c.Files != 0 || c.Dirs != 1 || c.Attached != 0 {
@@ -268,20 +270,16 @@ func (r *rig) attachMany(t tb, id LeaseID, dir string, n int) {
 	}
 }
 
-// A lease that has ended refuses everything, for as long as its files are
-// deleted a few at a time, and its id is taken.
+// A lease that has ended as older records end it refuses everything, for as long as
+// its files are deleted a few at a time.
 func TestEndedLease(t *testing.T) {
 	r := leaseRig(t)
 	r.attachMany(t, 1, "/d", endFiles)
 	last := r.attachNew(t, 1, "/last")
 	free := r.create(t, "/free", "")
 	r.must(t, &OpAges{Ages: []Age{{AgeKey: AgeKey{Lease: 1}, MS: 5}}})
-	op, err := PlanEndLease(r.tree, nil, 1, LeaseExpired)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res := r.must(t, op)
-	l, ok := r.tree.Lease(nil, 1)
+	res := r.endOld(t, 1)
+	l, ok := r.tree.EndedLease(0)
 	if res.Deleted != endFiles || !ok || l.Ended != res.TxID || l.Files != 1 || r.tree.Age(AgeKey{Lease: 1}) != 0 {
 		t.Fatalf("%+v %+v", res, l)
 	}
@@ -291,7 +289,7 @@ func TestEndedLease(t *testing.T) {
 		}
 		return true
 	})
-	_, err = PlanEndLease(r.tree, nil, 1, LeaseRevoked)
+	_, err := PlanEnd(r.tree, nil, 1, LeaseRevoked)
 	wantKind(t, err, fserror.NotFound)
 	_, err = PlanAttach(r.tree, nil, 1, At("/free"))
 	wantKind(t, err, fserror.NotFound)
@@ -303,8 +301,6 @@ func TestEndedLease(t *testing.T) {
 	wantKind(t, err, fserror.NotFound)
 	_, err = PlanCreate(r.tree, nil, CreateRequest{At: At("/new"), Close: true, Lease: 1})
 	wantKind(t, err, fserror.NotFound)
-	_, err = PlanGrant(r.tree, nil, 1, 5, Owner{})
-	wantKind(t, err, fserror.Exists)
 	wantKind(t, r.tree.CheckLease(nil, 1), fserror.NotFound)
 	for _, op := range []Op{
 		&OpEndLease{ID: 1},
@@ -313,7 +309,6 @@ func TestEndedLease(t *testing.T) {
 		&OpDetach{Inode: last},
 		&OpRename{FromParent: RootID, FromName: "last", ToParent: RootID, ToName: "saved", Detach: true},
 		&OpCreate{Parent: RootID, Name: "new", Closed: true, Lease: 1},
-		&OpGrant{ID: 1, TTL: 5},
 	} {
 		r.refused(t, op)
 	}
@@ -342,13 +337,13 @@ func TestEndedLease(t *testing.T) {
 func TestEndedLeaseEmptiedByHand(t *testing.T) {
 	r := leaseRig(t)
 	r.attachMany(t, 1, "/d", endFiles+2)
-	r.end(t, 1)
+	r.endOld(t, 1)
 	r.remove(t, fmt.Sprintf("/d/%03d", endFiles))
-	if r.files(1) != 1 || r.tree.EndedLeases() != 1 {
-		t.Fatal(r.files(1))
+	if r.tree.Counts().Attached != 1 || r.tree.EndedLeases() != 1 {
+		t.Fatal(r.tree.Counts())
 	}
 	r.remove(t, "/d")
-	if r.files(1) != 1 {
+	if r.tree.EndedLeases() != 1 {
 		t.Fatal("gone before its memory is freed")
 	}
 	r.must(t, &OpReclaim{Limit: 10})
@@ -363,8 +358,8 @@ func TestReapOrder(t *testing.T) {
 	r := leaseRig(t)
 	r.attachMany(t, 1, "/one", endFiles+3)
 	r.attachMany(t, 2, "/two", endFiles+3)
-	r.end(t, 2) // first
-	r.end(t, 1)
+	r.endOld(t, 2) // first
+	r.endOld(t, 1)
 	left := func(dir string) string {
 		t.Helper()
 		_, entries, _, err := r.tree.List(nil, Follow(dir), "", 0)
@@ -414,7 +409,7 @@ func TestWhoMayUseALease(t *testing.T) {
 	}
 	wantKind(t, r.tree.CheckLease(v, 1), fserror.Permission)
 	wantKind(t, r.tree.CheckLease(v, 9), fserror.NotFound)
-	_, err := PlanEndLease(r.tree, v, 1, LeaseRevoked)
+	_, err := PlanEnd(r.tree, v, 1, LeaseRevoked)
 	wantKind(t, err, fserror.Permission)
 	_, err = PlanAttach(r.tree, v, 1, At("/d/f"))
 	wantKind(t, err, fserror.Permission)
@@ -662,4 +657,133 @@ func TestEvents(t *testing.T) {
 	want(&OpReclaim{Limit: 100}, "")
 	want(&OpGrant{ID: 3, TTL: 1}, "")
 	want(&OpSafeMode{}, "")
+}
+
+// A lease ends in one step: from the record of its end on nothing that was attached
+// is found, however many files that are, and readers give up three things.
+func TestLeaseEndsInOneStep(t *testing.T) {
+	const files = 3000
+	r := leaseRig(t)
+	r.attachMany(t, 1, "/d", files)
+	r.create(t, "/d/stays", "")
+	op, err := PlanEnd(r.tree, nil, 1, LeaseExpired)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys := r.tree.Affects(op); len(keys) > 2 { // and the directory's delegation
+		t.Errorf("the end changes %+v", keys)
+	}
+	res := r.must(t, op)
+	if deleted := len(res.Events); deleted != endEvents {
+		t.Errorf("the end tells of %d files", deleted)
+	}
+	dir, entries, _, err := r.tree.List(nil, At("/d"), "", 2*files)
+	if err != nil || len(entries) != 1 || dir.Entries != 1 || entries[0].Name != "stays" {
+		t.Fatalf("%d entries, counted are %d: %v", len(entries), dir.Entries, err)
+	}
+	r.absent(t, "/d/2999")
+	if c := r.tree.CountReachable(); c.Files != 1 || c.Inodes != 3 {
+		t.Errorf("%+v", c)
+	}
+	image := roundTrip(t, r.tree) // amid the removal
+	told, since := len(res.Events), len(r.journal)
+	for i := 0; r.tree.EndedLeases() > 0; i++ {
+		res := r.must(t, &OpReap{ID: 1, Limit: 100})
+		if told += len(res.Events); res.Deleted != 100 {
+			t.Fatalf("%d files were removed", res.Deleted)
+		}
+	}
+	for _, rec := range r.journal[since:] {
+		if _, err := applyRecord(image, rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, r.tree, image)
+	if c := r.tree.Counts(); told != files || c.Files != 1 || c.Attached != 0 || c.Leases != 1 {
+		t.Errorf("told of %d files; %+v", told, c)
+	}
+}
+
+// A name of what ended with a lease can be had at once, however it is taken; and the
+// directory can be removed, or replaced.
+func TestNameOfWhatEnded(t *testing.T) {
+	for name, do := range map[string]func(r *rig){
+		"create":     func(r *rig) { r.create(t, "/d/f", "new") },
+		"mkdir":      func(r *rig) { r.mkdir(t, "/d/f/below") },
+		"rename":     func(r *rig) { r.rename(t, "/other", "/d/f", false) },
+		"rmdir":      func(r *rig) { r.must(t, planRmdir(t, r.tree, "/d")) },
+		"replace":    func(r *rig) { r.mkdir(t, "/e"); r.rename(t, "/e", "/d", false) },
+		"move":       func(r *rig) { r.rename(t, "/d", "/moved", false) },
+		"attach new": func(r *rig) { r.grant(t, 1, 5); r.attachNew(t, 1, "/d/f"); r.end(t, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := leaseRig(t)
+			r.create(t, "/other", "other")
+			r.attachNew(t, 1, "/d/f")
+			r.attachNew(t, 1, "/d/g")
+			r.end(t, 1)
+			do(r)
+			sound(t, r.tree)
+			r.watch.check(t)
+			roundTrip(t, r.tree)
+			for l, ok := r.tree.EndedLease(0); ok; l, ok = r.tree.EndedLease(0) {
+				r.must(t, &OpReap{ID: l.ID, Limit: 1})
+				sound(t, r.tree)
+			}
+			for r.tree.Counts().Detached > 0 {
+				r.must(t, &OpReclaim{Limit: 1})
+				sound(t, r.tree)
+			}
+			if c, reachable := r.tree.Counts(), r.tree.CountReachable(); c != reachable {
+				t.Errorf("%+v, of which can be reached %+v", c, reachable)
+			}
+		})
+	}
+}
+
+func planRmdir(t tb, tree *Tree, path string) *OpDelete {
+	t.Helper()
+	op, err := PlanDelete(tree, nil, At(path), false, TypeDir)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return op
+}
+
+// A writer of what ended with its lease is fenced, and told of which lease.
+func TestWriterOfWhatEnded(t *testing.T) {
+	r := leaseRig(t)
+	w := r.open(t, "/d/f", "client")
+	r.attach(t, 1, "/d/f")
+	r.end(t, 1)
+	err := r.tree.CheckWriter(nil, w)
+	if wantKind(t, err, fserror.LeaseLostGone); !strings.Contains(err.Error(), "granted lease 1") {
+		t.Error(err)
+	}
+	r.refused(t, &OpOpen{Inode: w.Inode})
+	r.refused(t, &OpAppendTail{Inode: w.Inode, Data: []byte("x")})
+	r.must(t, &OpReap{ID: 1, Limit: 1})
+	wantKind(t, r.tree.CheckWriter(nil, w), fserror.LeaseLostGone)
+}
+
+// What is not there any more since a lease ended is not shown to be gone before the
+// record of the end is durable.
+func TestEndIsNotDurable(t *testing.T) {
+	r := newRig(t)
+	r.grant(t, 1, 60_000)
+	f := r.attachNew(t, 1, "/d/f")
+	r.tree.Track(true)
+	end := r.end(t, 1).TxID
+	for what, ask := range map[string]func(c *Call){
+		"stat":       func(c *Call) { _, _ = r.tree.Stat(c, At("/d/f")) },
+		"stat inode": func(c *Call) { _, _ = r.tree.Stat(c, Inode(f)) },
+		"list":       func(c *Call) { _, _, _, _ = r.tree.List(c, At("/d"), "", 0) },
+		"lease":      func(c *Call) { _ = r.tree.CheckLease(c, 1) },
+		"create":     func(c *Call) { _, _ = PlanCreate(r.tree, c, CreateRequest{At: At("/d/f"), Close: true}) },
+	} {
+		c := &Call{Super: true}
+		if ask(c); c.AsOf() != end {
+			t.Errorf("%s is as of %d, should be of the end, %d", what, c.AsOf(), end)
+		}
+	}
 }

@@ -14,8 +14,9 @@ import (
 // leaseModel is what the model knows of granted leases, of ages, and of the
 // sessions that may cache.
 type leaseModel struct {
-	leases  map[LeaseID]*modelLease
-	gone    map[InodeID]LeaseID // attached files whose directory was deleted
+	leases  map[LeaseID]*modelLease // that live, or have ended as by older records
+	dead    []*deadLease            // in the order of their ends
+	gone    map[InodeID]LeaseID     // attached files whose directory was deleted
 	ages    map[AgeKey]int64
 	caching map[SessionID]int64
 	seq     uint64 // of calls
@@ -26,6 +27,13 @@ type modelLease struct {
 	ttl   int64
 	owner string
 	ended uint64 // the record
+}
+
+// deadLease is one that has ended, and what was attached to it and has memory.
+type deadLease struct {
+	id    LeaseID
+	ended uint64
+	files []InodeID // by number
 }
 
 func (m *machine) initLeases() {
@@ -80,6 +88,8 @@ func (m *machine) Grant(t *rapid.T) {
 	switch {
 	case id == 0 || id > MaxLeaseID || ttl < 1 || ttl > tables.MaxLeaseTTL:
 		want = fserror.InvalidArgument
+	case m.leases[id] != nil && m.leases[id].ended != 0:
+		t.Skip("its files would be taken for those of the new one")
 	case m.leases[id] != nil:
 		want = fserror.Exists
 	}
@@ -149,6 +159,10 @@ func (m *machine) sweep() {
 			delete(m.leases, id)
 		}
 	}
+	for _, l := range m.dead { // what else takes the memory of dead files: their names, or directories
+		l.files = slices.DeleteFunc(l.files, func(id InodeID) bool { return m.tree.get(id) == nil || m.tree.leaseOf(id) == 0 })
+	}
+	m.dead = slices.DeleteFunc(m.dead, func(l *deadLease) bool { return len(l.files) == 0 })
 }
 
 func (m *machine) End(t *rapid.T) {
@@ -157,37 +171,53 @@ func (m *machine) End(t *rapid.T) {
 	if !m.lives(id) {
 		want = fserror.NotFound
 	}
-	op, err := PlanEndLease(m.tree, nil, id, rapid.SampledFrom([]string{LeaseExpired, LeaseRevoked}).Draw(t, "reason"))
+	op, err := PlanEnd(m.tree, nil, id, rapid.SampledFrom([]string{LeaseExpired, LeaseRevoked}).Draw(t, "reason"))
 	if !expect(t, fmt.Sprintf("end lease %x", uint64(id)), err, want) {
 		return
 	}
 	files := m.attached(id)
-	res := m.must(t, op)
+	old := rapid.IntRange(0, 3).Draw(t, "old") == 0
+	var record Op = op
+	if old {
+		record = &OpEndLease{ID: op.ID, Reason: op.Reason}
+	}
+	res := m.must(t, record)
 	if !res.LeaseEnded || res.Lease != id {
 		t.Fatalf("end of lease %x: %+v", uint64(id), res)
 	}
-	m.leases[id].ended = res.TxID
-	m.forget(t, files[:min(endFiles, len(files))], res)
+	if old {
+		m.leases[id].ended = res.TxID
+		m.forget(t, files[:min(endFiles, len(files))], res)
+		return
+	}
+	delete(m.leases, id)
+	m.dead = append(m.dead, &deadLease{id, res.TxID, files})
+	res.Deleted = len(files)
+	m.forget(t, files, res)
 }
 
 func (m *machine) Reap(t *rapid.T) { m.reap(t, rapid.IntRange(0, 20).Draw(t, "limit")) }
 
 func (m *machine) reap(t *rapid.T, limit int) {
-	var ended []LeaseID
+	m.sweep()
+	ended := slices.Clone(m.dead)
 	for id, l := range m.leases {
 		if l.ended != 0 {
-			ended = append(ended, id)
+			ended = append(ended, &deadLease{id, l.ended, nil})
 		}
 	}
-	slices.SortFunc(ended, func(a, b LeaseID) int { return int(m.leases[a].ended) - int(m.leases[b].ended) })
+	slices.SortFunc(ended, func(a, b *deadLease) int { return int(a.ended) - int(b.ended) })
 	for after := uint64(0); len(ended) > 0; ended = ended[1:] {
 		l, ok := m.tree.EndedLease(after)
-		if !ok || l.ID != ended[0] {
-			t.Fatalf("lease %x ended after record %d, want %x", uint64(l.ID), after, uint64(ended[0]))
+		if !ok || l.ID != ended[0].id || l.Dead != (ended[0].files != nil) {
+			t.Fatalf("lease %+v ended after record %d, want %+v", l, after, ended[0])
 		}
 		after = l.Ended
-		files := m.attached(l.ID)
-		files = files[:min(limit, len(files))]
+		files := ended[0].files
+		if !l.Dead {
+			files = m.attached(l.ID)
+		}
+		files = slices.Clone(files[:min(limit, len(files))])
 		limit -= len(files)
 		m.forget(t, files, m.must(t, &OpReap{ID: l.ID, Limit: uint32(len(files))}))
 	}
@@ -319,7 +349,15 @@ func (m *machine) checkLeases(t *rapid.T) {
 	for id, want := range m.leases {
 		l, ok := m.tree.Lease(nil, id)
 		files := m.attached(id)
-		if !ok || l.ID != id || l.TTL != want.ttl || l.Owner.User != want.owner || l.Ended != want.ended || l.Files != len(files) {
+		if want.ended != 0 {
+			if ok || len(m.tree.LeaseFiles(id, 0, 1)) > 0 {
+				t.Fatalf("lease %x has ended and is there", uint64(id))
+			}
+			attached += len(files)
+			ended++
+			continue
+		}
+		if !ok || l.ID != id || l.TTL != want.ttl || l.Owner.User != want.owner || l.Ended != 0 || l.Files != len(files) {
 			t.Fatalf("lease %x is %+v, should be %+v with %d files", uint64(id), l, want, len(files))
 		}
 		after, limit := InodeID(0), len(files)+1
@@ -331,11 +369,11 @@ func (m *machine) checkLeases(t *rapid.T) {
 			t.Fatalf("files of lease %x after %d: %v, should be %v", uint64(id), after, got, files)
 		}
 		attached += l.Files
-		if want.ended != 0 {
-			ended++
-		} else {
-			live++
-		}
+		live++
+	}
+	for _, l := range m.dead {
+		attached += len(l.files)
+		ended++
 	}
 	last := LeaseID(0)
 	m.tree.Leases(func(l Lease) bool {
@@ -346,7 +384,7 @@ func (m *machine) checkLeases(t *rapid.T) {
 		live--
 		return true
 	})
-	if c := m.tree.Counts(); live != 0 || m.tree.EndedLeases() != ended || c.Leases != len(m.leases) || c.Attached != attached {
+	if c := m.tree.Counts(); live != 0 || m.tree.EndedLeases() != ended || c.Leases != len(m.leases)+len(m.dead) || c.Attached != attached {
 		t.Fatalf("%d leases too few, %d ended, counts %+v; should be %d ended, %d attached", live, m.tree.EndedLeases(), c, ended, attached)
 	}
 

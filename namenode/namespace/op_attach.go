@@ -25,7 +25,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 		return nil, fserror.With(err, v.op, r.Path)
 	}
 	n, path, err := v.leaseFile(r)
-	if err != nil || t.leases.Of(n.id) == id {
+	if err != nil || t.leaseOf(n.id) == id {
 		return nil, err
 	}
 	if !v.mayAttach(n) {
@@ -55,7 +55,7 @@ func (v view) leaseFile(r Ref) (n *inode, path string, err error) {
 		return nil, "", err
 	}
 	if v.attachable(n.id) != nil {
-		return nil, "", v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(v.leases.Of(n.id)))
+		return nil, "", v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(v.leaseOf(n.id)))
 	}
 	return n, path, nil
 }
@@ -74,7 +74,7 @@ func (op *OpAttach) apply(t applier) (Result, error) {
 	if err := t.attachable(n.id); err != nil {
 		return Result{}, err
 	}
-	t.attachTo(op.ID, n.id)
+	t.attachTo(op.ID, n)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	r := fileResult(n)
 	r.Lease = op.ID

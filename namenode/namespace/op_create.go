@@ -1,6 +1,8 @@
 package namespace
 
 import (
+	"slices"
+
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/content"
 )
@@ -129,7 +131,7 @@ func (op *OpCreate) create(t applier, id InodeID) (Result, error) {
 	}
 	t.makeChain(&c, old)
 	if op.Lease != 0 {
-		t.attachTo(op.Lease, leaf.id)
+		t.attachTo(op.Lease, leaf)
 	}
 	r.Inode, r.Length = leaf.id, leaf.length()
 	if !op.Closed {
@@ -144,4 +146,6 @@ func (op *OpCreate) affects(a affected) affected {
 	return a.newEntry(op.Parent, op.Dirs, op.Name).attr(op.Replace)
 }
 
-func (op *OpCreate) events(n news) news { return n.gone(op.Replace).made(len(op.Dirs) + 1) }
+func (op *OpCreate) events(n news) news {
+	return n.gone(op.Replace).made(op.Parent, append(slices.Clone(op.Dirs), op.Name)...)
+}

@@ -60,4 +60,6 @@ func (op *OpCreateAs) affects(a affected) affected {
 	return a.entry(op.Parent, op.Name).attr(op.Inode)
 }
 
-func (op *OpCreateAs) events(n news) news { return n.after(EventCreate, op.Inode) }
+func (op *OpCreateAs) events(n news) news {
+	return n.taken(op.Parent, op.Name).after(EventCreate, op.Inode)
+}

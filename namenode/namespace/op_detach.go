@@ -10,7 +10,7 @@ func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
 	v := view{t, c, "lease detach"}
 	n, _, err := v.leaseFile(r)
-	if err != nil || t.leases.Of(n.id) == 0 {
+	if err != nil || t.leaseOf(n.id) == 0 {
 		return nil, err
 	}
 	return &OpDetach{Inode: n.id}, nil
@@ -21,13 +21,13 @@ func (op *OpDetach) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if t.leases.Of(n.id) == 0 {
+	if t.leaseOf(n.id) == 0 {
 		return Result{}, misfitf("file %d is attached to no lease", n.id)
 	}
 	if err := t.attachable(n.id); err != nil {
 		return Result{}, err
 	}
-	t.unattach(n.id)
+	t.unattach(n)
 	t.touch(Change{Kind: ChangeAttr, Inode: n.id})
 	return fileResult(n), nil
 }

@@ -1,25 +1,18 @@
 package namespace
 
-// OpEndLease ends a granted lease. It deletes a few of the files attached;
-// if there are more, the lease stays, ended, until OpReap has deleted them.
+// OpEndLease ends a granted lease as leasefs did before there was OpEnd: it deletes
+// a few of the files attached, and the others are there until OpReap deletes them.
 type OpEndLease struct {
 	ID     LeaseID
-	Reason string // LeaseExpired or LeaseRevoked
+	Reason string
 }
+
+// endFiles is how many attached files an OpEndLease deletes.
+const endFiles = 64
 
 func (op *OpEndLease) fields(c coder) {
 	c.lease(&op.ID)
 	c.Text(&op.Reason)
-}
-
-// PlanEndLease checks the end of a lease, why being LeaseRevoked or
-// LeaseExpired. Errors: NotFound, Permission.
-func PlanEndLease(t *Tree, c *Call, id LeaseID, why string) (*OpEndLease, error) {
-	v := view{t, c, "lease revoke"}
-	if err := v.checkLease(id); err != nil {
-		return nil, err
-	}
-	return &OpEndLease{ID: id, Reason: why}, nil
 }
 
 func (op *OpEndLease) apply(t applier) (Result, error) {
@@ -27,16 +20,17 @@ func (op *OpEndLease) apply(t applier) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	t.leases.End(op.ID, t.now.TxID)
+	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
+	files := t.leases.Files(l, 0, endFiles)
+	t.leases.End(op.ID, t.now.TxID, false, 0)
 	t.ages.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
-	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
-	r.Closed = t.deleteAttached(endFiles, op.ID, &r.Deleted)
+	r.Closed = t.deleteAttached(files)
+	r.Deleted = len(files)
 	return r, nil
 }
 
 func (op *OpEndLease) affects(a affected) affected {
-	return a.deleted(a.t.leases.Files(op.ID, 0, endFiles)...)
+	return a.deleted(a.t.LeaseFiles(op.ID, 0, endFiles)...)
 }
-
-func (op *OpEndLease) events(n news) news { return n.gone(n.t.leases.Files(op.ID, 0, endFiles)...) }
+func (op *OpEndLease) events(n news) news { return n.gone(n.t.LeaseFiles(op.ID, 0, endFiles)...) }

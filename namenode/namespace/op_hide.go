@@ -62,12 +62,11 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	if err := v.checkLease(h.Lease); err != nil {
 		return nil, fserror.With(err, v.op, path)
 	}
-	v.lookName(o.Parent, h.Name)
-	if old := t.lookup(o.Parent, h.Name); old != nil {
+	if old := v.entry(o.Parent, h.Name); old != nil {
 		return nil, exists(v.op, v.where(old), old)
 	}
 	if t.attachable(n.id) != nil {
-		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leases.Of(n.id)))
+		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leaseOf(n.id)))
 	}
 	return o, nil
 }
@@ -111,12 +110,12 @@ func (op *OpHide) apply(t applier) (Result, error) {
 		}
 	}
 
-	t.attachTo(op.Lease, n.id)
+	t.attachTo(op.Lease, n)
 	t.dentries.Delete(n)
 	r := t.move(n, op.Parent, op.Hidden, 1)
 	if src != nil {
 		if op.Detach {
-			t.unattach(src.id)
+			t.unattach(src)
 		}
 		t.dentries.Delete(src)
 		t.move(src, op.Parent, op.Name, 1)
@@ -131,6 +130,6 @@ func (op *OpHide) affects(a affected) affected {
 }
 
 func (op *OpHide) events(n news) news {
-	n = n.moved(op.Parent, op.Name, false).moved(op.FromParent, op.FromName, op.Detach)
+	n = n.taken(op.Parent, op.Hidden).moved(op.Parent, op.Name, false).moved(op.FromParent, op.FromName, op.Detach)
 	return n.after(EventLease, op.Inode)
 }

@@ -69,4 +69,4 @@ func (op *OpMkdir) apply(t applier) (Result, error) {
 }
 
 func (op *OpMkdir) affects(a affected) affected { return a.entry(op.Parent, op.Names[0]) }
-func (op *OpMkdir) events(n news) news          { return n.made(len(op.Names)) }
+func (op *OpMkdir) events(n news) news          { return n.made(op.Parent, op.Names...) }

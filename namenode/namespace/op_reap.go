@@ -1,6 +1,7 @@
 package namespace
 
-// OpReap deletes up to Limit files of a lease that has ended.
+// OpReap removes up to Limit inodes attached to a lease that has ended; of several of
+// that id the one that ended first.
 type OpReap struct {
 	ID    LeaseID
 	Limit uint32
@@ -11,17 +12,47 @@ func (op *OpReap) fields(c coder) {
 	c.U32(&op.Limit)
 }
 
+// files are what it removes, and of which lease.
+func (op *OpReap) files(t *Tree) (l *Lease, files []InodeID) {
+	if l = t.leases.FirstEnded(op.ID); l != nil {
+		files = t.leases.Files(l, 0, int(op.Limit))
+	}
+	return l, files
+}
+
 func (op *OpReap) apply(t applier) (Result, error) {
-	if l := t.leases.Get(op.ID); l == nil || l.Ended == 0 {
+	l, files := op.files(t.Tree)
+	if l == nil {
 		return Result{}, misfitf("there is no lease %x that has ended", uint64(op.ID))
 	}
-	var r Result
-	r.Closed = t.deleteAttached(int(op.Limit), op.ID, &r.Deleted)
+	r := Result{Deleted: len(files)}
+	if !l.Dead {
+		r.Closed = t.deleteAttached(files)
+		return r, nil
+	}
+	for _, id := range files {
+		t.takeOut(t.get(id), ReasonDeleted)
+	}
 	return r, nil
 }
 
 func (op *OpReap) affects(a affected) affected {
-	return a.deleted(a.t.leases.Files(op.ID, 0, int(op.Limit))...)
+	if l, files := op.files(a.t); l != nil && !l.Dead {
+		return a.deleted(files...)
+	}
+	return a // nobody sees it any more
 }
 
-func (op *OpReap) events(n news) news { return n.gone(n.t.leases.Files(op.ID, 0, int(op.Limit))...) }
+func (op *OpReap) events(n news) news {
+	l, files := op.files(n.t)
+	switch {
+	case l == nil:
+		return n
+	case !l.Dead:
+		return n.gone(files...)
+	}
+	for _, id := range files {
+		n = n.buried(n.t.get(id))
+	}
+	return n
+}

@@ -20,22 +20,22 @@ func (op *OpReclaim) apply(t applier) (Result, error) {
 		}
 		top := t.get(id)
 		var batch []*inode
-		t.children(id, "", func(n *inode) bool {
+		t.everyChild(id, "", func(n *inode) bool {
 			batch = append(batch, n)
 			left--
 			return left > 0
 		})
+		living := top.entries()
 		for _, n := range batch {
-			if n.typ == TypeDir && n.entries() > 0 {
-				t.detach(n)
-				continue
+			if !t.isDead(n) {
+				living--
 			}
-			t.dentries.Delete(n)
-			t.free(n, "deleted")
+			t.takeOut(n, ReasonDeleted)
 		}
-		if rest := top.entries() - int64(len(batch)); rest > 0 && len(batch) > 0 {
+		if len(batch) > 0 && living+t.leases.DeadIn(id) > 0 {
 			top = top.edit()
-			top.ownExt().n = rest
+			top.ownExt().n = living
+			top.dropEmptyExt()
 			t.put(top)
 			continue
 		}

@@ -124,13 +124,12 @@ func (op *OpRename) apply(t applier) (Result, error) {
 	}
 
 	if op.Detach {
-		t.unattach(n.id)
+		t.unattach(n)
 	}
 	t.dentries.Delete(n)
 	var closed []ClosedFile
 	if old != nil {
-		t.dentries.Delete(old)
-		closed = t.free(old, ReasonReplaced)
+		closed = t.takeOut(old, ReasonReplaced)
 	}
 	r := t.move(n, op.ToParent, op.ToName, delta(old == nil))
 	r.Closed = closed
@@ -142,5 +141,5 @@ func (op *OpRename) affects(a affected) affected {
 }
 
 func (op *OpRename) events(n news) news {
-	return n.gone(op.Replace).moved(op.FromParent, op.FromName, op.Detach)
+	return n.gone(op.Replace).taken(op.ToParent, op.ToName).moved(op.FromParent, op.FromName, op.Detach)
 }

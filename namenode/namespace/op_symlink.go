@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -72,4 +73,6 @@ func (op *OpSymlink) apply(t applier) (Result, error) {
 }
 
 func (op *OpSymlink) affects(a affected) affected { return a.newEntry(op.Parent, op.Dirs, op.Name) }
-func (op *OpSymlink) events(n news) news          { return n.made(len(op.Dirs) + 1) }
+func (op *OpSymlink) events(n news) news {
+	return n.made(op.Parent, append(slices.Clone(op.Dirs), op.Name)...)
+}

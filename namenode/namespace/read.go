@@ -14,7 +14,7 @@ const DefaultList = 1000
 func (t *Tree) attr(n *inode) Attr {
 	a := Attr{
 		ID: n.id, Parent: n.parent, Name: n.nameString(), Type: n.typ, Mode: n.mode,
-		User: t.users.Name(n.user), Group: t.groups.Name(n.group), MTime: n.mtime,
+		User: t.users.Name(n.user), Group: t.groups.Name(n.group), MTime: n.mtime, Lease: t.leaseOf(n.id),
 	}
 	t.xattrs.Of(n.id, func(tables.Xattr) { a.Xattrs++ })
 	switch n.typ {
@@ -22,7 +22,6 @@ func (t *Tree) attr(n *inode) Attr {
 		a.Length = n.length()
 		a.Blocks = len(n.blocks())
 		a.TailLength = int64(len(n.tail()))
-		a.Lease = t.leases.Of(n.id)
 		if n.open() != nil {
 			o := n.openFile()
 			a.Open = &o

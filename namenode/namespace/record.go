@@ -184,6 +184,7 @@ var ops = [...]func() Op{
 	29: func() Op { return new(OpXattr) },
 	30: func() Op { return new(OpReserve) },
 	31: func() Op { return new(OpCreateAs) },
+	32: func() Op { return new(OpEnd) },
 }
 
 // opTypes are the numbers of the kinds.

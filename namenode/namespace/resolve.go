@@ -106,8 +106,7 @@ func (v view) follow(r Ref) (place, error) {
 				child = v.get(cur.parent)
 			}
 		default:
-			child = v.lookup(cur.id, name)
-			v.lookName(cur.id, name)
+			child = v.entry(cur.id, name)
 		}
 		at.dir, at.name, at.node = cur, name, child
 		if child == nil {

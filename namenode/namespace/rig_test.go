@@ -213,11 +213,17 @@ func (r *rig) attachNew(t tb, id LeaseID, path string) InodeID {
 // end revokes a lease.
 func (r *rig) end(t tb, id LeaseID) Result {
 	t.Helper()
-	op, err := PlanEndLease(r.tree, nil, id, LeaseRevoked)
+	op, err := PlanEnd(r.tree, nil, id, LeaseRevoked)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	return r.must(t, op)
+}
+
+// endOld ends a lease by a record as older journals have it.
+func (r *rig) endOld(t tb, id LeaseID) Result {
+	t.Helper()
+	return r.must(t, &OpEndLease{ID: id, Reason: LeaseRevoked})
 }
 
 // commit makes data a block at the end of a file's blocks.

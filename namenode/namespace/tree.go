@@ -26,7 +26,6 @@ type Tree struct {
 	frozen bool
 	inodes
 	space
-	granted
 	clients
 	history
 
@@ -82,9 +81,9 @@ func newTree() *Tree {
 			detached: tables.NewSet(cmp.Less[InodeID]),
 			xattrs:   tables.NewXattrs(),
 			owners:   owners{users: tables.NewOwners(), groups: tables.NewOwners()},
+			granted:  granted{tables.NewLeases()},
 		},
 		space:   space{blocks: tables.NewSet(blockstore.Key.Less), garbage: tables.NewGarbage()},
-		granted: granted{tables.NewLeases()},
 		clients: clients{results: tables.NewResults(), ages: tables.NewAges(), cachers: tables.NewCachers()},
 	}
 }
@@ -140,7 +139,7 @@ func (t *Tree) Counts() Counts {
 }
 
 // CountReachable is Counts of what has a path: of Inodes, Files, Dirs and Symlinks what
-// was deleted and is still to be freed does not count. It takes the time of a walk of that.
+// was deleted, or is dead, and is still to be freed does not count. It takes the time of a walk of that.
 // As Walk it is meant for clones.
 func (t *Tree) CountReachable() Counts {
 	c := t.Counts()
@@ -154,10 +153,15 @@ func (t *Tree) CountReachable() Counts {
 		return true
 	}
 	t.detached.Ascend(func(id InodeID) bool { return gone(t.get(id)) })
+	t.leases.EachDead(func(id InodeID) {
+		if n := t.get(id); t.reachable(t.get(n.parent), nil) {
+			gone(n)
+		}
+	})
 	for len(dirs) > 0 {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
-		t.children(dir, "", gone)
+		t.everyChild(dir, "", gone)
 	}
 	return c
 }

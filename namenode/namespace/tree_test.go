@@ -295,7 +295,7 @@ func TestIterators(t *testing.T) {
 		}
 		return true
 	})
-	if tails != 5 {
+	if tails != 8 {
 		t.Fatal(tails)
 	}
 	if keys := r.tree.Garbage(r.tree.Reigned(), 1, math.MaxInt64); len(keys) != 1 || !r.tree.IsGarbage(keys[0]) || r.tree.HasBlock(keys[0]) {
@@ -335,7 +335,7 @@ func TestCheckFinds(t *testing.T) {
 		"age of a closed file":  func(r *rig) { r.tree.ages.Put(Age{AgeKey: AgeKey{Inode: RootID}, MS: 1}) },
 		"age of an ended lease": func(r *rig) { r.tree.ages.Put(Age{AgeKey: AgeKey{Lease: 2}, MS: 1}) },
 		"numbers to come":       func(r *rig) { r.tree.cachers.SetAside(SessionID{7}, 1<<40, 5) },
-		"attached directory":    func(r *rig) { r.tree.leases.Attach(1, RootID) },
+		"attached directory":    func(r *rig) { r.tree.leases.Attach(1, RootID, RootID, false) },
 	} {
 		r := rich(t)
 		sound(t, r.tree)

@@ -23,10 +23,23 @@ func (v view) where(n *inode) string {
 
 func (v view) look(what Change) { v.tracker.Look(v.c, what) }
 
-func (v view) lookAttr(id InodeID) { v.look(Change{Kind: ChangeAttr, Inode: id}) }
+// lookAttr notes that a call has looked at an inode, and at whether it is dead.
+func (v view) lookAttr(id InodeID) {
+	v.look(Change{Kind: ChangeAttr, Inode: id})
+	if lease := v.leaseOf(id); lease != 0 {
+		v.look(Change{Kind: ChangeLease, Inode: InodeID(lease)})
+	}
+}
 
-func (v view) lookName(dir InodeID, name string) {
+// entry is lookup, noted.
+func (v view) entry(dir InodeID, name string) *inode {
 	v.look(Change{Kind: ChangeName, Inode: dir, Name: name})
+	n := v.named(dir, name)
+	if n != nil && v.isDead(n) {
+		v.lookAttr(n.id)
+		return nil
+	}
+	return n
 }
 
 // lookShown notes that a call has looked at all that stat shows of an inode.

@@ -179,8 +179,14 @@ func (o *observer) check(t tb) {
 	if err != nil {
 		o.wrong("%v", err)
 	}
-	if seen != len(o.mirror) {
-		o.wrong("the mirror has %d names, the tree %d", len(o.mirror), seen)
+	untold := 0
+	for _, m := range o.mirror {
+		if l := o.tree.deadWith(o.tree.get(m.inode)); l != nil {
+			untold++
+		}
+	}
+	if seen+untold != len(o.mirror) {
+		o.wrong("the mirror has %d names, the tree %d, and was not told of %d", len(o.mirror), seen, untold)
 	}
 	if o.problem != "" {
 		t.Fatalf("%s", o.problem)

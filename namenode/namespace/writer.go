@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"crypto/subtle"
+	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -55,6 +56,9 @@ func (v view) writable(w Writer) (*inode, error) {
 	}
 	if n == nil || !v.reachable(n, func(n *inode) { v.lookAttr(n.id) }) {
 		err := v.errorf(fserror.LeaseLostGone, inodeName(w.Inode), "lease lost: the file was deleted or replaced")
+		if l := v.deadWith(n); l != nil {
+			err.Message = fmt.Sprintf("lease lost: the file was deleted with granted lease %x, which has ended", uint64(l.ID))
+		}
 		err.Reason = ReasonDeleted
 		return nil, err
 	}

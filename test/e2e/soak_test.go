@@ -285,7 +285,7 @@ func (s *soak) honest(ctx context.Context, dir string, caching bool) (err error)
 		do("watch", e)
 		told = slices.ContainsFunc(events, func(e client.Event) bool { return e.Path == dir+"/lock" })
 	}
-	_, e = f.Leases().Revoke(ctx, lease.ID)
+	e = f.Leases().Revoke(ctx, lease.ID)
 	do("revoke", e)
 	do("remove", f.RemoveAll(ctx, dir))
 	return err

@@ -114,7 +114,7 @@ func TestScenario08GrantedLease(t *testing.T) {
 	must(t, a.WriteFile(t.Context(), "/g", nil))
 	for what, do := range map[string]func() error{
 		"keep-alive": func() error { _, err := a.Leases().KeepAlive(t.Context(), g.ID); return err },
-		"revoke":     func() error { _, err := a.Leases().Revoke(t.Context(), g.ID); return err },
+		"revoke":     func() error { err := a.Leases().Revoke(t.Context(), g.ID); return err },
 		"attach":     func() error { return a.Leases().Attach(t.Context(), g.ID, "/g") },
 		"create":     func() error { _, err := a.Create(t.Context(), "/h", client.WithLease(g.ID)); return err },
 		"whole file": func() error { return a.WriteFile(t.Context(), "/h", nil, client.WithLease(g.ID)) },
@@ -202,7 +202,7 @@ func TestScenario08DuplicateID(t *testing.T) {
 	if wantKind(t, err, fserror.Exists); !strings.Contains(err.Error(), "2f") {
 		t.Errorf("%v: does not name the id", err)
 	}
-	_, err = a.Leases().Revoke(t.Context(), g.ID)
+	err = a.Leases().Revoke(t.Context(), g.ID)
 	must(t, err)
 	_, err = a.Leases().Grant(t.Context(), time.Minute, 0x2f)
 	must(t, err)
@@ -258,7 +258,7 @@ func TestScenario08OtherUsers(t *testing.T) {
 	must(t, bob.WriteFile(ctx, "/open/bob", nil))
 
 	for what, do := range map[string]func() error{
-		"revoke":     func() error { _, err := bob.Leases().Revoke(ctx, l); return err },
+		"revoke":     func() error { err := bob.Leases().Revoke(ctx, l); return err },
 		"attach":     func() error { return bob.Leases().Attach(ctx, l, "/open/bob") },
 		"create":     func() error { _, err := bob.Create(ctx, "/open/g", client.WithLease(l)); return err },
 		"whole file": func() error { return bob.WriteFile(ctx, "/open/g", nil, client.WithLease(l)) },
@@ -293,7 +293,7 @@ func TestScenario08OtherUsers(t *testing.T) {
 	kept, err := ann2.Leases().KeepAlive(ctx, l)
 	must(t, err)
 	kept.Stop()
-	_, err = root.Leases().Revoke(ctx, l)
+	err = root.Leases().Revoke(ctx, l)
 	must(t, err)
 	gone(t, root, "/ann/f")
 	gone(t, root, "/ann/g")

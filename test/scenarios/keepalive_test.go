@@ -87,7 +87,7 @@ func TestScenario08KeptAlive(t *testing.T) {
 	wire.Set(nil)
 
 	// One is revoked: its context ends, and no other's.
-	_, err = b.Leases().Revoke(ctx, ids[0])
+	err = b.Leases().Revoke(ctx, ids[0])
 	must(t, err)
 	<-kept[0].Context().Done()
 	wantKind(t, context.Cause(kept[0].Context()), fserror.LeaseLost)
@@ -164,7 +164,7 @@ func TestScenario08EndIsTold(t *testing.T) {
 	a, wire := n.Wired(t, env.Named("A"))
 	kept := keptAlive(t, a, 4)
 	env.Eventually(t, "the rounds are over", func() bool { return wire.Count("KeepAlive") >= 4+1 })
-	_, err := b.Leases().Revoke(ctx, kept[0].ID())
+	err := b.Leases().Revoke(ctx, kept[0].ID())
 	must(t, err)
 	wantEnd(t, kept[0], "lease "+kept[0].ID().String()+" has ended (revoked)")
 	// Two who keep it alive, in one process and in another.
@@ -172,7 +172,7 @@ func TestScenario08EndIsTold(t *testing.T) {
 	must(t, err)
 	other, err := b.Leases().KeepAlive(ctx, kept[1].ID())
 	must(t, err)
-	_, err = a.Leases().Revoke(ctx, kept[1].ID())
+	err = a.Leases().Revoke(ctx, kept[1].ID())
 	must(t, err)
 	for _, k := range []*client.KeptLease{kept[1], twice, other} {
 		wantEnd(t, k, "has ended (revoked)")
@@ -204,12 +204,12 @@ func TestScenario08EndWithoutStream(t *testing.T) {
 	a, wire := n.Wired(t, env.Named("A"))
 	kept := keptAlive(t, a, 2)
 	wire.Cut()
-	_, err := b.Leases().Revoke(t.Context(), kept[0].ID())
+	err := b.Leases().Revoke(t.Context(), kept[0].ID())
 	must(t, err)
 	wire.Mend()
 	wantEnd(t, kept[0], "has ended")
 	n.Restart(t)
-	_, err = b.Leases().Revoke(t.Context(), kept[1].ID())
+	err = b.Leases().Revoke(t.Context(), kept[1].ID())
 	must(t, err)
 	wantEnd(t, kept[1], "has ended")
 }
@@ -233,7 +233,7 @@ func TestScenario08Remaining(t *testing.T) {
 			t.Errorf("it lives for %v, want %v; %v", left, step.left, context.Cause(k.Context()))
 		}
 	}
-	_, err := b.Leases().Revoke(t.Context(), k.ID())
+	err := b.Leases().Revoke(t.Context(), k.ID())
 	must(t, err)
 	wantEnd(t, k, "has ended")
 	if left := k.Remaining(); left != 0 {
@@ -259,7 +259,7 @@ func TestScenario08OneStream(t *testing.T) {
 		t.Fatalf("%d streams", got)
 	}
 	kept[0].Stop()
-	_, err := a.Leases().Revoke(t.Context(), kept[1].ID())
+	err := a.Leases().Revoke(t.Context(), kept[1].ID())
 	must(t, err)
 	wantEnd(t, kept[1], "has ended (revoked)")
 }

@@ -103,7 +103,7 @@ func TestScenario59WhatIsTold(t *testing.T) {
 	must(t, a.WriteFile(ctx, "/d/g", nil, client.WithLease(l)))
 	must(t, a.Publish(ctx, "/d/g", "/d/h", false))
 	must(t, a.Leases().Attach(ctx, l, "/d/h"))
-	_, err = a.Leases().Revoke(ctx, l)
+	err = a.Leases().Revoke(ctx, l)
 	must(t, err)
 	open := create(t, a, "/d/e/open")
 	must(t, a.Remove(ctx, "/d/l"))

@@ -34,7 +34,7 @@ type Attr struct {
 	Entries    int            // of a directory
 	Blocks     int            // of a file
 	TailLength int64          // of a file, in bytes
-	Lease      tables.LeaseID // the granted lease that a file is attached to; 0: none
+	Lease      tables.LeaseID // the granted lease that it is attached to; 0: none
 	Xattrs     int            // how many extended attributes it has
 }
 

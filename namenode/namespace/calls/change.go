@@ -14,7 +14,9 @@ const (
 	ChangeEntries
 	// ChangeName: which inode, if any, has this name in this directory.
 	ChangeName
-	// ChangeLease: what there is to know of a granted lease; its id is in Inode.
+	_ // of what no record changes: engine.KeyDelegation
+	// ChangeLease: what there is to know of a granted lease, such as that it has
+	// ended; its id is in Inode.
 	ChangeLease
 )
 

@@ -113,17 +113,19 @@ type ImageReader struct {
 	mem    []byte // of the chunks read
 	r      io.Reader
 	offset int64 // of r
-	chunks uint64
-	end    bool
-	err    *ImageError // in the frame
+	// Version is that of the layout of what is in it.
+	Version uint32
+	chunks  uint64
+	end     bool
+	err     *ImageError // in the frame
 }
 
-// NewImageReader returns a Coder that reads an image of that version and checks its
-// sums. All of it must be read.
-func NewImageReader(r io.Reader, version uint32) *ImageReader {
+// NewImageReader returns a Coder that reads an image of a version from oldest to newest
+// and checks its sums. All of it must be read.
+func NewImageReader(r io.Reader, oldest, newest uint32) *ImageReader {
 	ir := &ImageReader{r: r}
 	ir.more = ir.fill
-	ir.header(version)
+	ir.header(oldest, newest)
 	return ir
 }
 
@@ -155,17 +157,18 @@ func (r *ImageReader) load(b []byte, what string) {
 	}
 }
 
-func (r *ImageReader) header(version uint32) {
+func (r *ImageReader) header(oldest, newest uint32) {
 	var h [headerSize]byte
 	sum := len(h) - 4
 	r.load(h[:], "the header")
-	switch v := binary.LittleEndian.Uint32(h[len(magic):]); {
+	r.Version = binary.LittleEndian.Uint32(h[len(magic):])
+	switch {
 	case string(h[:len(magic)]) != magic:
 		r.broken(0, nil, "it does not begin as an image does")
 	case binary.LittleEndian.Uint32(h[sum:]) != crc32.Checksum(h[:sum], castagnoli):
 		r.broken(0, nil, "the header does not match its checksum")
-	case v != version:
-		r.broken(0, nil, "format %d is not the one known here, %d; it was written by another version of leasefs", v, version)
+	case r.Version < oldest || r.Version > newest:
+		r.broken(0, nil, "format %d is none of those known here, %d to %d; it was written by another version of leasefs", r.Version, oldest, newest)
 	}
 }
 

@@ -16,12 +16,15 @@ func TestImageVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := b.Bytes()
-	if err := NewImageReader(bytes.NewReader(image), version).Finish(); err != nil {
-		t.Fatal(err)
+	for _, known := range [][2]uint32{{version, version}, {version - 1, version}, {version, version + 1}} {
+		r := NewImageReader(bytes.NewReader(image), known[0], known[1])
+		if err := r.Finish(); err != nil || r.Version != version {
+			t.Fatal(err, r.Version)
+		}
 	}
 	binary.LittleEndian.PutUint32(image[8:], version+1)
 	binary.LittleEndian.PutUint32(image[12:], crc32.Checksum(image[:12], castagnoli))
-	if err := NewImageReader(bytes.NewReader(image), version).Finish(); err == nil || !strings.Contains(err.Error(), fmt.Sprint("format ", version+1)) {
+	if err := NewImageReader(bytes.NewReader(image), version-1, version).Finish(); err == nil || !strings.Contains(err.Error(), fmt.Sprint("format ", version+1)) {
 		t.Fatal(err)
 	}
 }

@@ -14,13 +14,16 @@ const (
 	// MaxLeases is how many granted leases there may be, those that have ended
 	// and still have files included.
 	MaxLeases = 1 << 21
+	// MaxLeaseDirs is how many directories a lease may have to do with: those in which
+	// something is attached to it, and those that are attached themselves.
+	MaxLeaseDirs = 4096
 	// MaxLeaseTTL is the longest time to live, in milliseconds: a year.
 	MaxLeaseTTL = 365 * 24 * 3600 * 1000
 )
 
 // Lease is a granted lease: it lives as long as its owner keeps it alive, and
-// files that are attached to it are deleted when it ends. When that is, only
-// the active namenode knows (package leasemanager).
+// what is attached to it is deleted when it ends. When that is, only the active
+// namenode knows (package leasemanager).
 type Lease struct {
 	ID    LeaseID
 	TTL   int64 // milliseconds
@@ -28,9 +31,18 @@ type Lease struct {
 	// Owner is who it was granted to; any process of that user may use it.
 	Owner LeaseOwner
 	// Ended is the record that ended it, 0 while it lives. An ended lease is
-	// there until its files are deleted.
+	// there until its files are removed; its id is free before.
 	Ended uint64
-	Files int // attached
+	// Dead: what is attached is not in the tree any more, since the lease ended.
+	// Otherwise, as older records end leases, it is there until it is removed.
+	Dead bool
+	// Told is the last one, in the order of numbers, of which the record of the end
+	// told that it was deleted; 0: none.
+	Told  InodeID
+	Files int // attached: files, directories and links
+	Dirs  int // that its end concerns, see Place
+
+	key uint64 // names it here, and after its id has another lease
 }
 
 // LeaseOwner is who a lease was granted to.
@@ -40,107 +52,231 @@ type LeaseOwner struct {
 	Host   string
 }
 
-// Leases are the granted leases and the files attached to them.
-type Leases struct {
-	byID   Set[*Lease] // replaced, never changed
-	ended  Set[endedLease]
-	files  Set[attachment] // by (lease, file)
-	byFile Set[attachment]
+// Place is a directory that the end of a lease concerns.
+type Place struct {
+	lease    uint64 // its key
+	Dir      InodeID
+	Entries  int64 // how many of its entries are attached
+	Attached bool  // it is attached itself
 }
 
-// attachment is a file that is attached to a lease.
+// Leases are the granted leases and what is attached to them.
+type Leases struct {
+	byKey  Set[*Lease] // replaced, never changed
+	living Set[leaseName]
+	ended  Set[endedLease]
+	files  Set[attachment] // by (lease, inode)
+	byFile Set[attachment]
+	places Set[Place]
+	dead   Set[deadIn]
+	last   uint64 // the key that was given last
+}
+
+// leaseName is the id of a lease that lives.
+type leaseName struct {
+	id  LeaseID
+	key uint64
+}
+
+// attachment is an inode that is attached to a lease.
 type attachment struct {
-	lease LeaseID
+	lease uint64 // its key
 	inode InodeID
 }
 
 // endedLease orders ended leases, which still have files, by when they ended.
-type endedLease struct {
-	ended uint64
-	id    LeaseID
-}
+type endedLease struct{ ended, key uint64 }
 
-func lessAttachment(a, b attachment) bool {
-	return cmp.Or(cmp.Compare(a.lease, b.lease), cmp.Compare(a.inode, b.inode)) < 0
+// deadIn is how many entries of a directory are attached to leases that are dead.
+type deadIn struct {
+	dir InodeID
+	n   int64
 }
 
 // NewLeases returns an empty table.
 func NewLeases() Leases {
 	return Leases{
-		byID:   NewSet(func(a, b *Lease) bool { return a.ID < b.ID }),
+		byKey:  NewSet(func(a, b *Lease) bool { return a.key < b.key }),
+		living: NewSet(func(a, b leaseName) bool { return a.id < b.id }),
 		ended:  NewSet(func(a, b endedLease) bool { return a.ended < b.ended }),
-		files:  NewSet(lessAttachment),
+		files: NewSet(func(a, b attachment) bool {
+			return cmp.Or(cmp.Compare(a.lease, b.lease), cmp.Compare(a.inode, b.inode)) < 0
+		}),
 		byFile: NewSet(func(a, b attachment) bool { return a.inode < b.inode }),
+		places: NewSet(func(a, b Place) bool {
+			return cmp.Or(cmp.Compare(a.lease, b.lease), cmp.Compare(a.Dir, b.Dir)) < 0
+		}),
+		dead: NewSet(func(a, b deadIn) bool { return a.dir < b.dir }),
 	}
 }
 
 // Clone returns a snapshot.
 func (t *Leases) Clone() Leases {
-	return Leases{byID: t.byID.Clone(), ended: t.ended.Clone(), files: t.files.Clone(), byFile: t.byFile.Clone()}
+	return Leases{
+		byKey: t.byKey.Clone(), living: t.living.Clone(), ended: t.ended.Clone(), files: t.files.Clone(), byFile: t.byFile.Clone(),
+		places: t.places.Clone(), dead: t.dead.Clone(), last: t.last,
+	}
 }
 
 // Len is how many leases there are, those that have ended and still have files
 // included.
-func (t *Leases) Len() int { return t.byID.Len() }
+func (t *Leases) Len() int { return t.byKey.Len() }
 
-// Attached is how many files are attached.
+// Attached is how many inodes are attached.
 func (t *Leases) Attached() int { return t.files.Len() }
 
 // Ended is how many ended leases still have files.
 func (t *Leases) Ended() int { return t.ended.Len() }
 
-// Get returns a lease, not to be changed; nil if there is none of this id.
-func (t *Leases) Get(id LeaseID) *Lease {
-	l, _ := t.byID.Get(&Lease{ID: id})
+func (t *Leases) get(key uint64) *Lease {
+	l, _ := t.byKey.Get(&Lease{key: key})
 	return l
+}
+
+// Get returns a lease that lives, not to be changed; nil if there is none of this id.
+func (t *Leases) Get(id LeaseID) *Lease {
+	if name, ok := t.living.Get(leaseName{id: id}); ok {
+		return t.get(name.key)
+	}
+	return nil
 }
 
 // Each calls fn for each lease that has not ended, in the order of ids, until it
 // returns false.
 func (t *Leases) Each(fn func(Lease) bool) {
-	t.byID.Ascend(func(l *Lease) bool { return l.Ended != 0 || fn(*l) })
+	t.living.Ascend(func(name leaseName) bool { return fn(*t.get(name.key)) })
 }
 
 // EndedAfter returns, of the ended leases, the first one that ended after a record.
 func (t *Leases) EndedAfter(txid uint64) (l Lease, ok bool) {
 	t.ended.from(endedLease{ended: txid + 1}, func(e endedLease) bool {
-		l, ok = *t.Get(e.id), true
+		l, ok = *t.get(e.key), true
 		return false
 	})
 	return l, ok
 }
 
-// Of returns the lease that a file is attached to, 0 if none.
-func (t *Leases) Of(file InodeID) LeaseID {
-	if t.byFile.Len() == 0 {
-		return 0
-	}
-	a, _ := t.byFile.Get(attachment{inode: file})
-	return a.lease
+// FirstEnded returns, of the ended leases of an id, the one that ended first; nil if
+// there is none.
+func (t *Leases) FirstEnded(id LeaseID) (l *Lease) {
+	t.ended.Ascend(func(e endedLease) bool {
+		if x := t.get(e.key); x.ID == id {
+			l = x
+		}
+		return l == nil
+	})
+	return l
 }
 
-// Files returns up to limit files attached to a lease whose numbers are greater
-// than after, in the order of numbers.
-func (t *Leases) Files(id LeaseID, after InodeID, limit int) (files []InodeID) {
-	t.files.from(attachment{id, after + 1}, func(a attachment) bool {
-		if a.lease != id || len(files) == limit {
+// Of returns the lease that an inode is attached to, not to be changed; nil if none.
+func (t *Leases) Of(inode InodeID) *Lease {
+	if t.byFile.Len() == 0 {
+		return nil
+	}
+	if a, ok := t.byFile.Get(attachment{inode: inode}); ok {
+		return t.get(a.lease)
+	}
+	return nil
+}
+
+// IsDead reports whether an inode is attached to a lease that is dead.
+func (t *Leases) IsDead(inode InodeID) bool {
+	if t.dead.Len() == 0 {
+		return false
+	}
+	l := t.Of(inode)
+	return l != nil && l.Dead
+}
+
+// DeadIn is how many entries of a directory are dead.
+func (t *Leases) DeadIn(dir InodeID) int64 {
+	if t.dead.Len() == 0 {
+		return 0
+	}
+	d, _ := t.dead.Get(deadIn{dir: dir})
+	return d.n
+}
+
+// EachDead calls fn for all that is attached to leases that are dead.
+func (t *Leases) EachDead(fn func(InodeID)) {
+	t.ended.Ascend(func(e endedLease) bool {
+		if l := t.get(e.key); l.Dead {
+			t.each(l, 0, func(inode InodeID) bool {
+				fn(inode)
+				return true
+			})
+		}
+		return true
+	})
+}
+
+// Files returns up to limit inodes attached to a lease, that there is, whose numbers
+// are greater than after, in the order of numbers.
+func (t *Leases) Files(l *Lease, after InodeID, limit int) (files []InodeID) {
+	t.each(l, after, func(inode InodeID) bool {
+		if len(files) == limit {
 			return false
 		}
-		files = append(files, a.inode)
+		files = append(files, inode)
 		return true
 	})
 	return files
 }
 
-// Grant adds a lease.
-func (t *Leases) Grant(l *Lease) { t.byID.ReplaceOrInsert(l) }
+func (t *Leases) each(l *Lease, after InodeID, fn func(InodeID) bool) {
+	t.files.from(attachment{l.key, after + 1}, func(a attachment) bool { return a.lease == l.key && fn(a.inode) })
+}
 
-// End ends a lease. It is forgotten when it has no files any more.
-func (t *Leases) End(id LeaseID, txid uint64) {
+// Places returns the directories that the end of a lease concerns, by number.
+func (t *Leases) Places(l *Lease) (places []Place) {
+	t.places.from(Place{lease: l.key}, func(p Place) bool {
+		if p.lease == l.key {
+			places = append(places, p)
+		}
+		return p.lease == l.key
+	})
+	return places
+}
+
+// Concerns reports whether the end of a lease concerns a directory.
+func (t *Leases) Concerns(l *Lease, dir InodeID) bool {
+	return t.places.Has(Place{lease: l.key, Dir: dir})
+}
+
+// Grant adds a lease, of an id that none has which lives.
+func (t *Leases) Grant(l *Lease) {
+	t.last++
+	l.key = t.last
+	t.byKey.ReplaceOrInsert(l)
+	if l.Ended == 0 {
+		t.living.ReplaceOrInsert(leaseName{l.ID, l.key})
+	} else {
+		t.ended.ReplaceOrInsert(endedLease{l.Ended, l.key})
+	}
+}
+
+// End ends a lease that lives. With dead, what is attached is dead from then on, and
+// was told up to told. It is forgotten when it has no files any more.
+func (t *Leases) End(id LeaseID, txid uint64, dead bool, told InodeID) {
 	l := *t.Get(id)
-	l.Ended = txid
-	t.ended.ReplaceOrInsert(endedLease{l.Ended, l.ID})
+	l.Ended, l.Dead, l.Told = txid, dead, told
+	t.living.Delete(leaseName{id: id})
+	t.ended.ReplaceOrInsert(endedLease{l.Ended, l.key})
+	if dead {
+		for _, p := range t.Places(&l) {
+			t.addDead(p.Dir, p.Entries)
+		}
+	}
 	t.count(&l, 0)
+}
+
+func (t *Leases) addDead(dir InodeID, d int64) {
+	n := t.DeadIn(dir) + d
+	if n == 0 {
+		t.dead.Delete(deadIn{dir: dir})
+		return
+	}
+	t.dead.ReplaceOrInsert(deadIn{dir, n})
 }
 
 // count replaces a lease by one with d files more, or forgets it if it has ended
@@ -149,78 +285,197 @@ func (t *Leases) count(l *Lease, d int) {
 	c := *l
 	c.Files += d
 	if c.Ended != 0 && c.Files == 0 {
-		t.byID.Delete(l)
-		t.ended.Delete(endedLease{l.Ended, l.ID})
+		t.byKey.Delete(l)
+		t.ended.Delete(endedLease{ended: l.Ended})
 		return
 	}
-	t.byID.ReplaceOrInsert(&c)
+	t.byKey.ReplaceOrInsert(&c)
 }
 
-// Attach attaches a file, which is attached to none, to a lease that lives.
-func (t *Leases) Attach(id LeaseID, file InodeID) {
-	t.attach(attachment{id, file})
-	t.count(t.Get(id), 1)
+// Attach attaches an inode of a directory, attached to none, to a lease that lives.
+func (t *Leases) Attach(id LeaseID, inode, dir InodeID, isDir bool) {
+	l := *t.Get(id)
+	t.attach(&l, inode, dir, isDir)
+	t.byKey.ReplaceOrInsert(&l)
 }
 
-func (t *Leases) attach(a attachment) {
+// attach changes l.
+func (t *Leases) attach(l *Lease, inode, dir InodeID, isDir bool) {
+	a := attachment{l.key, inode}
 	t.files.ReplaceOrInsert(a)
 	t.byFile.ReplaceOrInsert(a)
+	l.Files++
+	t.place(l, dir, func(p *Place) { p.Entries++ })
+	if isDir {
+		t.place(l, inode, func(p *Place) { p.Attached = true })
+	}
 }
 
-// Detach detaches a file, and returns the lease that it was attached to; 0 if it was
-// attached to none.
-func (t *Leases) Detach(file InodeID) LeaseID {
-	if t.byFile.Len() == 0 {
-		return 0
+// place changes what a lease, which is changed, has to do with a directory.
+func (t *Leases) place(l *Lease, dir InodeID, change func(*Place)) {
+	p, had := t.places.Get(Place{lease: l.key, Dir: dir})
+	if !had {
+		p = Place{lease: l.key, Dir: dir}
+		l.Dirs++
 	}
-	a, had := t.byFile.Delete(attachment{inode: file})
-	if had {
-		t.files.Delete(a)
-		t.count(t.Get(a.lease), -1)
+	before := p.Entries
+	change(&p)
+	if l.Dead && p.Entries != before {
+		t.addDead(dir, p.Entries-before)
 	}
-	return a.lease
-}
-
-// Code is the layout in an image of record txid. isFile says what can be attached.
-func (t *Leases) Code(c *codec.Coder, txid uint64, isFile func(InodeID) bool) {
-	t.byID.code(c, func(l **Lease) {
-		if !c.Writes() {
-			*l = new(Lease)
-		}
-		c.U64((*uint64)(&(*l).ID))
-		c.I64(&(*l).TTL)
-		c.I64(&(*l).Since)
-		c.U64(&(*l).Ended)
-		(*l).Owner.Code(c)
-	}, func(_, l *Lease) bool {
-		fits := l.ID > 0 && l.ID <= MaxLeaseID && l.TTL > 0 && l.TTL <= MaxLeaseTTL && l.Ended <= txid && !t.ended.Has(endedLease{ended: l.Ended})
-		t.byID.ReplaceOrInsert(l)
-		if l.Ended != 0 {
-			t.ended.ReplaceOrInsert(endedLease{l.Ended, l.ID})
-		}
-		return fits
-	})
-	t.files.code(c, func(a *attachment) {
-		c.U64((*uint64)(&a.lease))
-		c.U64((*uint64)(&a.inode))
-	}, func(_, a attachment) bool {
-		l := t.Get(a.lease)
-		if l == nil || !isFile(a.inode) || t.byFile.Has(a) {
-			return false
-		}
-		t.attach(a)
-		l.Files++ // nobody else has seen it yet
-		return true
-	})
-	if c.Writes() || !c.OK() {
+	if p.Entries == 0 && !p.Attached {
+		t.places.Delete(p)
+		l.Dirs--
 		return
 	}
+	t.places.ReplaceOrInsert(p)
+}
+
+// Detach detaches an inode of a directory, and returns the lease that it was attached
+// to; 0 if it was attached to none.
+func (t *Leases) Detach(inode, dir InodeID) LeaseID {
+	old := t.Of(inode)
+	if old == nil {
+		return 0
+	}
+	l, a := *old, attachment{old.key, inode}
+	t.files.Delete(a)
+	t.byFile.Delete(a)
+	t.place(&l, dir, func(p *Place) { p.Entries-- })
+	if t.Concerns(&l, inode) {
+		t.place(&l, inode, func(p *Place) { p.Attached = false })
+	}
+	t.count(&l, -1)
+	return l.ID
+}
+
+// Move notes that an inode got from one directory to another.
+func (t *Leases) Move(inode, from, to InodeID) {
+	old := t.Of(inode)
+	if old == nil || from == to {
+		return
+	}
+	l := *old
+	t.place(&l, from, func(p *Place) { p.Entries-- })
+	t.place(&l, to, func(p *Place) { p.Entries++ })
+	t.byKey.ReplaceOrInsert(&l)
+}
+
+// Where returns the directory of an inode that can be attached, and whether it is
+// one itself.
+type Where func(InodeID) (dir InodeID, isDir, can bool)
+
+// Code is the layout in an image of record txid: the leases that live by id, then
+// those that have ended by when; each with what is attached.
+func (t *Leases) Code(c *codec.Coder, txid uint64, where Where) {
+	if c.Writes() {
+		c.Put(uint64(t.Len())) //nolint:gosec // a length
+		each := func(key uint64) bool {
+			l := *t.get(key)
+			l.code(c)
+			c.Put(uint64(l.Files)) //nolint:gosec // a count
+			last := InodeID(0)
+			t.each(&l, 0, func(inode InodeID) bool {
+				c.Put(uint64(inode - last))
+				last = inode
+				return c.Next()
+			})
+			return c.Next()
+		}
+		t.living.Ascend(func(name leaseName) bool { return each(name.key) })
+		t.ended.Ascend(func(e endedLease) bool { return each(e.key) })
+		return
+	}
+	last := new(Lease)
+	for n := c.Number(63); n > 0 && c.Next(); n-- {
+		l := new(Lease)
+		l.code(c)
+		if !t.fits(l, last, txid) {
+			c.Fail("a lease cannot be, or is out of order")
+			return
+		}
+		t.Grant(l)
+		inode := InodeID(0)
+		for files := c.Number(63); files > 0 && c.Next(); files-- {
+			step := c.Number(64)
+			inode += InodeID(step)
+			if step == 0 || inode < InodeID(step) || !t.load(l, inode, where) {
+				c.Fail("what is attached to a lease cannot be, or is out of order")
+			}
+		}
+		if l.Ended != 0 && l.Files == 0 {
+			c.Fail("a lease has ended and has no files")
+		}
+		last = l
+	}
+}
+
+// CodeOld reads what images of version 7 have: all leases, then all that is attached.
+func (t *Leases) CodeOld(c *codec.Coder, txid uint64, where Where) {
+	last := LeaseID(0)
+	byID := make(map[LeaseID]*Lease)
+	for n := c.Number(63); n > 0 && c.Next(); n-- {
+		l := new(Lease)
+		l.codeOld(c)
+		if l.ID <= last || !t.fits(l, new(Lease), txid) {
+			c.Fail("a lease cannot be, or is out of order")
+			return
+		}
+		t.Grant(l)
+		byID[l.ID], last = l, l.ID
+	}
+	before := struct {
+		lease LeaseID
+		inode InodeID
+	}{}
+	for n := c.Number(63); n > 0 && c.Next(); n-- {
+		a := before
+		c.U64((*uint64)(&a.lease))
+		c.U64((*uint64)(&a.inode))
+		l := byID[a.lease]
+		if cmp.Or(cmp.Compare(before.lease, a.lease), cmp.Compare(before.inode, a.inode)) >= 0 || l == nil || !t.load(l, a.inode, where) {
+			c.Fail("what is attached to a lease cannot be, or is out of order")
+		}
+		before = a
+	}
 	t.ended.Ascend(func(e endedLease) bool {
-		if t.Get(e.id).Files == 0 {
+		if t.get(e.key).Files == 0 {
 			c.Fail("a lease has ended and has no files")
 		}
 		return c.OK()
 	})
+}
+
+// fits reports whether a lease that was read can come after another one.
+func (t *Leases) fits(l, last *Lease, txid uint64) bool {
+	ordered := last.Ended == 0 && (l.Ended != 0 || l.ID > last.ID) || last.Ended != 0 && l.Ended > last.Ended
+	return ordered && l.ID > 0 && l.ID <= MaxLeaseID && l.TTL > 0 && l.TTL <= MaxLeaseTTL && l.Ended <= txid &&
+		(l.Ended == 0 || !t.ended.Has(endedLease{ended: l.Ended})) && (l.Ended != 0 || !l.Dead && l.Told == 0)
+}
+
+// load attaches what was read to a lease that nobody else has seen yet; false if that
+// cannot be.
+func (t *Leases) load(l *Lease, inode InodeID, where Where) bool {
+	dir, isDir, can := where(inode)
+	if !can || t.byFile.Has(attachment{inode: inode}) {
+		return false
+	}
+	t.attach(l, inode, dir, isDir)
+	return true
+}
+
+func (l *Lease) code(c *codec.Coder) {
+	l.codeOld(c)
+	c.Bool(&l.Dead)
+	c.U64((*uint64)(&l.Told))
+}
+
+func (l *Lease) codeOld(c *codec.Coder) {
+	c.U64((*uint64)(&l.ID))
+	c.I64(&l.TTL)
+	c.I64(&l.Since)
+	c.U64(&l.Ended)
+	l.Owner.Code(c)
 }
 
 // Code is the layout of an owner.
@@ -231,32 +486,64 @@ func (o *LeaseOwner) Code(c *codec.Coder) {
 }
 
 // Check finds where the parts disagree.
-func (t *Leases) Check(problem Problem, isFile func(InodeID) bool) {
-	files := make(map[LeaseID]int)
+func (t *Leases) Check(problem Problem, where Where) {
+	files, ended := make(map[uint64]int), 0
+	places, dead := make(map[[2]uint64]Place), make(map[InodeID]int64)
 	t.files.Ascend(func(a attachment) bool {
+		l := t.get(a.lease)
+		dir, isDir, can := where(a.inode)
+		if b, ok := t.byFile.Get(attachment{inode: a.inode}); !ok || a != b || !can || l == nil {
+			problem("inode %d is attached to a lease, but one of them does not fit", a.inode)
+			return true
+		}
 		files[a.lease]++
-		if b, ok := t.byFile.Get(a); !ok || a != b || !isFile(a.inode) || t.Get(a.lease) == nil {
-			problem("inode %d is attached to lease %x, but one of them does not fit", a.inode, uint64(a.lease))
+		change := func(dir InodeID, entries int64, attached bool) {
+			k := [2]uint64{a.lease, uint64(dir)}
+			places[k] = Place{a.lease, dir, places[k].Entries + entries, places[k].Attached || attached}
+		}
+		change(dir, 1, false)
+		if isDir {
+			change(a.inode, 0, true)
+		}
+		if l.Dead {
+			dead[dir]++
 		}
 		return true
 	})
-	if t.files.Len() != t.byFile.Len() {
-		problem("%d files are attached by lease, %d by file", t.files.Len(), t.byFile.Len())
+	if t.files.Len() != t.byFile.Len() || t.places.Len() != len(places) || t.dead.Len() != len(dead) {
+		problem("%d inodes are attached by lease, %d by inode; %d places and %d of what is dead, should be %d and %d",
+			t.files.Len(), t.byFile.Len(), t.places.Len(), t.dead.Len(), len(places), len(dead))
 	}
-	ended := 0
-	t.byID.Ascend(func(l *Lease) bool {
+	dirs := make(map[uint64]int)
+	for k, p := range places {
+		dirs[p.lease]++
+		if have, ok := t.places.Get(p); !ok || have != p {
+			problem("directory %d has %+v attached to a lease, counted are %+v", k[1], p, have)
+		}
+	}
+	for dir, n := range dead {
+		if t.DeadIn(dir) != n {
+			problem("directory %d has %d dead entries, counted are %d", dir, n, t.DeadIn(dir))
+		}
+	}
+	t.byKey.Ascend(func(l *Lease) bool {
+		name, lives := t.living.Get(leaseName{id: l.ID})
+		lives = lives && name.key == l.key
+		if lives != (l.Ended == 0) {
+			problem("lease %x ended with record %d, but its id says otherwise", uint64(l.ID), l.Ended)
+		}
 		if l.Ended != 0 {
 			ended++
-			if l.Files == 0 || !t.ended.Has(endedLease{l.Ended, l.ID}) {
+			if e, ok := t.ended.Get(endedLease{ended: l.Ended}); l.Files == 0 || !ok || e.key != l.key {
 				problem("lease %x has ended and is not in the order of the end, or has no files", uint64(l.ID))
 			}
 		}
-		if l.Files != files[l.ID] {
-			problem("lease %x has %d files, but counts %d", uint64(l.ID), files[l.ID], l.Files)
+		if l.Files != files[l.key] || l.Dirs != dirs[l.key] {
+			problem("lease %x has %d files in %d directories, but counts %d in %d", uint64(l.ID), files[l.key], dirs[l.key], l.Files, l.Dirs)
 		}
 		return true
 	})
-	if ended != t.ended.Len() {
-		problem("%d leases have ended, %d are in the order of the end", ended, t.ended.Len())
+	if ended != t.ended.Len() || t.byKey.Len() != ended+t.living.Len() {
+		problem("%d leases of %d have ended, %d are in the order of the end, %d live", ended, t.byKey.Len(), t.ended.Len(), t.living.Len())
 	}
 }

@@ -30,9 +30,14 @@ func filled() *all {
 	}
 	for id := range LeaseID(3) {
 		a.leases.Grant(&Lease{ID: id + 1, TTL: 1000, Owner: LeaseOwner{User: "u"}})
-		a.leases.Attach(id+1, InodeID(10+id))
+		a.leases.Attach(id+1, InodeID(10+id), 5, id == 1)
 	}
-	a.leases.End(3, 7)
+	a.leases.Attach(3, 13, 6, true)
+	a.leases.End(3, 7, true, 12)
+	a.leases.Grant(&Lease{ID: 3, TTL: 1000})
+	a.leases.Grant(&Lease{ID: 4, TTL: 1000})
+	a.leases.Attach(4, 14, 5, false)
+	a.leases.End(4, 5, false, 0)
 	a.ages.Put(Age{AgeKey{Lease: 1}, 5})
 	a.ages.Put(Age{AgeKey{Session: SessionID{1}}, 6})
 	a.cachers.SetAside(SessionID{1}, 20, 20)
@@ -45,10 +50,18 @@ func filled() *all {
 func always[T any](T) bool { return true }
 func never[T any](T) bool  { return false }
 
+// whereAttached is where what filled attaches is.
+func whereAttached(id InodeID) (dir InodeID, isDir, can bool) {
+	if id == 13 {
+		return 6, true, true
+	}
+	return 5, id == 11, true
+}
+
 func (a *all) problems() (found []string) {
 	problem := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	a.results.Check(problem)
-	a.leases.Check(problem, always)
+	a.leases.Check(problem, whereAttached)
 	a.ages.Check(problem, always)
 	a.cachers.Check(problem, 40)
 	a.garbage.Check(problem, never)
@@ -57,7 +70,7 @@ func (a *all) problems() (found []string) {
 
 func (a *all) code(c *codec.Coder) {
 	a.results.Code(c)
-	a.leases.Code(c, 7, always)
+	a.leases.Code(c, 7, whereAttached)
 	a.ages.Code(c, always)
 	a.cachers.CodeTerms(c)
 	a.cachers.CodeNumbers(c, 40)
@@ -77,8 +90,13 @@ func TestCheckFinds(t *testing.T) {
 		"attached by file":     func(a *all) { a.leases.byFile.DeleteMin() },
 		"attached by lease":    func(a *all) { a.leases.files.DeleteMin() },
 		"end of a lease":       func(a *all) { a.leases.ended.DeleteMin() },
-		"lost lease":           func(a *all) { a.leases.byID.Delete(&Lease{ID: 1}) },
-		"files of a lease":     func(a *all) { l := *a.leases.Get(1); l.Files++; a.leases.Grant(&l) },
+		"lease without an id":  func(a *all) { a.leases.byKey.ReplaceOrInsert(&Lease{ID: 9, TTL: 1, key: 99}) },
+		"lost id":              func(a *all) { a.leases.living.DeleteMin() },
+		"files of a lease":     func(a *all) { l := *a.leases.Get(1); l.Files++; a.leases.byKey.ReplaceOrInsert(&l) },
+		"places of a lease":    func(a *all) { a.leases.places.DeleteMin() },
+		"entries in a place":   func(a *all) { p, _ := a.leases.places.Min(); p.Entries++; a.leases.places.ReplaceOrInsert(p) },
+		"dead entries":         func(a *all) { a.leases.addDead(5, 1) },
+		"dead elsewhere":       func(a *all) { a.leases.addDead(9, 1) },
 		"age of nothing":       func(a *all) { a.ages.Put(Age{MS: 1}) },
 		"age of two things":    func(a *all) { a.ages.Put(Age{AgeKey{Inode: 1, Lease: 1}, 1}) },
 		"age below zero":       func(a *all) { a.ages.Put(Age{AgeKey{Inode: 1}, -1}) },
@@ -133,7 +151,7 @@ func TestTables(t *testing.T) {
 	clone := &all{a.results.Clone(), a.leases.Clone(), a.ages.Clone(), a.cachers.Clone(), a.garbage.Clone()}
 	for name, change := range map[string]func(*all){
 		"results": func(a *all) { a.results.Remember(CallID{Session: SessionID{1}, Seq: 9, Acked: 3}, 1, CallResult{}) },
-		"leases":  func(a *all) { a.leases.Detach(10) },
+		"leases":  func(a *all) { a.leases.Detach(10, 5) },
 		"ages":    func(a *all) { a.ages.Forget(AgeKey{Lease: 1}) },
 		"terms":   func(a *all) { a.cachers.Put(SessionID{2}, 0) },
 		"numbers": func(a *all) { a.cachers.Use(SessionID{1}, 24) },

@@ -1838,7 +1838,8 @@ func (x *Draft) GetInode() uint64 {
 type CacheKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0 attributes of inode, 1 entries of directory inode, 2 name in directory inode,
-	// 3 the right to the creations in directory inode, which only one session has.
+	// 3 the right to the creations in directory inode, which only one session has,
+	// 4 that the granted lease of id inode has not ended.
 	Kind          uint32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Inode         uint64 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
 	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
@@ -2955,11 +2956,10 @@ func (x *RevokeLeaseRequest) GetId() uint64 {
 }
 
 type RevokeLeaseResponse struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Txid           uint64                 `protobuf:"varint,1,opt,name=txid,proto3" json:"txid,omitempty"`
-	RemainingFiles uint64                 `protobuf:"varint,2,opt,name=remaining_files,json=remainingFiles,proto3" json:"remaining_files,omitempty"` // that are still to be deleted
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Txid          uint64                 `protobuf:"varint,1,opt,name=txid,proto3" json:"txid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RevokeLeaseResponse) Reset() {
@@ -2995,13 +2995,6 @@ func (*RevokeLeaseResponse) Descriptor() ([]byte, []int) {
 func (x *RevokeLeaseResponse) GetTxid() uint64 {
 	if x != nil {
 		return x.Txid
-	}
-	return 0
-}
-
-func (x *RevokeLeaseResponse) GetRemainingFiles() uint64 {
-	if x != nil {
-		return x.RemainingFiles
 	}
 	return 0
 }
@@ -8601,10 +8594,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x12RevokeLeaseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\x04R\x02id\"R\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\"/\n" +
 	"\x13RevokeLeaseResponse\x12\x12\n" +
-	"\x04txid\x18\x01 \x01(\x04R\x04txid\x12'\n" +
-	"\x0fremaining_files\x18\x02 \x01(\x04R\x0eremainingFiles\"d\n" +
+	"\x04txid\x18\x01 \x01(\x04R\x04txidJ\x04\b\x02\x10\x03\"d\n" +
 	"\x10KeepAliveRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x04R\x03ids\x12\x12\n" +

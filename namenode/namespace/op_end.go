@@ -1,0 +1,98 @@
+package namespace
+
+// OpEnd ends a granted lease. All that is attached to it is dead from then on: it is
+// not in the tree any more, though its memory is freed later, by OpReap.
+type OpEnd struct {
+	ID     LeaseID
+	Reason string // LeaseExpired or LeaseRevoked
+}
+
+// endEvents is how many of the inodes attached to a lease the record of its end tells
+// watchers of. Of the rest they are told as it is removed.
+const endEvents = 1000
+
+func (op *OpEnd) fields(c coder) {
+	c.lease(&op.ID)
+	c.Text(&op.Reason)
+}
+
+// PlanEnd checks the end of a lease, why being LeaseRevoked or LeaseExpired.
+// Errors: NotFound, Permission.
+func PlanEnd(t *Tree, c *Call, id LeaseID, why string) (*OpEnd, error) {
+	v := view{t, c, "lease revoke"}
+	if err := v.checkLease(id); err != nil {
+		return nil, err
+	}
+	return &OpEnd{ID: id, Reason: why}, nil
+}
+
+// It takes as long as there are directories that it concerns and files open for write.
+func (op *OpEnd) apply(t applier) (Result, error) {
+	l, err := t.liveLease(op.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Lease: op.ID, LeaseEnded: true, LeaseOwner: l.Owner.User, Reason: op.Reason}
+	for _, f := range t.openAttached(l) {
+		r.Closed = append(r.Closed, closedFile(f, ReasonDeleted))
+		t.shut(f.edit())
+	}
+	for _, p := range t.leases.Places(l) {
+		if p.Entries > 0 {
+			t.changeEntries(p.Dir, -p.Entries)
+			t.touch(Change{Kind: ChangeEntries, Inode: p.Dir})
+		}
+	}
+	told := InodeID(0)
+	if first := t.leases.Files(l, 0, endEvents); len(first) > 0 {
+		told = first[len(first)-1]
+	}
+	t.leases.End(op.ID, t.now.TxID, true, told)
+	t.ages.Forget(AgeKey{Lease: op.ID})
+	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	return r, nil
+}
+
+func (op *OpEnd) affects(a affected) affected {
+	l := a.t.leases.Get(op.ID)
+	if l == nil {
+		return a
+	}
+	a.changes = append(a.changes, Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	for _, p := range a.t.leases.Places(l) {
+		if p.Entries > 0 {
+			a.changes = append(a.changes, Change{Kind: ChangeEntries, Inode: p.Dir})
+		}
+		if p.Attached {
+			a = a.attr(p.Dir)
+		}
+	}
+	return a
+}
+
+func (op *OpEnd) events(n news) news {
+	l := n.t.leases.Get(op.ID)
+	if l == nil {
+		return n
+	}
+	for _, f := range n.t.openAttached(l) { // who reads one waits for news of it
+		n.list = append(n.list, n.t.event(EventClose, f))
+	}
+	for _, id := range n.t.leases.Files(l, 0, endEvents) {
+		if !n.t.goesWithDir(l, id) {
+			n = n.gone(id)
+		}
+	}
+	return n
+}
+
+// goesWithDir reports whether the deletion of a directory above, attached to the same
+// lease, tells of that of an inode as well.
+func (t *Tree) goesWithDir(l *Lease, id InodeID) bool {
+	for n := t.get(t.get(id).parent); n != nil; n = t.get(n.parent) {
+		if n.id < id && t.leases.Of(n.id) == l {
+			return true
+		}
+	}
+	return false
+}
