@@ -99,7 +99,7 @@ func (c *client) create(id, path, data string, whole bool, alter ...func(*pb.Cre
 	return &call{name: "create " + path, answers: true, send: api(pb.NamenodeClient.Create, q), effect: func(m *model, out any) {
 		m.mkdirAll(parentOf(path))
 		m.fence(m.nodes[path])
-		n := &node{id: id, typ: file, mode: mode, data: data, mtime: q.MtimeUnixMs}
+		n := &node{id: id, typ: file, mode: mode, data: data, mtime: q.MtimeUnixMs, lease: q.Lease}
 		m.nodes[path] = n
 		if !whole {
 			n.open = &writer{session: string(pb.SessionName(c.session))}

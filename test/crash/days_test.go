@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasefs/leasefs/namenode"
 )
 
 // day is a script. Everything in it is acknowledged in the end.
@@ -32,6 +34,7 @@ var days = []day{
 	{"crowd", crowd, nil, false},
 	{"steps", steps, nil, false},
 	{"drafts", drafts, nil, false},
+	{"ends", ends, []option{func(c *namenode.Config) { c.ReapRate = 10 }}, false}, // one file at a time
 }
 
 func text(seed string, n int) string { return strings.Repeat(seed+" ", n/(len(seed)+1)+1)[:n] }

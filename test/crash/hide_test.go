@@ -38,8 +38,10 @@ func (c *client) xattr(path, name, value string) *call {
 // scratch is the granted lease of what is hidden. It outlives the script.
 const scratch = 7
 
-func (c *client) grantScratch() *call {
-	q := &pb.GrantLeaseRequest{Call: c.id(), Caller: c.who(), Id: scratch, TtlMs: math.MaxInt32}
+func (c *client) grantScratch() *call { return c.grant(scratch) }
+
+func (c *client) grant(id uint64) *call {
+	q := &pb.GrantLeaseRequest{Call: c.id(), Caller: c.who(), Id: id, TtlMs: math.MaxInt32}
 	return &call{name: "grant", answers: true, send: api(pb.NamenodeClient.GrantLease, q), effect: nothing}
 }
 

@@ -27,6 +27,7 @@ type node struct {
 	inode  uint64
 	xattr  string // name=value of each
 	cut    int64  // bytes in blocks, while open
+	lease  uint64 // granted, that it is attached to; not compared
 	open   *writer
 }
 

@@ -97,6 +97,15 @@ func TestScenario55CachedIsNeverStale(t *testing.T) {
 	must(t, a.WriteFile(ctx, "/d/e/f", []byte("one")))
 	must(t, a.WriteFile(ctx, "/d/e/g", []byte("other")))
 	must(t, a.Symlink(ctx, "/d/e/f", "/link"))
+	lease := grant(t, a, time.Hour)
+	attachAll := func() error {
+		for _, name := range []string{"one", "two"} {
+			if err := a.WriteFile(ctx, "/moved/e/"+name, []byte("x"), client.WithLease(lease)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 
 	missing := func(path string) func() error {
 		return func() error {
@@ -165,6 +174,13 @@ func TestScenario55CachedIsNeverStale(t *testing.T) {
 			return a.Symlink(ctx, "/moved/e/new", "/link")
 		}, length("/link", 5)},
 		{"concat", []string{"/moved/e/g", "/moved/e/new"}, func() error { return a.Concat(ctx, "/moved/e/g", "/moved/e/new") }, all(length("/moved/e/g", 7), missing("/moved/e/new"))},
+		{"what is attached is made", []string{"/moved/e", "/moved/e/one"}, attachAll, all(length("/moved/e/one", 1), length("/moved/e/two", 1))},
+		{"the end of a lease", []string{"/moved/e/one", "/moved/e/two", "/moved/e"}, func() error { return a.Leases().Revoke(ctx, lease) }, all(missing("/moved/e/one"), missing("/moved/e/two"), func() error {
+			if i, err := b.Stat(ctx, "/moved/e"); err != nil || i.Entries != 1 {
+				return fmt.Errorf("%+v, %w", i, err)
+			}
+			return nil
+		})},
 		{"rm", []string{"/moved/e/g"}, func() error { return a.Remove(ctx, "/moved/e/g") }, missing("/moved/e/g")},
 		{"rm -r", []string{"/moved/e", "/moved"}, func() error { return a.RemoveAll(ctx, "/moved") }, all(missing("/moved"), missing("/moved/e"))},
 	} {
@@ -528,5 +544,40 @@ func TestCacheOff(t *testing.T) {
 		if wire.Count("Stat") != before+1 {
 			t.Fatal("answered from a cache that is off")
 		}
+	}
+}
+
+// TestLeaseEndsForWhoCaches: a lease with many files ends, and each reader that has
+// cached them gives up three things for that: the lease, the entries of the directory
+// and the right to make files there. From then on it finds none of them.
+func TestLeaseEndsForWhoCaches(t *testing.T) {
+	t.Parallel()
+	const files = 200
+	nn := env.Start(t, func(c *namenode.Config) { c.ReapRate = 10 })
+	ctx := t.Context()
+	a := nn.Client(t)
+	b, wire := nn.Wired(t, caching)
+	must(t, a.MkdirAll(ctx, "/d", 0o755))
+	lease := grant(t, a, time.Hour)
+	attachMany(t, a, "/d", "f", files, lease)
+	path := func(i int) string { return fmt.Sprintf("/d/f%03d", i) }
+	for i := range files {
+		warm(t, b, wire, path(i))
+	}
+	before := metric(t, nn, "leasefs_cache_revocations_total")
+	must(t, a.Leases().Revoke(ctx, lease))
+	for i := range files {
+		gone(t, b, path(i))
+	}
+	if entries := entries(t, b, "/d"); entries != 0 {
+		t.Errorf("the reader sees %d entries", entries)
+	}
+	if n := metric(t, nn, "leasefs_cache_revocations_total") - before; n > 3 {
+		t.Errorf("%v revocations", n)
+	}
+	// A name is had again at once.
+	must(t, a.WriteFile(ctx, path(7), []byte("new")))
+	if got := lengthOf(t, b, path(7)); got != 3 {
+		t.Errorf("the new file has %d bytes", got)
 	}
 }
