@@ -726,7 +726,7 @@ func TestShares(t *testing.T) {
 		grant(id+1, "greedy")
 	}
 	wantKind(t, "a fourth lease of four", check("greedy"), fserror.Retry)
-	r.must(r.Do(t.Context(), Request{Plan: plans(&namespace.OpEndLease{ID: 1, Reason: namespace.LeaseRevoked})}))
+	r.must(r.Do(t.Context(), Request{Plan: plans(&namespace.OpEnd{ID: 1, Reason: namespace.LeaseRevoked})}))
 	if err := check("greedy"); err != nil || r.Granted() != 2 {
 		t.Errorf("after one has ended: %v, %d", err, r.Granted())
 	}

@@ -43,7 +43,7 @@ func TestFollowsRecords(t *testing.T) {
 	if n := r.granted(); n != 1 {
 		t.Errorf("%d granted leases after a grant", n)
 	}
-	r.apply(&namespace.OpEndLease{ID: 7, Reason: namespace.LeaseRevoked})
+	r.apply(&namespace.OpEnd{ID: 7, Reason: namespace.LeaseRevoked})
 	if n := r.granted(); n != 0 {
 		t.Errorf("%d granted leases after its end", n)
 	}
