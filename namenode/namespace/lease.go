@@ -1,6 +1,9 @@
 package namespace
 
-import "github.com/leasefs/leasefs/internal/fserror"
+import (
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
+)
 
 // Why a granted lease ended.
 const (
@@ -53,6 +56,15 @@ func noLease(op string, id LeaseID) error {
 // CheckLease returns nil if a lease lives and the caller may use it. Errors:
 // NotFound, Permission (another user's).
 func (t *Tree) CheckLease(c *Call, id LeaseID) error { return view{t, c, ""}.checkLease(id) }
+
+// checkRoom returns an error if a lease, of those that live, has to do with too many
+// directories to have something attached in one more; 0: in one that is to be made.
+func (v view) checkRoom(id LeaseID, dir InodeID, path string) error {
+	if l := v.leases.Get(id); l == nil || l.Dirs < tables.MaxLeaseDirs || v.leases.Concerns(l, dir) {
+		return nil
+	}
+	return v.errorf(fserror.NoSpace, path, "lease %x has to do with %d directories, the most that it can; use another lease, or have fewer directories", uint64(id), tables.MaxLeaseDirs)
+}
 
 func (v view) checkLease(id LeaseID) error {
 	v.look(Change{Kind: ChangeLease, Inode: InodeID(id)})

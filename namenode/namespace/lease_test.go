@@ -787,3 +787,31 @@ func TestEndIsNotDurable(t *testing.T) {
 		}
 	}
 }
+
+// A lease can have to do with so many directories; files in those are no more.
+func TestLeaseOfManyDirectories(t *testing.T) {
+	r := newRig(t)
+	r.grant(t, 1, 60_000)
+	for i := range tables.MaxLeaseDirs {
+		r.attachNew(t, 1, fmt.Sprintf("/%d/f", i))
+	}
+	r.attachNew(t, 1, "/0/g")
+	r.create(t, "/other/f", "")
+	_, err := PlanAttach(r.tree, nil, 1, At("/other/f"))
+	wantKind(t, err, fserror.NoSpace)
+	_, err = PlanRename(r.tree, nil, At("/0/f"), At("/other/g"), false, false)
+	wantKind(t, err, fserror.NoSpace)
+	_, err = PlanCreate(r.tree, nil, CreateRequest{At: At("/other/g"), Lease: 1, Close: true})
+	wantKind(t, err, fserror.NoSpace)
+	_, err = PlanCreate(r.tree, nil, CreateRequest{At: At("/0/new/g"), Lease: 1, Close: true, Parents: true})
+	wantKind(t, err, fserror.NoSpace)
+	r.rename(t, "/0/f", "/other/g", true)
+	r.rename(t, "/0/g", "/0/f", false)
+	r.remove(t, "/0/f")
+	r.attach(t, 1, "/other/f")
+	r.end(t, 1)
+	sound(t, r.tree)
+	if c := r.tree.CountReachable(); c.Files != 1 {
+		t.Errorf("%+v", c)
+	}
+}

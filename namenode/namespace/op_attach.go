@@ -18,7 +18,8 @@ func (op *OpAttach) fields(c coder) {
 // lease will do; and since it does so wherever the file is by then, and whoever
 // may delete it there, the file must be the caller's, if that is no superuser. A
 // nil record without an error: it is attached to it already.
-// Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link).
+// Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link), NoSpace (too
+// many directories).
 func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	v := view{t, c, "lease attach"}
 	if err := v.checkLease(id); err != nil {
@@ -30,6 +31,9 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	}
 	if !v.mayAttach(n) {
 		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user))
+	}
+	if err := v.checkRoom(id, n.parent, path); err != nil {
+		return nil, err
 	}
 	return &OpAttach{ID: id, Inode: n.id}, nil
 }

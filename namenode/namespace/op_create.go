@@ -91,7 +91,11 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 		return nil, err
 	}
 	o.Parent, o.Group = at.dir.id, v.groupIn(at.dir)
-	return o, nil
+	in := o.Parent
+	if len(o.Dirs) > 0 {
+		in = 0
+	}
+	return o, v.checkRoom(r.Lease, in, path)
 }
 
 func (op *OpCreate) apply(t applier) (Result, error) { return op.create(t, 0) }

@@ -69,6 +69,11 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 	if n.typ == TypeDir && v.deepens(n, dst) {
 		return nil, tooLong(v.op, dst.path, "the path of something in it")
 	}
+	if !detach {
+		if err := v.checkRoom(t.leaseOf(n.id), dst.dir.id, dst.path); err != nil {
+			return nil, err
+		}
+	}
 	o := &OpRename{FromParent: src.dir.id, FromName: src.name, ToParent: dst.dir.id, ToName: dst.name, Detach: detach}
 	if old == nil {
 		if _, _, err := v.planNew(dst, false); err != nil {
