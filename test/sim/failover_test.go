@@ -329,3 +329,50 @@ func (w *World) waitActive(ctx context.Context) {
 		}
 	}
 }
+
+// The end of a lease is whole, whoever is active: amid it, and amid the removal of what
+// was attached, the active namenode crashes; who looks sees all files, or none.
+func TestLeaseEndsInOneStepOverACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const files = 1200 // more than are removed in a second
+		w := calm(t, 2, func(*worker) {})
+		a, b := w.clients[0].fs, w.clients[1].fs
+		must(t, a.Mkdir(t.Context(), "/d", 0o755))
+		look := func(when string) int {
+			t.Helper()
+			d, err := b.Stat(t.Context(), "/d")
+			must(t, err)
+			if d.Entries != 0 && d.Entries != files {
+				t.Errorf("%s: %d files of %d are there", when, d.Entries, files)
+			}
+			if l, err := b.ReadDir(t.Context(), "/d"); d.Entries == 0 && (err != nil || len(l) > 0) {
+				t.Errorf("%s: %d files are listed, %v", when, len(l), err)
+			}
+			return int(d.Entries) //nolint:gosec // few
+		}
+		for round := range 5 {
+			g, err := a.Leases().Grant(t.Context(), time.Hour, 7) // the id is free each time
+			must(t, err)
+			all := make([]client.FileData, files)
+			for i := range all {
+				all[i] = client.FileData{Path: fmt.Sprint("/d/", i), Options: []client.OpenOption{client.WithLease(g.ID)}}
+			}
+			_, err = a.WriteFiles(t.Context(), all)
+			must(t, err)
+			revoked := make(chan error, 1)
+			go func() { revoked <- a.Leases().Revoke(t.Context(), g.ID) }()
+			<-time.After(time.Duration(round) * 3 * time.Millisecond)
+			w.succeed()
+			look("after the crash")
+			must(t, <-revoked)
+			if n := look("after the end"); n != 0 {
+				t.Errorf("round %d: %d files are there after the end", round, n)
+			}
+			w.succeed() // amid the removal
+			if n := look("after another crash"); n != 0 {
+				t.Errorf("round %d: %d files are there again", round, n)
+			}
+		}
+		w.end()
+	})
+}
