@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/hex"
+	"io/fs"
 	"iter"
 	"strconv"
 	"time"
@@ -91,10 +92,27 @@ func (l *Leases) TimeToLive(ctx context.Context, id LeaseID, files bool) (TimeTo
 	return TimeToLive{ID: id, TTL: ms(r.GetTtlMs()), Remaining: ms(r.GetRemainingMs()), FileCount: r.GetFileCount(), Files: r.GetFiles()}, nil
 }
 
-// Attach attaches a file to a granted lease: it is deleted when the lease ends.
-// If it is attached to another, it is taken from that one. NotFound if there is
-// no such lease or file; it takes permission to delete the file, which must be the
-// user's own, unless he is a superuser.
+// Mkdir makes a directory that is attached to a granted lease: it is deleted with all that
+// is below it when the lease ends. With parents, what is missing on the way is made, too,
+// and stays. Exists if it is there, also with parents, unless it is attached to that
+// lease; NotFound if there is no such lease.
+func (l *Leases) Mkdir(ctx context.Context, id LeaseID, path string, mode fs.FileMode, parents bool) error {
+	_, err := l.fs.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode), Parents: parents, Lease: uint64(id)})
+	return err
+}
+
+// Symlink makes path a symbolic link to target that is attached to a granted lease.
+// Errors as of FS.Symlink, and NotFound if there is no such lease.
+func (l *Leases) Symlink(ctx context.Context, id LeaseID, target, path string) error {
+	return l.fs.symlink(ctx, door.At(path), &pb.SymlinkRequest{Target: target, Lease: uint64(id)})
+}
+
+// Attach attaches a file, directory or link to a granted lease: it is deleted when the
+// lease ends, a directory with all that is below it by then, whoever made that. If it is
+// attached to another lease, it is taken from that one. NotFound if there is no such lease
+// or file; it takes permission to delete it, with all that is below it, and it must be the
+// user's own, unless the user is a superuser. TooLarge: a directory with so much
+// below it that this is not checked.
 func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	path, err := clean("lease attach", path)
 	if err != nil {
@@ -105,9 +123,8 @@ func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
-// Detach takes a file from the granted lease that it is attached to, so that it
-// stays. One that is attached to none is no error. NotFound if its lease has
-// ended: it is being deleted.
+// Detach takes what a path names from the granted lease that it is attached to, so that
+// it stays. What is attached to none is no error.
 func (l *Leases) Detach(ctx context.Context, path string) error {
 	path, err := clean("lease detach", path)
 	if err != nil {

@@ -84,11 +84,11 @@ func (f lowLevel) CreateClosed(ctx context.Context, r door.Ref, opts ...OpenOpti
 }
 
 func (f lowLevel) MkdirFor(ctx context.Context, r door.Ref, mode fs.FileMode, owner Owner) (inode uint64, err error) {
-	return f.mkdir(ctx, r, mode, false, owner)
+	return f.mkdir(ctx, r, &pb.MkdirRequest{Mode: modeToWire(mode), Owner: owner.wire()})
 }
 
 func (f lowLevel) SymlinkFor(ctx context.Context, target string, r door.Ref, owner Owner) error {
-	return f.symlink(ctx, target, r, owner)
+	return f.symlink(ctx, r, &pb.SymlinkRequest{Target: target, Owner: owner.wire()})
 }
 
 func (f lowLevel) AppendInode(ctx context.Context, inode uint64, path string, opts ...OpenOption) (*Writer, error) {

@@ -16,24 +16,24 @@ import (
 // Mkdir makes a directory; its parent must exist. Exists, NotFound,
 // NotDirectory.
 func (f *FS) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.mkdir(ctx, door.At(path), mode, false, Owner{})
+	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode)})
 	return err
 }
 
 // MkdirAll makes a directory and the parents that are missing, all with that
 // mode. One that exists is no error.
 func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.mkdir(ctx, door.At(path), mode, true, Owner{})
+	_, err := f.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode), Parents: true})
 	return err
 }
 
-func (f *engine) mkdir(ctx context.Context, r door.Ref, mode fs.FileMode, parents bool, owner Owner) (inode uint64, err error) {
+// mkdir sends req, of which it sets who asks and for what.
+func (f *engine) mkdir(ctx context.Context, r door.Ref, req *pb.MkdirRequest) (inode uint64, err error) {
 	if r, err = cleanRef("mkdir", r); err != nil {
 		return 0, err
 	}
-	id := f.ids.Begin()
-	resp, err := f.change(ctx, "mkdir", r.Path, pb.Namenode_Mkdir_FullMethodName, id,
-		&pb.MkdirRequest{Call: id, Caller: f.caller, At: at(ctx, r), Mode: modeToWire(mode), HasMode: true, Parents: parents, Owner: owner.wire()})
+	req.Call, req.Caller, req.At, req.HasMode = f.ids.Begin(), f.caller, at(ctx, r), true
+	resp, err := f.change(ctx, "mkdir", r.Path, pb.Namenode_Mkdir_FullMethodName, req.Call, req)
 	return resp.GetAttr().GetInode(), err
 }
 
@@ -100,20 +100,20 @@ func (f *engine) remove(ctx context.Context, r door.Ref, expect uint64, req *pb.
 
 // Symlink makes path a symbolic link to target, which need not exist.
 func (f *FS) Symlink(ctx context.Context, target, path string) error {
-	return f.symlink(ctx, target, door.At(path), Owner{})
+	return f.symlink(ctx, door.At(path), &pb.SymlinkRequest{Target: target})
 }
 
-func (f *engine) symlink(ctx context.Context, target string, r door.Ref, owner Owner) error {
+// symlink sends req, of which it sets who asks and for what.
+func (f *engine) symlink(ctx context.Context, r door.Ref, req *pb.SymlinkRequest) error {
 	r, err := cleanRef("symlink", r)
 	if err != nil {
 		return err
 	}
-	if !utf8.ValidString(target) {
-		return fserror.New(fserror.InvalidArgument, "symlink", r.Path, "the target %q is not valid UTF-8; names here are", target)
+	if !utf8.ValidString(req.Target) {
+		return fserror.New(fserror.InvalidArgument, "symlink", r.Path, "the target %q is not valid UTF-8; names here are", req.Target)
 	}
-	id := f.ids.Begin()
-	return f.mutate(ctx, "symlink", r.Path, pb.Namenode_Symlink_FullMethodName, id,
-		&pb.SymlinkRequest{Call: id, Caller: f.caller, At: at(ctx, r), Target: target, Owner: owner.wire()})
+	req.Call, req.Caller, req.At = f.ids.Begin(), f.caller, at(ctx, r)
+	return f.mutate(ctx, "symlink", r.Path, pb.Namenode_Symlink_FullMethodName, req.Call, req)
 }
 
 // Readlink returns what a symbolic link points to. InvalidArgument if it is

@@ -98,14 +98,15 @@ func leaseFiles(tx *engine.Tx, c *namespace.Call, id namespace.LeaseID, limit in
 	return paths
 }
 
-// AttachLease attaches a file to a granted lease: it is deleted at its end.
+// AttachLease attaches a file, directory or link to a granted lease: it is deleted at its
+// end, a directory with all that is below it.
 func (s *granted) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanAttach(tx.Tree, c, namespace.LeaseID(r.GetId()), ref(r.GetAt())))
 	})
 }
 
-// DetachLease takes a file from its lease: it stays when the lease ends.
+// DetachLease takes what is attached from its lease: it stays when the lease ends.
 func (s *granted) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanDetach(tx.Tree, c, ref(r.GetAt())))

@@ -24,6 +24,9 @@ func (s *tree) Mkdir(ctx context.Context, r *pb.MkdirRequest) (*pb.MutateRespons
 		}
 	}
 	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		if lease := namespace.LeaseID(r.GetLease()); lease != 0 {
+			return engine.OrNil(namespace.PlanMkdirLeased(tx.Tree, c, ref(r.GetAt()), m, r.GetParents(), lease))
+		}
 		return engine.OrNil(namespace.PlanMkdir(tx.Tree, c, ref(r.GetAt()), m, r.GetParents()))
 	})
 }
@@ -151,6 +154,9 @@ func (s *tree) SetAttr(ctx context.Context, r *pb.SetAttrRequest) (*pb.MutateRes
 // Symlink makes a symbolic link.
 func (s *tree) Symlink(ctx context.Context, r *pb.SymlinkRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r, true, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
+		if lease := namespace.LeaseID(r.GetLease()); lease != 0 {
+			return engine.OrNil(namespace.PlanSymlinkLeased(tx.Tree, c, ref(r.GetAt()), r.GetTarget(), r.GetParents(), lease))
+		}
 		return engine.OrNil(namespace.PlanSymlink(tx.Tree, c, ref(r.GetAt()), r.GetTarget(), r.GetParents()))
 	})
 }

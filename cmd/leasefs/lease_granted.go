@@ -59,18 +59,18 @@ func grantedCommands(p *program) []*cli.Command {
 		},
 		{
 			Name:        "attach",
-			Usage:       "have a file deleted when a lease ends",
-			UsageText:   "leasefs lease attach ID PATH\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
-			Description: "Attaches a file to a granted lease, away from another one if need be.",
-			Action:      reading(p, operands{min: 2, max: 2, names: "ID and PATH", local: true}, leaseIDs, attachLease),
+			Usage:       "have files deleted when a lease ends",
+			UsageText:   "leasefs lease attach ID PATH...\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
+			Description: "Attaches files, directories or links to a granted lease, away from another one if need be. A\ndirectory is deleted with all that is in it by then.",
+			Action:      reading(p, operands{min: 2, max: -1, names: "ID and one path or more", local: true}, leaseIDs, attachLease),
 		},
 		{
 			Name:        "detach",
-			Usage:       "keep a file when its lease ends",
-			UsageText:   "leasefs lease detach PATH\n\nExample:\n  leasefs lease detach /run/worker-7",
-			Description: "Takes a file from the lease that it is attached to. One that is attached to none is no error.",
-			Action: p.connected(operands{min: 1, max: 1, names: "PATH"}, func(e *invocation) error {
-				return e.fail(e.fs.Leases().Detach(e.ctx, e.args[0]), e.args[0])
+			Usage:       "keep files when their lease ends",
+			UsageText:   "leasefs lease detach PATH...\n\nExample:\n  leasefs lease detach /run/worker-7",
+			Description: "Takes files, directories or links from the leases that they are attached to. One that is attached\nto none is no error.",
+			Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
+				return e.each(func(path string) error { return e.fail(e.fs.Leases().Detach(e.ctx, path), path) })
 			}),
 		},
 	}
@@ -190,9 +190,13 @@ func revokeLease(e *invocation, ids []client.LeaseID) error {
 }
 
 func attachLease(e *invocation, ids []client.LeaseID) error {
-	path, err := e.path(e.args[1])
-	if err != nil {
-		return err
+	paths := make([]string, len(e.args)-1)
+	for i := range paths { // all of them before the first is attached
+		var err error
+		if paths[i], err = e.path(e.args[i+1]); err != nil {
+			return err
+		}
 	}
-	return e.fail(e.fs.Leases().Attach(e.ctx, ids[0], path), path)
+	e.args = paths
+	return e.each(func(path string) error { return e.fail(e.fs.Leases().Attach(e.ctx, ids[0], path), path) })
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -13,24 +14,47 @@ import (
 
 func mkdirCommand(p *program) *cli.Command {
 	return &cli.Command{
-		Name:        "mkdir",
-		Usage:       "make directories",
-		UsageText:   "leasefs mkdir [-p] [-m MODE] PATH...\n\nExample:\n  leasefs mkdir -p /logs/2026/07",
-		Description: "Makes directories. With -p parents too, and one that exists is no error.",
+		Name:      "mkdir",
+		Usage:     "make directories",
+		UsageText: "leasefs mkdir [-p] [-m MODE] [--lease ID] PATH...\n\nExample:\n  leasefs mkdir -p /logs/2026/07",
+		Description: "Makes directories. With -p parents too, and one that exists is no error. With --lease\n" +
+			"each is deleted, with all that is in it by then, when the granted lease ID ends; parents\n" +
+			"stay. One that exists is an error then, unless it is attached to that lease.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make parents; no error if it exists"},
 			&cli.StringFlag{Name: "mode", Aliases: []string{"m"}, Usage: "octal permission `MODE`", DefaultText: "0777 less the umask"},
+			&cli.StringFlag{Name: "lease", Usage: "delete the directories when the granted lease `ID` ends"},
 		},
-		Action: reading(p, operands{min: 1, max: -1, names: "one path or more"}, mkdirMode, func(e *invocation, mode fs.FileMode) error {
+		Action: reading(p, operands{min: 1, max: -1, names: "one path or more"}, mkdirOptions, func(e *invocation, o newDirectory) error {
 			return e.each(func(path string) error {
-				mkdir := e.fs.Mkdir
-				if e.flags.Bool("parents") {
-					mkdir = e.fs.MkdirAll
+				parents := e.flags.Bool("parents")
+				var err error
+				switch {
+				case o.lease != 0:
+					err = e.fs.Leases().Mkdir(e.ctx, o.lease, path, o.mode, parents)
+				case parents:
+					err = e.fs.MkdirAll(e.ctx, path, o.mode)
+				default:
+					err = e.fs.Mkdir(e.ctx, path, o.mode)
 				}
-				return e.fail(mkdir(e.ctx, path, mode), path)
+				return e.fail(err, path)
 			})
 		}),
 	}
+}
+
+// newDirectory is how a directory is made.
+type newDirectory struct {
+	mode  fs.FileMode
+	lease client.LeaseID
+}
+
+// mkdirOptions reads -m and --lease.
+func mkdirOptions(e *invocation) (o newDirectory, err error) {
+	if o.mode, err = mkdirMode(e); err == nil {
+		o.lease, err = e.leaseID(e.flags.String("lease"))
+	}
+	return o, err
 }
 
 // mkdirMode reads -m.
@@ -184,22 +208,30 @@ func lnCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "ln",
 		Usage:       "make symbolic links",
-		UsageText:   "leasefs ln -s TARGET PATH\n\nExample:\n  leasefs ln -s /releases/7 /current",
+		UsageText:   "leasefs ln -s [--lease ID] TARGET PATH\n\nExample:\n  leasefs ln -s /releases/7 /current",
 		Description: "Makes PATH a symbolic link to TARGET, or a link of TARGET's name in it if PATH is a directory.\nTARGET may be relative to the link and need not exist. There are no hard links: -s is needed.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link"}},
-		Action: p.connected(operands{min: 2, max: 2, names: "TARGET and PATH", local: true}, func(e *invocation) error {
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link"},
+			&cli.StringFlag{Name: "lease", Usage: "delete the link when the granted lease `ID` ends"},
+		},
+		Action: reading(p, operands{min: 2, max: 2, names: "TARGET and PATH", local: true}, func(e *invocation) (lease client.LeaseID, err error) {
+			if !e.flags.Bool("symbolic") {
+				return 0, argv.Usagef(e.op, "there are no hard links; -s makes a symbolic one")
+			}
+			if e.args[1], err = e.path(e.args[1]); err != nil {
+				return 0, err
+			}
+			return e.leaseID(e.flags.String("lease"))
+		}, func(e *invocation, lease client.LeaseID) error {
 			path, target := e.args[1], e.args[0]
 			if info, serr := e.fs.Lstat(e.ctx, path); serr == nil && info.IsDir() {
 				_, name := fspath.Split(target)
 				path = fspath.Join(path, name)
 			}
-			return e.fail(e.fs.Symlink(e.ctx, target, path), path)
-		}, func(e *invocation) (err error) {
-			if !e.flags.Bool("symbolic") {
-				return argv.Usagef(e.op, "there are no hard links; -s makes a symbolic one")
+			if lease != 0 {
+				return e.fail(e.fs.Leases().Symlink(e.ctx, lease, target, path), path)
 			}
-			e.args[1], err = e.path(e.args[1])
-			return err
+			return e.fail(e.fs.Symlink(e.ctx, target, path), path)
 		}),
 	}
 }

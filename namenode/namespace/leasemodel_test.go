@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
@@ -71,7 +72,7 @@ func (m *machine) attached(id LeaseID) (files []InodeID) {
 		}
 	}
 	for inode, lease := range m.gone {
-		if m.tree.get(inode) == nil {
+		if m.tree.get(inode) == nil || m.tree.leaseOf(inode) == 0 {
 			delete(m.gone, inode)
 		} else if lease == id {
 			files = append(files, inode)
@@ -131,11 +132,21 @@ func (m *machine) forget(t *rapid.T, files []InodeID, res Result) {
 		dead[id] = true
 		delete(m.gone, id)
 	}
-	for p, n := range m.nodes {
-		if !dead[n.id] {
-			continue
+	var going []string // and what is below
+	for p := range m.nodes {
+		for at := p; at != "/"; at, _ = fspath.Split(at) {
+			if dead[m.nodes[at].id] {
+				going = append(going, p)
+				break
+			}
 		}
+	}
+	for _, p := range going {
+		n := m.nodes[p]
 		delete(m.nodes, p)
+		if n.lease != 0 && !dead[n.id] {
+			m.gone[n.id] = n.lease
+		}
 		if n.open {
 			if closed[n.id] != n.writer.Epoch {
 				t.Fatalf("writer %+v was not closed: %+v", n.writer, res.Closed)
@@ -177,6 +188,9 @@ func (m *machine) End(t *rapid.T) {
 	}
 	files := m.attached(id)
 	old := rapid.IntRange(0, 3).Draw(t, "old") == 0
+	for _, f := range files {
+		old = old && !m.tree.IsDir(f) // older journals have only files attached
+	}
 	var record Op = op
 	if old {
 		record = &OpEndLease{ID: op.ID, Reason: op.Reason}
@@ -245,9 +259,7 @@ func (m *machine) attachable(path string) (want fserror.Kind) {
 	case want != 0:
 	case missing || n == nil:
 		want = fserror.NotFound
-	case n.typ == TypeDir:
-		want = fserror.IsDirectory
-	case n.typ == TypeSymlink:
+	case path == "/":
 		want = fserror.InvalidArgument
 	case m.ending(n):
 		want = fserror.NotFound

@@ -125,22 +125,38 @@ func (m *machine) learn(path string) {
 
 func (m *machine) Mkdir(t *rapid.T) {
 	path, parents := m.path(t, "path"), rapid.Bool().Draw(t, "parents")
+	lease := m.drawLease(t, true)
 	missing, want := m.way(path)
 	n := m.nodes[path]
 	switch {
+	case lease != 0 && !m.lives(lease):
+		want = fserror.NotFound
 	case want != 0:
 	case missing && !parents:
 		want = fserror.NotFound
 	case n != nil && (n.typ != TypeDir || !parents):
 		want = fserror.Exists
+	case lease != 0 && n != nil && n.lease != lease:
+		want = fserror.Exists
 	}
-	op, err := PlanMkdir(m.tree, nil, At(path), 0o755, parents)
-	if !expect(t, "mkdir "+path, err, want) || op == nil {
+	var op Op
+	var nothing bool
+	var err error
+	if lease != 0 {
+		var o *OpMkdirLeased
+		o, err = PlanMkdirLeased(m.tree, nil, At(path), 0o755, parents, lease)
+		op, nothing = o, o == nil
+	} else {
+		var o *OpMkdir
+		o, err = PlanMkdir(m.tree, nil, At(path), 0o755, parents)
+		op, nothing = o, o == nil
+	}
+	if !expect(t, "mkdir "+path, err, want) || nothing {
 		return
 	}
 	id := m.must(t, op).Inode
 	m.learn(path)
-	m.nodes[path] = &node{id: id, typ: TypeDir}
+	m.nodes[path] = &node{id: id, typ: TypeDir, lease: lease}
 }
 
 func (m *machine) Create(t *rapid.T) {
@@ -400,7 +416,7 @@ func (m *machine) Delete(t *rapid.T) {
 				open[n.id] = n.writer.Epoch
 			}
 			delete(m.nodes, p)
-			if n.lease != 0 {
+			if n.lease != 0 && p != path {
 				m.gone[n.id] = n.lease
 			}
 			if _, err := m.tree.Stat(nil, Inode(n.id)); fserror.KindOf(err) != fserror.NotFound {
@@ -427,11 +443,21 @@ func (m *machine) Symlink(t *rapid.T) {
 		t.Skip("no place")
 	}
 	target := rapid.SampledFrom([]string{"/a", "b/..", "../a", "a/../../b", "link", longName}).Draw(t, "target")
+	lease := m.drawLease(t, true)
+	if !m.lives(lease) {
+		lease = 0
+	}
 	op, err := PlanSymlink(m.tree, nil, At(path), target, false)
 	if err != nil {
 		t.Fatalf("symlink: %v", err)
 	}
-	m.nodes[path] = &node{id: m.must(t, op).Inode, typ: TypeSymlink, bytes: target}
+	var record Op = op
+	if lease != 0 {
+		if record, err = PlanSymlinkLeased(m.tree, nil, At(path), target, false, lease); err != nil {
+			t.Fatalf("symlink: %v", err)
+		}
+	}
+	m.nodes[path] = &node{id: m.must(t, record).Inode, typ: TypeSymlink, bytes: target, lease: lease}
 }
 
 func (m *machine) Concat(t *rapid.T) {

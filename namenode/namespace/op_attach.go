@@ -2,7 +2,8 @@ package namespace
 
 import "github.com/leasefs/leasefs/internal/fserror"
 
-// OpAttach attaches a file to a granted lease: it is deleted at its end.
+// OpAttach attaches an inode to a granted lease: it is deleted at its end, a directory
+// with all that is below it.
 type OpAttach struct {
 	ID    LeaseID
 	Inode InodeID
@@ -13,19 +14,19 @@ func (op *OpAttach) fields(c coder) {
 	c.inode(&op.Inode)
 }
 
-// PlanAttach checks the attaching of a file to a lease, away from another one
-// if need be. It takes permission to delete the file, which the end of the
-// lease will do; and since it does so wherever the file is by then, and whoever
-// may delete it there, the file must be the caller's, if that is no superuser. A
-// nil record without an error: it is attached to it already.
-// Errors: NotFound, IsDirectory, Permission, InvalidArgument (a link), NoSpace (too
-// many directories).
+// PlanAttach checks the attaching to a lease, away from another one if need be. It takes
+// permission to delete what is named, which the end of the lease will do, for a directory
+// also all that is below it now; and since the end does so wherever it is by then, and
+// whoever may delete it there, it must be the caller's, if that is no superuser. A nil
+// record without an error: it is attached to it already.
+// Errors: NotFound, Permission, InvalidArgument (the root), NoSpace (too many
+// directories), TooLarge (a directory with more below it than can be looked at).
 func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	v := view{t, c, "lease attach"}
 	if err := v.checkLease(id); err != nil {
 		return nil, fserror.With(err, v.op, r.Path)
 	}
-	n, path, err := v.leaseFile(r)
+	n, path, err := v.attached(r)
 	if err != nil || t.leaseOf(n.id) == id {
 		return nil, err
 	}
@@ -35,25 +36,50 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	if err := v.checkRoom(id, n.parent, path); err != nil {
 		return nil, err
 	}
+	if err := v.mayGoWhole(n, path); err != nil {
+		return nil, err
+	}
 	return &OpAttach{ID: id, Inode: n.id}, nil
 }
 
-// mayAttach reports whether a caller may have a file deleted with a lease.
+// maxAttachLook is how many inodes below a directory are looked at before it is attached.
+const maxAttachLook = 10_000
+
+// mayGoWhole checks that a caller could delete all that is below a directory now. Who
+// makes something there later entrusts it to the lease.
+func (v view) mayGoWhole(n *inode, path string) error {
+	if n.typ != TypeDir {
+		return nil
+	}
+	done, err := v.CanRemoveAll(v.c, n.id, new(RemoveCheck), maxAttachLook)
+	if err == nil && !done {
+		err = v.errorf(fserror.TooLarge, path, "there is more below it than the %d files that are checked for permission to delete them; only a superuser may have it deleted with a lease now", maxAttachLook)
+	}
+	return fserror.With(err, v.op, path)
+}
+
+// inAttached reports whether a directory, or one above it, is attached to a lease.
+func (v view) inAttached(dir *inode) (is bool) {
+	v.reachable(dir, func(n *inode) {
+		v.lookAttr(n.id)
+		is = is || v.leaseOf(n.id) != 0
+	})
+	return is
+}
+
+// mayAttach reports whether a caller may have an inode deleted with a lease.
 func (v view) mayAttach(n *inode) bool { return v.c.IsSuper() || v.isOwner(n) }
 
-// leaseFile returns a file that the caller may delete and whose lease, if it
-// has one, has not ended.
-func (v view) leaseFile(r Ref) (n *inode, path string, err error) {
+// attached returns what the caller may attach or detach: may delete, and its lease, if
+// it has one, has not ended.
+func (v view) attached(r Ref) (n *inode, path string, err error) {
 	at, err := v.find(r)
 	if err != nil {
 		return nil, "", err
 	}
 	n, path = at.node, at.path
-	switch n.typ {
-	case TypeDir:
-		return nil, "", isDirectory(v.op, path)
-	case TypeSymlink:
-		return nil, "", v.errorf(fserror.InvalidArgument, path, "it is a symbolic link; name the file itself")
+	if n.id == RootID {
+		return nil, "", v.errorf(fserror.InvalidArgument, path, "the root directory cannot be attached to a lease")
 	}
 	if err := v.requireRemove(at.dir, n, path); err != nil {
 		return nil, "", err
@@ -65,12 +91,9 @@ func (v view) leaseFile(r Ref) (n *inode, path string, err error) {
 }
 
 func (op *OpAttach) apply(t applier) (Result, error) {
-	n, err := t.file(op.Inode)
+	n, err := t.entryInTree(op.Inode)
 	if err != nil {
 		return Result{}, err
-	}
-	if !t.reachable(n, nil) {
-		return Result{}, misfitf("file %d is deleted", n.id)
 	}
 	if _, err := t.liveLease(op.ID); err != nil {
 		return Result{}, err
@@ -83,6 +106,18 @@ func (op *OpAttach) apply(t applier) (Result, error) {
 	r := fileResult(n)
 	r.Lease = op.ID
 	return r, nil
+}
+
+// entryInTree returns an inode that is in the tree, and not its root.
+func (t applier) entryInTree(id InodeID) (*inode, error) {
+	n := t.get(id)
+	switch {
+	case n == nil:
+		return nil, misfitf("there is no inode %d", id)
+	case n.parent == 0 || !t.reachable(n, nil):
+		return nil, misfitf("inode %d is the root, or deleted", id)
+	}
+	return n, nil
 }
 
 func (op *OpAttach) affects(a affected) affected { return a.attr(op.Inode) }

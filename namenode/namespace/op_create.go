@@ -91,11 +91,10 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 		return nil, err
 	}
 	o.Parent, o.Group = at.dir.id, v.groupIn(at.dir)
-	in := o.Parent
-	if len(o.Dirs) > 0 {
-		in = 0
+	if err := v.checkRoomOfNew(r.Lease, o.Parent, len(o.Dirs)+1, path); err != nil {
+		return nil, err
 	}
-	return o, v.checkRoom(r.Lease, in, path)
+	return o, nil
 }
 
 func (op *OpCreate) apply(t applier) (Result, error) { return op.create(t, 0) }

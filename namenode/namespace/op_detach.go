@@ -1,15 +1,16 @@
 package namespace
 
-// OpDetach takes a file from its granted lease.
+// OpDetach takes an inode from its granted lease.
 type OpDetach struct{ Inode InodeID }
 
 func (op *OpDetach) fields(c coder) { c.inode(&op.Inode) }
 
-// PlanDetach checks the detaching of a file from its lease. A nil record
-// without an error: it is attached to none. Errors as for PlanAttach.
+// PlanDetach checks the detaching of an inode from its lease. A nil record
+// without an error: it is attached to none. Errors: NotFound,
+// Permission, InvalidArgument (the root).
 func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
 	v := view{t, c, "lease detach"}
-	n, _, err := v.leaseFile(r)
+	n, _, err := v.attached(r)
 	if err != nil || t.leaseOf(n.id) == 0 {
 		return nil, err
 	}
@@ -17,9 +18,9 @@ func PlanDetach(t *Tree, c *Call, r Ref) (*OpDetach, error) {
 }
 
 func (op *OpDetach) apply(t applier) (Result, error) {
-	n, err := t.file(op.Inode)
-	if err != nil {
-		return Result{}, err
+	n := t.get(op.Inode)
+	if n == nil {
+		return Result{}, misfitf("there is no inode %d", op.Inode)
 	}
 	if t.leaseOf(n.id) == 0 {
 		return Result{}, misfitf("file %d is attached to no lease", n.id)

@@ -66,6 +66,11 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 			return nil, v.errorf(fserror.NotFound, src.path, "%v, it is being deleted", err)
 		}
 	}
+	if n.typ == TypeDir && src.dir != dst.dir && !c.isSuper() && v.inAttached(dst.dir) {
+		if err := v.mayGoWhole(n, src.path); err != nil {
+			return nil, err
+		}
+	}
 	if n.typ == TypeDir && v.deepens(n, dst) {
 		return nil, tooLong(v.op, dst.path, "the path of something in it")
 	}

@@ -185,6 +185,8 @@ var ops = [...]func() Op{
 	30: func() Op { return new(OpReserve) },
 	31: func() Op { return new(OpCreateAs) },
 	32: func() Op { return new(OpEnd) },
+	33: func() Op { return new(OpMkdirLeased) },
+	34: func() Op { return new(OpSymlinkLeased) },
 }
 
 // opTypes are the numbers of the kinds.

@@ -614,7 +614,7 @@ type Attr struct {
 	Entries       uint64                 `protobuf:"varint,10,opt,name=entries,proto3" json:"entries,omitempty"`                         // of a directory
 	Blocks        uint64                 `protobuf:"varint,11,opt,name=blocks,proto3" json:"blocks,omitempty"`                           // of a file
 	TailLength    int64                  `protobuf:"varint,12,opt,name=tail_length,json=tailLength,proto3" json:"tail_length,omitempty"` // of a file
-	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                             // the granted lease that a file is attached to; 0: none
+	Lease         uint64                 `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                             // the granted lease that it is attached to; 0: none
 	Xattrs        uint32                 `protobuf:"varint,14,opt,name=xattrs,proto3" json:"xattrs,omitempty"`                           // how many extended attributes it has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6069,14 +6069,17 @@ func (x *MutateResponse) GetHidden() bool {
 }
 
 type MkdirRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	At            *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
-	HasMode       bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
-	Parents       bool                   `protobuf:"varint,6,opt,name=parents,proto3" json:"parents,omitempty"` // make parents too; no error if it exists
-	Owner         *Owner                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Call    *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller  *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	At      *Ref                   `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Mode    uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	HasMode bool                   `protobuf:"varint,5,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
+	Parents bool                   `protobuf:"varint,6,opt,name=parents,proto3" json:"parents,omitempty"` // make parents too; no error if it exists
+	Owner   *Owner                 `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Attach the directory to this granted lease. One that exists is an error then, also
+	// with parents, unless it is attached to that lease.
+	Lease         uint64 `protobuf:"varint,8,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6158,6 +6161,13 @@ func (x *MkdirRequest) GetOwner() *Owner {
 		return x.Owner
 	}
 	return nil
+}
+
+func (x *MkdirRequest) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
 }
 
 type RenameRequest struct {
@@ -6599,6 +6609,7 @@ type SymlinkRequest struct {
 	Target        string                 `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
 	Parents       bool                   `protobuf:"varint,5,opt,name=parents,proto3" json:"parents,omitempty"`
 	Owner         *Owner                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
+	Lease         uint64                 `protobuf:"varint,7,opt,name=lease,proto3" json:"lease,omitempty"` // attach the link to this granted lease
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6673,6 +6684,13 @@ func (x *SymlinkRequest) GetOwner() *Owner {
 		return x.Owner
 	}
 	return nil
+}
+
+func (x *SymlinkRequest) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
 }
 
 type TruncateRequest struct {
@@ -8856,7 +8874,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0eMutateResponse\x12$\n" +
 	"\x04attr\x18\x01 \x01(\v2\x10.leasefs.v1.AttrR\x04attr\x12\x12\n" +
 	"\x04txid\x18\x02 \x01(\x04R\x04txid\x12\x16\n" +
-	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\xf5\x01\n" +
+	"\x06hidden\x18\x03 \x01(\bR\x06hidden\"\x8b\x02\n" +
 	"\fMkdirRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -8864,7 +8882,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x19\n" +
 	"\bhas_mode\x18\x05 \x01(\bR\ahasMode\x12\x18\n" +
 	"\aparents\x18\x06 \x01(\bR\aparents\x12'\n" +
-	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\x85\x02\n" +
+	"\x05owner\x18\a \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x14\n" +
+	"\x05lease\x18\b \x01(\x04R\x05lease\"\x85\x02\n" +
 	"\rRenameRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12#\n" +
@@ -8901,14 +8920,15 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x12\n" +
 	"\x04name\x18\x06 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\a \x01(\fR\x05value\x12/\n" +
-	"\x06action\x18\b \x01(\x0e2\x17.leasefs.v1.XattrActionR\x06action\"\xe0\x01\n" +
+	"\x06action\x18\b \x01(\x0e2\x17.leasefs.v1.XattrActionR\x06action\"\xf6\x01\n" +
 	"\x0eSymlinkRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x02at\x12\x16\n" +
 	"\x06target\x18\x04 \x01(\tR\x06target\x12\x18\n" +
 	"\aparents\x18\x05 \x01(\bR\aparents\x12'\n" +
-	"\x05owner\x18\x06 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\"\x9e\x01\n" +
+	"\x05owner\x18\x06 \x01(\v2\x11.leasefs.v1.OwnerR\x05owner\x12\x14\n" +
+	"\x05lease\x18\a \x01(\x04R\x05lease\"\x9e\x01\n" +
 	"\x0fTruncateRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
