@@ -816,3 +816,112 @@ func TestLeaseOfManyDirectories(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// An attached directory goes with all that is below it, whatever that is attached to;
+// writers below are fenced, and what is moved out stays.
+func TestAttachedDirectory(t *testing.T) {
+	r := leaseRig(t)
+	op, err := PlanMkdirLeased(r.tree, nil, At("/top/a"), 0o755, true, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := r.must(t, op).Inode
+	r.create(t, "/top/a/deep/f", "x")
+	w := r.open(t, "/top/a/deep/open", "client")
+	inner := r.attachNew(t, 2, "/top/a/inner")
+	r.attachNew(t, 1, "/top/a/own")
+	link, err := PlanSymlinkLeased(r.tree, nil, At("/top/a/link"), "deep", false, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, link)
+	r.create(t, "/top/a/saved", "x")
+	r.rename(t, "/top/a/saved", "/saved", false)
+	r.rename(t, "/top/a", "/moved", false)
+	if got, files := r.lease(t, "/moved"); got != 1 || files != 2 {
+		t.Fatal(got, files)
+	}
+	if again, err := PlanMkdirLeased(r.tree, nil, At("/moved"), 0o755, true, 1); again != nil || err != nil {
+		t.Fatal(again, err)
+	}
+	_, err = PlanMkdirLeased(r.tree, nil, At("/top"), 0o755, true, 1)
+	wantKind(t, err, fserror.Exists)
+	keys := r.tree.Affects(&OpEnd{ID: 1})
+	if !slices.Contains(keys, Change{Kind: ChangeAttr, Inode: dir}) {
+		t.Errorf("who makes files in the directory is not asked: %+v", keys)
+	}
+	res := r.end(t, 1)
+	if len(res.Closed) != 1 || res.Closed[0].Inode != w.Inode {
+		t.Errorf("%+v", res.Closed)
+	}
+	wantKind(t, r.tree.CheckWriter(nil, w), fserror.LeaseLostGone)
+	for _, path := range []string{"/moved", "/moved/deep/f", "/moved/inner"} {
+		r.absent(t, path)
+	}
+	for _, id := range []InodeID{dir, inner} {
+		_, err := r.tree.Stat(nil, Inode(id))
+		wantKind(t, err, fserror.NotFound)
+	}
+	if c := r.tree.CountReachable(); c.Files != 1 || c.Dirs != 2 || c.Symlinks != 0 {
+		t.Errorf("%+v", c)
+	}
+	roundTrip(t, r.tree)
+	r.mkdir(t, "/moved/again") // its name is free
+	r.end(t, 2)                // what it had went before
+	for l, ok := r.tree.EndedLease(0); ok; l, ok = r.tree.EndedLease(0) {
+		r.must(t, &OpReap{ID: l.ID, Limit: 1})
+		sound(t, r.tree)
+	}
+	for r.tree.Counts().Detached > 0 {
+		r.must(t, &OpReclaim{Limit: 2})
+	}
+	if c, reachable := r.tree.Counts(), r.tree.CountReachable(); c != reachable || c.Attached != 0 {
+		t.Errorf("%+v, of which can be reached %+v", c, reachable)
+	}
+}
+
+// Who attaches a directory, or moves one into an attached one, could delete all that is
+// below it.
+func TestWhoMayAttachADirectory(t *testing.T) {
+	r := newRig(t)
+	r.grant(t, 1, 60_000) // u's
+	u := &Call{User: "u"}
+	owner := func(path, user string, mode uint16) {
+		t.Helper()
+		a, err := r.tree.Stat(nil, At(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.must(t, &OpSetAttr{Inode: a.ID, SetMode: true, Mode: mode, User: user})
+	}
+	r.mkdir(t, "/home/mine/theirs/deep")
+	r.mkdir(t, "/home/scratch")
+	owner("/home", "u", 0o755)
+	owner("/home/mine", "u", 0o755)
+	owner("/home/scratch", "u", 0o755)
+	owner("/home/mine/theirs", "v", 0o755)
+	attach := func(c *Call, path string) error {
+		_, err := PlanAttach(r.tree, c, 1, At(path))
+		return err
+	}
+	wantKind(t, attach(u, "/home/mine"), fserror.Permission)        // below is what u may not delete
+	wantKind(t, attach(u, "/home/mine/theirs"), fserror.Permission) // not u's
+	wantKind(t, attach(u, "/"), fserror.InvalidArgument)
+	if err := attach(nil, "/home/mine"); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(t, 1, "/home/scratch")
+	_, err := PlanRename(r.tree, u, At("/home/mine"), At("/home/scratch/mine"), false, false)
+	wantKind(t, err, fserror.Permission)
+	r.remove(t, "/home/mine/theirs/deep")
+	if err := attach(u, "/home/mine"); err != nil { // an empty directory can be removed
+		t.Fatal(err)
+	}
+	if _, err := PlanRename(r.tree, u, At("/home/mine"), At("/home/scratch/mine"), false, false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxAttachLook {
+		r.create(t, fmt.Sprintf("/home/mine/%d", i), "")
+	}
+	wantKind(t, attach(u, "/home/mine"), fserror.TooLarge)
+}
