@@ -66,7 +66,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 			return nil, v.errorf(fserror.NotFound, src.path, "%v, it is being deleted", err)
 		}
 	}
-	if n.typ == TypeDir && src.dir != dst.dir && !c.isSuper() && v.inAttached(dst.dir) {
+	if n.typ == TypeDir && src.dir != dst.dir && !c.IsSuper() && v.inAttached(dst.dir) {
 		if err := v.mayGoWhole(n, src.path); err != nil {
 			return nil, err
 		}

@@ -354,6 +354,7 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 	"RevokeLease": func(t *testing.T, r *rig, dir string) change {
 		id, p := leaseIn(dir), "/"+dir+"/f"
 		r.lease(t, dir)
+		must(t, r.b.Remove(t.Context(), p)) // else its removal would be a record, too
 		return change{
 			records: 1,
 			send: func(call *pb.CallId, other bool) (proto.Message, error) {
@@ -403,6 +404,36 @@ var leaseChanges = map[string]func(t *testing.T, r *rig, dir string) change{
 			},
 			undo:  func(t *testing.T) { must(t, r.b.Leases().Detach(t.Context(), p)) },
 			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
+		}
+	},
+	"Mkdir with a lease": func(t *testing.T, r *rig, dir string) change {
+		id, p := leaseIn(dir), "/"+dir+"/made"
+		r.lease(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				lease := map[bool]uint64{true: 0, false: uint64(id)}[other]
+				return r.a.NN.Mkdir(r.ctx, &pb.MkdirRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Lease: lease})
+			},
+			undo:  func(t *testing.T) { must(t, r.b.Leases().Detach(t.Context(), p)) },
+			check: func(t *testing.T) { wantAttached(t, r.b, p, 0) },
+		}
+	},
+	"Symlink with a lease": func(t *testing.T, r *rig, dir string) change {
+		id, p := leaseIn(dir), "/"+dir+"/link"
+		r.lease(t, dir)
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				lease := map[bool]uint64{true: 0, false: uint64(id)}[other]
+				return r.a.NN.Symlink(r.ctx, &pb.SymlinkRequest{Call: call, Caller: r.a.Who, At: pb.At(p), Target: "f", Lease: lease})
+			},
+			undo: func(t *testing.T) { must(t, r.b.Leases().Detach(t.Context(), p)) },
+			check: func(t *testing.T) {
+				if l, err := r.b.Lstat(t.Context(), p); err != nil || l.Lease != 0 {
+					t.Fatal(l, err)
+				}
+			},
 		}
 	},
 	"Rename that detaches": func(t *testing.T, r *rig, dir string) change {

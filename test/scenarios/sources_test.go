@@ -263,8 +263,7 @@ func TestSwitchedLeasesOverARestart(t *testing.T) {
 	for name, id := range map[string]client.LeaseID{"kept": one, "switched": two, "back": one, "detached": 0} {
 		wantAttached(t, a, "/d/"+name, id)
 	}
-	_, err := a.Leases().Revoke(ctx, one)
-	must(t, err)
+	must(t, a.Leases().Revoke(ctx, one))
 	for range 2 {
 		gone(t, a, "/d/kept")
 		gone(t, a, "/d/back")
@@ -272,8 +271,7 @@ func TestSwitchedLeasesOverARestart(t *testing.T) {
 		wantContent(t, a, "/d/detached", "detached")
 		n.Restart(t)
 	}
-	_, err = a.Leases().Revoke(ctx, two)
-	must(t, err)
+	must(t, a.Leases().Revoke(ctx, two))
 	gone(t, a, "/d/switched")
 	wantContent(t, a, "/d/detached", "detached")
 	wantSound(t, a)
@@ -297,7 +295,7 @@ func TestLeasesOfAClosedClient(t *testing.T) {
 	}
 	_, err = a.Leases().Grant(ctx, time.Hour, 0)
 	wantKind(t, err, fserror.Closed)
-	_, err = a.Leases().Revoke(ctx, id)
+	err = a.Leases().Revoke(ctx, id)
 	wantKind(t, err, fserror.Closed)
 	_, err = a.Leases().KeepAlive(ctx, id)
 	wantKind(t, err, fserror.Closed)

@@ -244,7 +244,7 @@ func (at *tenant) rename(call context.Context) {
 func (at *tenant) revoke(call context.Context, l *tenancy) {
 	l.kept.Stop()
 	l.kept = nil
-	if _, err := at.c.fs.Leases().Revoke(call, l.id); !at.failed("revoke", err) || errors.Is(err, fserror.NotFound) {
+	if err := at.c.fs.Leases().Revoke(call, l.id); !at.failed("revoke", err) || errors.Is(err, fserror.NotFound) {
 		l.ended = time.Now()
 	}
 }
