@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,12 +29,14 @@ func TestGrantedLeasesOverFailovers(t *testing.T) {
 				}, 7, func(c *worker) { c.plain = seed%2 == 0 })
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
+				must(t, w.operator.connect(ctx)) // whom nothing cuts off
 				var tenants []*tenant
 				var working sync.WaitGroup
 				for i, c := range w.clients {
 					at := &tenant{c: c, w: w, rand: w.rand("tenant", i), dir: "/leased/" + c.name}
 					tenants = append(tenants, at)
 					working.Go(func() { at.work(ctx) })
+					working.Go(func() { at.watch(ctx, w.operator.fs) })
 				}
 				w.faults(ctx, 0)
 				working.Wait()
@@ -66,6 +69,44 @@ type tenant struct {
 	number int
 	leases []*tenancy
 	files  []*tenanted
+	seen   atomic.Pointer[[]sight]
+}
+
+// sight is a file that has to be there for as long as a lease is promised.
+type sight struct {
+	path  string
+	kept  *client.KeptLease
+	stops int
+}
+
+// show says what has to be there, but for a file that is about to get another name.
+func (at *tenant) show(but *tenanted) {
+	var all []sight
+	for _, f := range at.files {
+		if l := f.lease; f != but && !f.unsure && !f.gone && l != nil && l.kept != nil {
+			all = append(all, sight{f.path, l.kept, l.stops})
+		}
+	}
+	at.seen.Store(&all)
+}
+
+// watch has another client see, also while this one is cut off, that what has to be there is.
+func (at *tenant) watch(ctx context.Context, eyes *client.FS) {
+	r := at.w.rand("watch of "+at.c.name, 0)
+	for ; ctx.Err() == nil; <-time.After(100 * time.Millisecond) {
+		all := at.seen.Load()
+		if all == nil || len(*all) == 0 {
+			continue
+		}
+		s := (*all)[r.IntN(len(*all))]
+		_, err := eyes.Stat(ctx, s.path)
+		if !errors.Is(err, fserror.NotFound) || s.kept.Remaining() <= 0 || at.c.stoodSince(s.stops) {
+			continue
+		}
+		if now := at.seen.Load(); slices.Contains(*now, s) {
+			at.w.truth.broken("%s is gone while its lease is alive for %v more, as %s was promised", s.path, s.kept.Remaining(), at.c.name)
+		}
+	}
 }
 
 // tenancy is a granted lease.
@@ -114,6 +155,7 @@ func (at *tenant) work(ctx context.Context) {
 			at.look(call)
 		}
 		cancel()
+		at.show(nil)
 		at.c.pause(ctx, time.Second)
 	}
 }
@@ -231,6 +273,7 @@ func (at *tenant) rename(call context.Context) {
 	if f == nil || f.unsure {
 		return
 	}
+	at.show(f)
 	at.number++
 	to := fmt.Sprintf("%s/r%d", at.dir, at.number)
 	if err := at.c.fs.Rename(call, f.path, to, false); at.failed("rename", err) {
@@ -244,6 +287,7 @@ func (at *tenant) rename(call context.Context) {
 func (at *tenant) revoke(call context.Context, l *tenancy) {
 	l.kept.Stop()
 	l.kept = nil
+	at.show(nil)
 	if err := at.c.fs.Leases().Revoke(call, l.id); !at.failed("revoke", err) || errors.Is(err, fserror.NotFound) {
 		l.ended = time.Now()
 	}

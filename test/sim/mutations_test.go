@@ -283,4 +283,11 @@ var mutations = []mutation{
 			`if (l.w.lost.Load() != nil || l.w.closing.Load()) && !mutant.On("a lost lock has time left") {`,
 		}},
 	},
+	{
+		name: "a granted lease ends early", test: "TestGrantedLeasesOverFailovers",
+		changes: []change{{
+			"leasemanager/expire.go", "\t\tkey := max(stampOf(w), tm.floor) + ttl\n",
+			"\t\tkey := max(stampOf(w), tm.floor) + ttl\n\t\tif mutant.On(\"a granted lease ends early\") {\n\t\t\tkey -= ttl / 2\n\t\t}\n",
+		}},
+	},
 }
