@@ -54,7 +54,7 @@ func (r rooms) Applied(tx *engine.Tx, e namespace.Entry, done namespace.Result) 
 	r.s.leases.Applied(done)
 	r.s.sessions.Applied(done)
 	r.s.waits.Applied(done)
-	r.s.calls.removals.tell(tx.Tree, e.Op, done.Inode)
+	r.s.calls.removals.tell(tx.Tree, e.Op)
 	r.s.keepEvents(e, done.Events)
 }
 

@@ -99,16 +99,24 @@ func (l *removals) disturbed(r *removal) bool {
 	return r.moved
 }
 
-// tell tells removals of a record about an inode, which was applied just now.
-func (l *removals) tell(t *namespace.Tree, op namespace.Op, inode namespace.InodeID) {
-	move, ok := op.(*namespace.OpRename)
-	if !ok || !t.IsDir(inode) {
-		return
-	}
+// tell tells removals of a record, which was applied just now.
+func (l *removals) tell(t *namespace.Tree, op namespace.Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r := range l.all {
-		r.moved = r.moved || t.IsBelow(move.ToParent, r.dir)
+	if len(l.all) == 0 {
+		return
+	}
+	for _, part := range namespace.Parts(op) {
+		move, ok := part.(*namespace.OpRename)
+		if !ok {
+			continue
+		}
+		if a, err := t.Stat(nil, namespace.Ref{Base: move.ToParent, Path: move.ToName}); err == nil && a.Type != namespace.TypeDir {
+			continue
+		}
+		for r := range l.all {
+			r.moved = r.moved || t.IsBelow(move.ToParent, r.dir)
+		}
 	}
 }
 

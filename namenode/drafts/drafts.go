@@ -217,6 +217,15 @@ func (t *Table) Refuse(tx *engine.Tx, caller namespace.SessionID, op namespace.O
 	if t.told.Load() == 0 {
 		return nil
 	}
+	for _, part := range namespace.Parts(op) {
+		if err := t.refuse(tx, caller, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Table) refuse(tx *engine.Tx, caller namespace.SessionID, op namespace.Op) error {
 	now := t.clock.Mono()
 	var removes namespace.InodeID
 	var by namespace.SessionID

@@ -28,6 +28,12 @@ func drawOp(t *rapid.T, next uint64) Op {
 	}
 	session := func() SessionID { return SessionID{byte(rapid.IntRange(0, 2).Draw(t, "session"))} }
 	switch rapid.IntRange(1, len(ops)-1).Draw(t, "kind") {
+	case int(opType(new(OpTxn))):
+		op := new(OpTxn)
+		for range rapid.IntRange(0, 4).Draw(t, "parts") {
+			op.Parts = append(op.Parts, drawOp(t, next))
+		}
+		return op
 	case 1:
 		return &OpActivate{Term: uint64(num("term") + 2), User: user(), Group: user()}
 	case 2:

@@ -76,7 +76,7 @@ func (t *Tree) Apply(e Entry) (Result, error) {
 	t.results.Remember(e.Call, t.reigned, r.Answer(e.Op))
 	r.Forgotten = t.results.Expire(t.reigned)
 	if t.events {
-		r.Events = n.of(&r)
+		r.Events = append(r.Events, n.of(&r)...)
 	}
 	return r, nil
 }

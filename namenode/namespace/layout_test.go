@@ -53,6 +53,14 @@ func samples() []Op {
 		&OpEnd{ID: 1 << 40, Reason: LeaseExpired},
 		&OpMkdirLeased{OpMkdir{Parent: 1, Names: []string{"a", "b"}, Mode: 0o755, User: "u", Group: "g"}, 5},
 		&OpSymlinkLeased{OpSymlink{Parent: 1, Dirs: []string{"d"}, DirMode: 0o755, Name: "l", Target: "../x", User: "u", Group: "g"}, 5},
+		&OpTxn{Parts: []Op{
+			&OpCreate{Parent: 2, Name: "f", Closed: true, Data: []byte("x"), Lease: 3},
+			&OpMkdir{Parent: 1, Names: []string{"a", "b"}, Mode: 0o755, User: "u", Group: "g"},
+			&OpRename{FromParent: 1, FromName: "a", ToParent: 2, ToName: "b", Replace: 3},
+			&OpDelete{Parent: 1, Name: "a", Inode: 2},
+			&OpAttach{ID: 5, Inode: 7},
+			&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
+		}},
 	}
 }
 
@@ -138,12 +146,16 @@ func TestLayoutIsFixed(t *testing.T) {
 		{CallID{}, &OpHide{Parent: 1, Name: "a", Inode: 3, Hidden: "h", Lease: 5}, "\x00\x01\x01a\x03\x01h\x05\x00\x00\x00"},
 		{CallID{}, &OpXattr{Inode: 7, Name: "user.a", Value: []byte("xy")}, "\x00\x07\x06user.a\x02xy\x00"},
 		{CallID{}, &OpXattr{Inode: 7, Name: "user.a", Remove: true}, "\x00\x07\x06user.a\x00\x01"},
+		{
+			CallID{}, &OpTxn{Parts: []Op{&OpAttach{ID: 5, Inode: 200}, &OpDelete{Parent: 1, Name: "a", Inode: 2}}},
+			"\x00\x02" + "\x17\x05\xc8\x01" + "\x0a\x01\x01a\x02",
+		},
 	} {
 		if _, body := EncodeOp(nil, c.call, c.op); string(body) != c.want {
 			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
 		}
 	}
-	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}, &OpEnd{}, &OpMkdirLeased{}, &OpSymlinkLeased{}} {
+	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}, &OpEnd{}, &OpMkdirLeased{}, &OpSymlinkLeased{}, &OpTxn{}} {
 		if int(opType(op)) != 20+i {
 			t.Errorf("%T has number %d", op, opType(op))
 		}

@@ -187,6 +187,7 @@ var ops = [...]func() Op{
 	32: func() Op { return new(OpEnd) },
 	33: func() Op { return new(OpMkdirLeased) },
 	34: func() Op { return new(OpSymlinkLeased) },
+	35: func() Op { return new(OpTxn) },
 }
 
 // opTypes are the numbers of the kinds.

@@ -14,6 +14,7 @@ type Tracker struct {
 	pending map[Change]uint64 // the newest record of each; nil: off
 	queue   []tracked         // in the order of records, from head on
 	head    int
+	still   bool // it takes nothing in
 	newest  uint64
 	// minAsOf is what every look at a clone counts as having seen, in txids.
 	minAsOf uint64
@@ -29,6 +30,12 @@ func (tr *Tracker) On() {
 // Clone is for a snapshot of what changed: each look at it counts as having seen all
 // that is not durable now.
 func (tr *Tracker) Clone() Tracker { return Tracker{minAsOf: tr.newest} }
+
+// Still is for a copy of the tree that is not to outlive the next change of the tree
+// itself: looks see the same, and changes to the copy are not tracked.
+func (tr *Tracker) Still() Tracker {
+	return Tracker{pending: tr.pending, still: true, minAsOf: tr.minAsOf}
+}
 
 // Pending returns the changes that are not durable yet, with the newest record of each.
 func (tr *Tracker) Pending() map[Change]uint64 { return maps.Clone(tr.pending) }
@@ -57,7 +64,7 @@ func (tr *Tracker) SetDurable(txid uint64) {
 
 // Touch notes a change made by the record txid.
 func (tr *Tracker) Touch(txid uint64, c Change) {
-	if tr.pending == nil || tr.pending[c] == txid {
+	if tr.pending == nil || tr.still || tr.pending[c] == txid {
 		return
 	}
 	tr.pending[c] = txid

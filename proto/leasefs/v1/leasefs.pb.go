@@ -304,7 +304,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -6517,6 +6517,721 @@ func (x *SetAttrRequest) GetMtimeUnixMs() int64 {
 	return 0
 }
 
+// TransactRequest has at most 64 compares, 1 to 64 operations with 64 attributes, and
+// Welcome.small_file bytes in all. Paths are absolute. No name that an operation touches
+// may be that of another operation, or below it. An error says with which compare or
+// operation, by its number from 1 on, and path.
+type TransactRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Compares      []*TxCompare           `protobuf:"bytes,3,rep,name=compares,proto3" json:"compares,omitempty"`
+	Ops           []*TxOp                `protobuf:"bytes,4,rep,name=ops,proto3" json:"ops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransactRequest) Reset() {
+	*x = TransactRequest{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransactRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransactRequest) ProtoMessage() {}
+
+func (x *TransactRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransactRequest.ProtoReflect.Descriptor instead.
+func (*TransactRequest) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *TransactRequest) GetCall() *CallId {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *TransactRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *TransactRequest) GetCompares() []*TxCompare {
+	if x != nil {
+		return x.Compares
+	}
+	return nil
+}
+
+func (x *TransactRequest) GetOps() []*TxOp {
+	if x != nil {
+		return x.Ops
+	}
+	return nil
+}
+
+// TxCompare is what has to be so. A symbolic link at the end is followed, but by exists.
+type TxCompare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // empty with lease
+	// Types that are valid to be assigned to What:
+	//
+	//	*TxCompare_Exists
+	//	*TxCompare_Inode
+	//	*TxCompare_Epoch
+	//	*TxCompare_Length
+	//	*TxCompare_Xattr
+	//	*TxCompare_Lease
+	What          isTxCompare_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxCompare) Reset() {
+	*x = TxCompare{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxCompare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxCompare) ProtoMessage() {}
+
+func (x *TxCompare) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxCompare.ProtoReflect.Descriptor instead.
+func (*TxCompare) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *TxCompare) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TxCompare) GetWhat() isTxCompare_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *TxCompare) GetExists() bool {
+	if x != nil {
+		if x, ok := x.What.(*TxCompare_Exists); ok {
+			return x.Exists
+		}
+	}
+	return false
+}
+
+func (x *TxCompare) GetInode() uint64 {
+	if x != nil {
+		if x, ok := x.What.(*TxCompare_Inode); ok {
+			return x.Inode
+		}
+	}
+	return 0
+}
+
+func (x *TxCompare) GetEpoch() uint64 {
+	if x != nil {
+		if x, ok := x.What.(*TxCompare_Epoch); ok {
+			return x.Epoch
+		}
+	}
+	return 0
+}
+
+func (x *TxCompare) GetLength() int64 {
+	if x != nil {
+		if x, ok := x.What.(*TxCompare_Length); ok {
+			return x.Length
+		}
+	}
+	return 0
+}
+
+func (x *TxCompare) GetXattr() *TxXattr {
+	if x != nil {
+		if x, ok := x.What.(*TxCompare_Xattr); ok {
+			return x.Xattr
+		}
+	}
+	return nil
+}
+
+func (x *TxCompare) GetLease() uint64 {
+	if x != nil {
+		if x, ok := x.What.(*TxCompare_Lease); ok {
+			return x.Lease
+		}
+	}
+	return 0
+}
+
+type isTxCompare_What interface {
+	isTxCompare_What()
+}
+
+type TxCompare_Exists struct {
+	Exists bool `protobuf:"varint,2,opt,name=exists,proto3,oneof"` // whether there is anything of that name
+}
+
+type TxCompare_Inode struct {
+	Inode uint64 `protobuf:"varint,3,opt,name=inode,proto3,oneof"` // it is this inode
+}
+
+type TxCompare_Epoch struct {
+	Epoch uint64 `protobuf:"varint,4,opt,name=epoch,proto3,oneof"` // it is open for write under this epoch
+}
+
+type TxCompare_Length struct {
+	Length int64 `protobuf:"varint,5,opt,name=length,proto3,oneof"` // it is a file of this many bytes
+}
+
+type TxCompare_Xattr struct {
+	Xattr *TxXattr `protobuf:"bytes,6,opt,name=xattr,proto3,oneof"` // it has this extended attribute
+}
+
+type TxCompare_Lease struct {
+	Lease uint64 `protobuf:"varint,7,opt,name=lease,proto3,oneof"` // this granted lease has not ended
+}
+
+func (*TxCompare_Exists) isTxCompare_What() {}
+
+func (*TxCompare_Inode) isTxCompare_What() {}
+
+func (*TxCompare_Epoch) isTxCompare_What() {}
+
+func (*TxCompare_Length) isTxCompare_What() {}
+
+func (*TxCompare_Xattr) isTxCompare_What() {}
+
+func (*TxCompare_Lease) isTxCompare_What() {}
+
+type TxXattr struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxXattr) Reset() {
+	*x = TxXattr{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxXattr) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxXattr) ProtoMessage() {}
+
+func (x *TxXattr) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxXattr.ProtoReflect.Descriptor instead.
+func (*TxXattr) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *TxXattr) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TxXattr) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+// TxOp is one operation, with the rules, permissions and errors of the single call.
+type TxOp struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// Types that are valid to be assigned to Op:
+	//
+	//	*TxOp_Create
+	//	*TxOp_Write
+	//	*TxOp_Mkdir
+	//	*TxOp_Rename
+	//	*TxOp_Delete
+	//	*TxOp_Attach
+	//	*TxOp_SetXattr
+	//	*TxOp_RemoveXattr
+	Op            isTxOp_Op  `protobuf_oneof:"op"`
+	Xattrs        []*TxXattr `protobuf:"bytes,10,rep,name=xattrs,proto3" json:"xattrs,omitempty"` // of what create, write and mkdir make
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxOp) Reset() {
+	*x = TxOp{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxOp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxOp) ProtoMessage() {}
+
+func (x *TxOp) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxOp.ProtoReflect.Descriptor instead.
+func (*TxOp) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *TxOp) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *TxOp) GetOp() isTxOp_Op {
+	if x != nil {
+		return x.Op
+	}
+	return nil
+}
+
+func (x *TxOp) GetCreate() *TxFile {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_Create); ok {
+			return x.Create
+		}
+	}
+	return nil
+}
+
+func (x *TxOp) GetWrite() *TxFile {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_Write); ok {
+			return x.Write
+		}
+	}
+	return nil
+}
+
+func (x *TxOp) GetMkdir() *TxDir {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_Mkdir); ok {
+			return x.Mkdir
+		}
+	}
+	return nil
+}
+
+func (x *TxOp) GetRename() *TxRename {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_Rename); ok {
+			return x.Rename
+		}
+	}
+	return nil
+}
+
+func (x *TxOp) GetDelete() *TxDelete {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_Delete); ok {
+			return x.Delete
+		}
+	}
+	return nil
+}
+
+func (x *TxOp) GetAttach() uint64 {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_Attach); ok {
+			return x.Attach
+		}
+	}
+	return 0
+}
+
+func (x *TxOp) GetSetXattr() *TxXattr {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_SetXattr); ok {
+			return x.SetXattr
+		}
+	}
+	return nil
+}
+
+func (x *TxOp) GetRemoveXattr() string {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_RemoveXattr); ok {
+			return x.RemoveXattr
+		}
+	}
+	return ""
+}
+
+func (x *TxOp) GetXattrs() []*TxXattr {
+	if x != nil {
+		return x.Xattrs
+	}
+	return nil
+}
+
+type isTxOp_Op interface {
+	isTxOp_Op()
+}
+
+type TxOp_Create struct {
+	Create *TxFile `protobuf:"bytes,2,opt,name=create,proto3,oneof"` // EXISTS if there is something
+}
+
+type TxOp_Write struct {
+	Write *TxFile `protobuf:"bytes,3,opt,name=write,proto3,oneof"` // as create, but a file that is there is replaced, unless another has it open
+}
+
+type TxOp_Mkdir struct {
+	Mkdir *TxDir `protobuf:"bytes,4,opt,name=mkdir,proto3,oneof"`
+}
+
+type TxOp_Rename struct {
+	Rename *TxRename `protobuf:"bytes,5,opt,name=rename,proto3,oneof"`
+}
+
+type TxOp_Delete struct {
+	Delete *TxDelete `protobuf:"bytes,6,opt,name=delete,proto3,oneof"` // of a directory that is empty
+}
+
+type TxOp_Attach struct {
+	Attach uint64 `protobuf:"varint,7,opt,name=attach,proto3,oneof"` // to this granted lease
+}
+
+type TxOp_SetXattr struct {
+	SetXattr *TxXattr `protobuf:"bytes,8,opt,name=set_xattr,json=setXattr,proto3,oneof"`
+}
+
+type TxOp_RemoveXattr struct {
+	RemoveXattr string `protobuf:"bytes,9,opt,name=remove_xattr,json=removeXattr,proto3,oneof"`
+}
+
+func (*TxOp_Create) isTxOp_Op() {}
+
+func (*TxOp_Write) isTxOp_Op() {}
+
+func (*TxOp_Mkdir) isTxOp_Op() {}
+
+func (*TxOp_Rename) isTxOp_Op() {}
+
+func (*TxOp_Delete) isTxOp_Op() {}
+
+func (*TxOp_Attach) isTxOp_Op() {}
+
+func (*TxOp_SetXattr) isTxOp_Op() {}
+
+func (*TxOp_RemoveXattr) isTxOp_Op() {}
+
+// TxFile is a file that is closed at once.
+type TxFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	DataCrc32C    uint32                 `protobuf:"varint,2,opt,name=data_crc32c,json=dataCrc32c,proto3" json:"data_crc32c,omitempty"`
+	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits, with has_mode
+	HasMode       bool                   `protobuf:"varint,4,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
+	Parents       bool                   `protobuf:"varint,5,opt,name=parents,proto3" json:"parents,omitempty"`   // make missing parent directories
+	Lease         uint64                 `protobuf:"varint,6,opt,name=lease,proto3" json:"lease,omitempty"`       // attach it to this granted lease; 0: none
+	Umask         *uint32                `protobuf:"varint,7,opt,name=umask,proto3,oneof" json:"umask,omitempty"` // as in CreateRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxFile) Reset() {
+	*x = TxFile{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxFile) ProtoMessage() {}
+
+func (x *TxFile) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxFile.ProtoReflect.Descriptor instead.
+func (*TxFile) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *TxFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *TxFile) GetDataCrc32C() uint32 {
+	if x != nil {
+		return x.DataCrc32C
+	}
+	return 0
+}
+
+func (x *TxFile) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *TxFile) GetHasMode() bool {
+	if x != nil {
+		return x.HasMode
+	}
+	return false
+}
+
+func (x *TxFile) GetParents() bool {
+	if x != nil {
+		return x.Parents
+	}
+	return false
+}
+
+func (x *TxFile) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
+}
+
+func (x *TxFile) GetUmask() uint32 {
+	if x != nil && x.Umask != nil {
+		return *x.Umask
+	}
+	return 0
+}
+
+type TxDir struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mode          uint32                 `protobuf:"varint,1,opt,name=mode,proto3" json:"mode,omitempty"` // with has_mode
+	HasMode       bool                   `protobuf:"varint,2,opt,name=has_mode,json=hasMode,proto3" json:"has_mode,omitempty"`
+	Parents       bool                   `protobuf:"varint,3,opt,name=parents,proto3" json:"parents,omitempty"` // no error if it exists
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxDir) Reset() {
+	*x = TxDir{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxDir) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxDir) ProtoMessage() {}
+
+func (x *TxDir) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxDir.ProtoReflect.Descriptor instead.
+func (*TxDir) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *TxDir) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *TxDir) GetHasMode() bool {
+	if x != nil {
+		return x.HasMode
+	}
+	return false
+}
+
+func (x *TxDir) GetParents() bool {
+	if x != nil {
+		return x.Parents
+	}
+	return false
+}
+
+type TxRename struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Overwrite     bool                   `protobuf:"varint,2,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxRename) Reset() {
+	*x = TxRename{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxRename) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxRename) ProtoMessage() {}
+
+func (x *TxRename) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxRename.ProtoReflect.Descriptor instead.
+func (*TxRename) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *TxRename) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *TxRename) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
+	}
+	return false
+}
+
+type TxDelete struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxDelete) Reset() {
+	*x = TxDelete{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxDelete) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxDelete) ProtoMessage() {}
+
+func (x *TxDelete) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxDelete.ProtoReflect.Descriptor instead.
+func (*TxDelete) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+}
+
 type SetXattrRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -6531,7 +7246,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6543,7 +7258,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[80]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6556,7 +7271,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{80}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -6616,7 +7331,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6628,7 +7343,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[81]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6641,7 +7356,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{81}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -6705,7 +7420,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6717,7 +7432,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[82]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6730,7 +7445,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{82}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -6773,7 +7488,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6785,7 +7500,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[83]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6798,7 +7513,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{83}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -6838,7 +7553,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6850,7 +7565,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[84]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6863,7 +7578,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{84}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -6915,7 +7630,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6927,7 +7642,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[85]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6940,7 +7655,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{85}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -7193,7 +7908,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7205,7 +7920,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[86]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7218,7 +7933,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{86}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -7251,7 +7966,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7263,7 +7978,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[87]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7276,7 +7991,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -7297,7 +8012,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7309,7 +8024,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7322,7 +8037,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -7356,7 +8071,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7368,7 +8083,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7381,7 +8096,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -7408,7 +8123,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7420,7 +8135,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7433,7 +8148,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -7461,7 +8176,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7473,7 +8188,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7486,7 +8201,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -7522,7 +8237,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7534,7 +8249,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7547,7 +8262,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -7591,7 +8306,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7603,7 +8318,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7616,7 +8331,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -7663,7 +8378,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7675,7 +8390,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7688,7 +8403,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -7710,7 +8425,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7722,7 +8437,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7735,7 +8450,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -7779,7 +8494,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7791,7 +8506,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7804,7 +8519,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -7830,7 +8545,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7842,7 +8557,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7855,7 +8570,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -7874,7 +8589,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7886,7 +8601,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7899,7 +8614,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -7918,7 +8633,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7930,7 +8645,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7943,7 +8658,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -7963,7 +8678,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7975,7 +8690,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7988,7 +8703,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8027,7 +8742,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8039,7 +8754,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8052,7 +8767,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8156,7 +8871,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8168,7 +8883,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8181,7 +8896,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -8210,7 +8925,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8222,7 +8937,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8235,7 +8950,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -8275,7 +8990,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8287,7 +9002,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8300,7 +9015,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -8324,7 +9039,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8336,7 +9051,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8349,7 +9064,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -8913,7 +9628,56 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05group\x18\b \x01(\tR\x05group\x12\x1b\n" +
 	"\tset_mtime\x18\t \x01(\bR\bsetMtime\x12\"\n" +
 	"\rmtime_unix_ms\x18\n" +
-	" \x01(\x03R\vmtimeUnixMs\"\xe1\x01\n" +
+	" \x01(\x03R\vmtimeUnixMs\"\xbc\x01\n" +
+	"\x0fTransactRequest\x12&\n" +
+	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
+	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x121\n" +
+	"\bcompares\x18\x03 \x03(\v2\x15.leasefs.v1.TxCompareR\bcompares\x12\"\n" +
+	"\x03ops\x18\x04 \x03(\v2\x10.leasefs.v1.TxOpR\x03ops\"\xd0\x01\n" +
+	"\tTxCompare\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
+	"\x06exists\x18\x02 \x01(\bH\x00R\x06exists\x12\x16\n" +
+	"\x05inode\x18\x03 \x01(\x04H\x00R\x05inode\x12\x16\n" +
+	"\x05epoch\x18\x04 \x01(\x04H\x00R\x05epoch\x12\x18\n" +
+	"\x06length\x18\x05 \x01(\x03H\x00R\x06length\x12+\n" +
+	"\x05xattr\x18\x06 \x01(\v2\x13.leasefs.v1.TxXattrH\x00R\x05xattr\x12\x16\n" +
+	"\x05lease\x18\a \x01(\x04H\x00R\x05leaseB\x06\n" +
+	"\x04what\"3\n" +
+	"\aTxXattr\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\xa5\x03\n" +
+	"\x04TxOp\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12,\n" +
+	"\x06create\x18\x02 \x01(\v2\x12.leasefs.v1.TxFileH\x00R\x06create\x12*\n" +
+	"\x05write\x18\x03 \x01(\v2\x12.leasefs.v1.TxFileH\x00R\x05write\x12)\n" +
+	"\x05mkdir\x18\x04 \x01(\v2\x11.leasefs.v1.TxDirH\x00R\x05mkdir\x12.\n" +
+	"\x06rename\x18\x05 \x01(\v2\x14.leasefs.v1.TxRenameH\x00R\x06rename\x12.\n" +
+	"\x06delete\x18\x06 \x01(\v2\x14.leasefs.v1.TxDeleteH\x00R\x06delete\x12\x18\n" +
+	"\x06attach\x18\a \x01(\x04H\x00R\x06attach\x122\n" +
+	"\tset_xattr\x18\b \x01(\v2\x13.leasefs.v1.TxXattrH\x00R\bsetXattr\x12#\n" +
+	"\fremove_xattr\x18\t \x01(\tH\x00R\vremoveXattr\x12+\n" +
+	"\x06xattrs\x18\n" +
+	" \x03(\v2\x13.leasefs.v1.TxXattrR\x06xattrsB\x04\n" +
+	"\x02op\"\xc1\x01\n" +
+	"\x06TxFile\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1f\n" +
+	"\vdata_crc32c\x18\x02 \x01(\rR\n" +
+	"dataCrc32c\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x19\n" +
+	"\bhas_mode\x18\x04 \x01(\bR\ahasMode\x12\x18\n" +
+	"\aparents\x18\x05 \x01(\bR\aparents\x12\x14\n" +
+	"\x05lease\x18\x06 \x01(\x04R\x05lease\x12\x19\n" +
+	"\x05umask\x18\a \x01(\rH\x00R\x05umask\x88\x01\x01B\b\n" +
+	"\x06_umask\"P\n" +
+	"\x05TxDir\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x19\n" +
+	"\bhas_mode\x18\x02 \x01(\bR\ahasMode\x12\x18\n" +
+	"\aparents\x18\x03 \x01(\bR\aparents\"8\n" +
+	"\bTxRename\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x1c\n" +
+	"\toverwrite\x18\x02 \x01(\bR\toverwrite\"\n" +
+	"\n" +
+	"\bTxDelete\"\xe1\x01\n" +
 	"\x0fSetXattrRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -9099,7 +9863,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x10XATTR_ACTION_SET\x10\x00\x12\x17\n" +
 	"\x13XATTR_ACTION_CREATE\x10\x01\x12\x18\n" +
 	"\x14XATTR_ACTION_REPLACE\x10\x02\x12\x17\n" +
-	"\x13XATTR_ACTION_REMOVE\x10\x032\xcb\x11\n" +
+	"\x13XATTR_ACTION_REMOVE\x10\x032\x90\x12\n" +
 	"\bNamenode\x12F\n" +
 	"\aSession\x12\x1a.leasefs.v1.SessionRequest\x1a\x1b.leasefs.v1.SessionResponse(\x010\x01\x12K\n" +
 	"\n" +
@@ -9136,7 +9900,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\aSymlink\x12\x1a.leasefs.v1.SymlinkRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bSetXattr\x12\x1b.leasefs.v1.SetXattrRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
 	"\bTruncate\x12\x1b.leasefs.v1.TruncateRequest\x1a\x1a.leasefs.v1.MutateResponse\x12?\n" +
-	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
+	"\x06Concat\x12\x19.leasefs.v1.ConcatRequest\x1a\x1a.leasefs.v1.MutateResponse\x12C\n" +
+	"\bTransact\x12\x1b.leasefs.v1.TransactRequest\x1a\x1a.leasefs.v1.MutateResponse2\xba\x04\n" +
 	"\x05Admin\x12?\n" +
 	"\x06Status\x12\x19.leasefs.v1.StatusRequest\x1a\x1a.leasefs.v1.StatusResponse\x12K\n" +
 	"\n" +
@@ -9163,7 +9928,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 109)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -9250,41 +10015,49 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*Hide)(nil),                    // 82: leasefs.v1.Hide
 	(*DeleteRequest)(nil),           // 83: leasefs.v1.DeleteRequest
 	(*SetAttrRequest)(nil),          // 84: leasefs.v1.SetAttrRequest
-	(*SetXattrRequest)(nil),         // 85: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 86: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 87: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 88: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 89: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 90: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 91: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 92: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 93: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 94: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 95: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 96: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 97: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 98: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 99: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 100: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 101: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 102: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 103: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 104: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 105: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 106: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 107: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 108: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 109: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 110: leasefs.v1.CarriedAnswer
-	nil,                             // 111: leasefs.v1.Block.HeadersEntry
-	nil,                             // 112: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 113: leasefs.v1.BackupResponse.HeadersEntry
+	(*TransactRequest)(nil),         // 85: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),               // 86: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                 // 87: leasefs.v1.TxXattr
+	(*TxOp)(nil),                    // 88: leasefs.v1.TxOp
+	(*TxFile)(nil),                  // 89: leasefs.v1.TxFile
+	(*TxDir)(nil),                   // 90: leasefs.v1.TxDir
+	(*TxRename)(nil),                // 91: leasefs.v1.TxRename
+	(*TxDelete)(nil),                // 92: leasefs.v1.TxDelete
+	(*SetXattrRequest)(nil),         // 93: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 94: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 95: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 96: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 97: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 98: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 99: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 100: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 101: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 102: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 103: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 104: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 105: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 106: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 107: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 108: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 109: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 110: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 111: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 112: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 113: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 114: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),            // 115: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 116: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 117: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 118: leasefs.v1.CarriedAnswer
+	nil,                             // 119: leasefs.v1.Block.HeadersEntry
+	nil,                             // 120: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 121: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	10,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	11,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	111, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	119, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	11,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	6,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	14,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -9346,7 +10119,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	8,   // 62: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	56,  // 63: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	58,  // 64: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	112, // 65: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	120, // 65: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	8,   // 66: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	12,  // 67: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	5,   // 68: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -9400,123 +10173,137 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	5,   // 116: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
 	6,   // 117: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
 	7,   // 118: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 119: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 120: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 121: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	3,   // 122: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	5,   // 123: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 124: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 125: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	50,  // 126: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	5,   // 127: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 128: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 129: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 130: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 131: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 132: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	7,   // 133: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	6,   // 134: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	91,  // 135: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	6,   // 136: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 137: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 138: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	6,   // 139: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	98,  // 140: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	6,   // 141: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 142: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 143: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 144: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	113, // 145: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	108, // 146: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	110, // 147: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	13,  // 148: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	16,  // 149: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	25,  // 150: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	29,  // 151: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	33,  // 152: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	35,  // 153: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	37,  // 154: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	39,  // 155: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	42,  // 156: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	44,  // 157: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	45,  // 158: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	46,  // 159: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	49,  // 160: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	52,  // 161: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	53,  // 162: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	55,  // 163: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	59,  // 164: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	61,  // 165: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	63,  // 166: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	64,  // 167: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	66,  // 168: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	68,  // 169: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	71,  // 170: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	74,  // 171: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	76,  // 172: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	80,  // 173: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	81,  // 174: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	83,  // 175: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	84,  // 176: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	86,  // 177: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	85,  // 178: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	87,  // 179: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	88,  // 180: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	89,  // 181: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	92,  // 182: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	94,  // 183: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	96,  // 184: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	99,  // 185: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	105, // 186: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	101, // 187: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	103, // 188: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	107, // 189: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	17,  // 190: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	27,  // 191: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	30,  // 192: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	34,  // 193: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	36,  // 194: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	38,  // 195: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	40,  // 196: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	43,  // 197: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	79,  // 198: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	79,  // 199: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	47,  // 200: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	51,  // 201: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	51,  // 202: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	54,  // 203: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	57,  // 204: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	60,  // 205: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	62,  // 206: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	62,  // 207: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	65,  // 208: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	67,  // 209: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	69,  // 210: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	72,  // 211: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	75,  // 212: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	77,  // 213: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	79,  // 214: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	79,  // 215: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	79,  // 216: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	79,  // 217: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	79,  // 218: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	79,  // 219: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	79,  // 220: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	79,  // 221: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	90,  // 222: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	93,  // 223: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	95,  // 224: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	97,  // 225: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	100, // 226: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	106, // 227: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	102, // 228: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	104, // 229: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	109, // 230: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	190, // [190:231] is the sub-list for method output_type
-	149, // [149:190] is the sub-list for method input_type
-	149, // [149:149] is the sub-list for extension type_name
-	149, // [149:149] is the sub-list for extension extendee
-	0,   // [0:149] is the sub-list for field type_name
+	5,   // 119: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 120: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	86,  // 121: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	88,  // 122: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	87,  // 123: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	89,  // 124: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	89,  // 125: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	90,  // 126: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	91,  // 127: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	92,  // 128: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	87,  // 129: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	87,  // 130: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	5,   // 131: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 132: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 133: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	3,   // 134: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	5,   // 135: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 136: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 137: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	50,  // 138: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	5,   // 139: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 140: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 141: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	5,   // 142: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	6,   // 143: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 144: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	7,   // 145: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	6,   // 146: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	99,  // 147: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	6,   // 148: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 149: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	4,   // 150: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	6,   // 151: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	106, // 152: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	6,   // 153: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 154: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 155: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 156: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	121, // 157: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	116, // 158: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	118, // 159: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	13,  // 160: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	16,  // 161: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	25,  // 162: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	29,  // 163: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	33,  // 164: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	35,  // 165: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	37,  // 166: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	39,  // 167: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	42,  // 168: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	44,  // 169: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	45,  // 170: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	46,  // 171: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	49,  // 172: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	52,  // 173: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	53,  // 174: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	55,  // 175: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	59,  // 176: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	61,  // 177: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	63,  // 178: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	64,  // 179: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	66,  // 180: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	68,  // 181: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	71,  // 182: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	74,  // 183: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	76,  // 184: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	80,  // 185: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	81,  // 186: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	83,  // 187: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	84,  // 188: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	94,  // 189: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	93,  // 190: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	95,  // 191: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	96,  // 192: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	85,  // 193: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	97,  // 194: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	100, // 195: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	102, // 196: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	104, // 197: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	107, // 198: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	113, // 199: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	109, // 200: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	111, // 201: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	115, // 202: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	17,  // 203: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	27,  // 204: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	30,  // 205: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	34,  // 206: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	36,  // 207: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	38,  // 208: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	40,  // 209: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	43,  // 210: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	79,  // 211: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	79,  // 212: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	47,  // 213: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	51,  // 214: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	51,  // 215: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	54,  // 216: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	57,  // 217: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	60,  // 218: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	62,  // 219: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	62,  // 220: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	65,  // 221: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	67,  // 222: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	69,  // 223: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	72,  // 224: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	75,  // 225: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	77,  // 226: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	79,  // 227: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	79,  // 228: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	79,  // 229: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	79,  // 230: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	79,  // 231: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	79,  // 232: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	79,  // 233: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	79,  // 234: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	79,  // 235: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	98,  // 236: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	101, // 237: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	103, // 238: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	105, // 239: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	108, // 240: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	114, // 241: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	110, // 242: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	112, // 243: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	117, // 244: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	203, // [203:245] is the sub-list for method output_type
+	161, // [161:203] is the sub-list for method input_type
+	161, // [161:161] is the sub-list for extension type_name
+	161, // [161:161] is the sub-list for extension extendee
+	0,   // [0:161] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -9539,13 +10326,32 @@ func file_leasefs_v1_leasefs_proto_init() {
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[44].OneofWrappers = []any{}
 	file_leasefs_v1_leasefs_proto_msgTypes[47].OneofWrappers = []any{}
+	file_leasefs_v1_leasefs_proto_msgTypes[81].OneofWrappers = []any{
+		(*TxCompare_Exists)(nil),
+		(*TxCompare_Inode)(nil),
+		(*TxCompare_Epoch)(nil),
+		(*TxCompare_Length)(nil),
+		(*TxCompare_Xattr)(nil),
+		(*TxCompare_Lease)(nil),
+	}
+	file_leasefs_v1_leasefs_proto_msgTypes[83].OneofWrappers = []any{
+		(*TxOp_Create)(nil),
+		(*TxOp_Write)(nil),
+		(*TxOp_Mkdir)(nil),
+		(*TxOp_Rename)(nil),
+		(*TxOp_Delete)(nil),
+		(*TxOp_Attach)(nil),
+		(*TxOp_SetXattr)(nil),
+		(*TxOp_RemoveXattr)(nil),
+	}
+	file_leasefs_v1_leasefs_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   109,
+			NumMessages:   117,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

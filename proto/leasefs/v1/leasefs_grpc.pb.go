@@ -67,6 +67,7 @@ const (
 	Namenode_SetXattr_FullMethodName        = "/leasefs.v1.Namenode/SetXattr"
 	Namenode_Truncate_FullMethodName        = "/leasefs.v1.Namenode/Truncate"
 	Namenode_Concat_FullMethodName          = "/leasefs.v1.Namenode/Concat"
+	Namenode_Transact_FullMethodName        = "/leasefs.v1.Namenode/Transact"
 )
 
 // NamenodeClient is the client API for Namenode service.
@@ -142,6 +143,9 @@ type NamenodeClient interface {
 	SetXattr(ctx context.Context, in *SetXattrRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Truncate(ctx context.Context, in *TruncateRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 	Concat(ctx context.Context, in *ConcatRequest, opts ...grpc.CallOption) (*MutateResponse, error)
+	// Transact does several operations, in order, together or not at all, if all compares
+	// hold: else COMPARE_FAILED.
+	Transact(ctx context.Context, in *TransactRequest, opts ...grpc.CallOption) (*MutateResponse, error)
 }
 
 type namenodeClient struct {
@@ -496,6 +500,16 @@ func (c *namenodeClient) Concat(ctx context.Context, in *ConcatRequest, opts ...
 	return out, nil
 }
 
+func (c *namenodeClient) Transact(ctx context.Context, in *TransactRequest, opts ...grpc.CallOption) (*MutateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MutateResponse)
+	err := c.cc.Invoke(ctx, Namenode_Transact_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NamenodeServer is the server API for Namenode service.
 // All implementations must embed UnimplementedNamenodeServer
 // for forward compatibility.
@@ -569,6 +583,9 @@ type NamenodeServer interface {
 	SetXattr(context.Context, *SetXattrRequest) (*MutateResponse, error)
 	Truncate(context.Context, *TruncateRequest) (*MutateResponse, error)
 	Concat(context.Context, *ConcatRequest) (*MutateResponse, error)
+	// Transact does several operations, in order, together or not at all, if all compares
+	// hold: else COMPARE_FAILED.
+	Transact(context.Context, *TransactRequest) (*MutateResponse, error)
 	mustEmbedUnimplementedNamenodeServer()
 }
 
@@ -674,6 +691,9 @@ func (UnimplementedNamenodeServer) Truncate(context.Context, *TruncateRequest) (
 }
 func (UnimplementedNamenodeServer) Concat(context.Context, *ConcatRequest) (*MutateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Concat not implemented")
+}
+func (UnimplementedNamenodeServer) Transact(context.Context, *TransactRequest) (*MutateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Transact not implemented")
 }
 func (UnimplementedNamenodeServer) mustEmbedUnimplementedNamenodeServer() {}
 func (UnimplementedNamenodeServer) testEmbeddedByValue()                  {}
@@ -1236,6 +1256,24 @@ func _Namenode_Concat_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Namenode_Transact_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransactRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NamenodeServer).Transact(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Namenode_Transact_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NamenodeServer).Transact(ctx, req.(*TransactRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Namenode_ServiceDesc is the grpc.ServiceDesc for Namenode service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1354,6 +1392,10 @@ var Namenode_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Concat",
 			Handler:    _Namenode_Concat_Handler,
+		},
+		{
+			MethodName: "Transact",
+			Handler:    _Namenode_Transact_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

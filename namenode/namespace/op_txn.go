@@ -1,0 +1,138 @@
+package namespace
+
+import (
+	"fmt"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/codec"
+)
+
+// MaxTxn is how many records one OpTxn may consist of.
+const MaxTxn = 128
+
+// OpTxn is several records that take effect together or not at all, in their order.
+// Parts can be an OpMkdir, OpCreate (Closed), OpRename, OpDelete, OpAttach and OpXattr:
+// those that open no file.
+type OpTxn struct {
+	Parts []Op
+}
+
+// part reports whether a record can be a part of an OpTxn.
+func part(op Op) bool {
+	switch op := op.(type) {
+	case *OpCreate:
+		return op.Closed
+	case *OpMkdir, *OpRename, *OpDelete, *OpAttach, *OpXattr:
+		return true
+	}
+	return false
+}
+
+// Parts returns the records that a record consists of: of most kinds itself alone.
+func Parts(op Op) []Op {
+	if t, ok := op.(*OpTxn); ok {
+		return t.Parts
+	}
+	return []Op{op}
+}
+
+func (op *OpTxn) fields(c coder) {
+	codec.List(c.Coder, &op.Parts, 2, func(p *Op) {
+		var typ uint8
+		if c.Writes() {
+			typ = opType(*p)
+		}
+		c.U8(&typ)
+		if !c.Writes() {
+			if *p = newOp(typ); *p == nil || typ == opType(op) {
+				c.Fail(fmt.Sprintf("a part cannot be of kind %d", typ))
+				return
+			}
+		}
+		(*p).fields(c)
+	})
+}
+
+// PlanTxn plans several changes, each on a tree as those before it leave it, and makes
+// one record of them. A plan that returns a nil Op without an error changes nothing; if
+// none does, the record is nil, too. With an error of a plan failed is the plan's number,
+// from 0 on.
+func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, err error) {
+	trial := applier{t.trial(), stamp{TxID: t.txid + 1, Time: t.time, reigned: t.reigned}}
+	op = new(OpTxn)
+	for i, plan := range plans {
+		p, err := plan(trial.Tree)
+		if err != nil {
+			return nil, i, err
+		}
+		if p == nil {
+			continue
+		}
+		if !part(p) {
+			return nil, i, fserror.New(fserror.Internal, "txn", "", "a record of kind %s cannot be a part of another", opName(p))
+		}
+		if _, err := p.apply(trial); err != nil {
+			return nil, i, fserror.Wrap(fserror.Internal, "txn", "", err)
+		}
+		op.Parts = append(op.Parts, p)
+	}
+	if len(op.Parts) == 0 {
+		return nil, 0, nil
+	}
+	return op, 0, nil
+}
+
+// trial returns a copy of the tree to find out what records would do to it. Who looks at
+// it has to wait for what is not durable in the tree. It is of use until that changes.
+func (t *Tree) trial() *Tree {
+	c := *t.Clone()
+	c.frozen = false
+	c.tracker = t.tracker.Still()
+	c.uses = append(ownerUses(nil), t.uses...)
+	return &c
+}
+
+// apply applies all parts to a copy first: what fits there fits the tree.
+func (op *OpTxn) apply(t applier) (Result, error) {
+	if len(op.Parts) == 0 || len(op.Parts) > MaxTxn {
+		return Result{}, misfitf("it has %d parts; 1 to %d can be", len(op.Parts), MaxTxn)
+	}
+	trial := applier{t.trial(), t.now}
+	for i, p := range op.Parts {
+		if !part(p) {
+			return Result{}, misfitf("part %d cannot be of kind %s", i, opName(p))
+		}
+		if _, err := p.apply(trial); err != nil {
+			return Result{}, misfitf("part %d (%s): %v", i, opName(p), err)
+		}
+	}
+	var all Result
+	for i, p := range op.Parts {
+		n := news{t: t.Tree}
+		if t.events {
+			n = p.events(n)
+		}
+		r, err := p.apply(t)
+		if err != nil { // it has fitted the same tree
+			panic(fmt.Sprintf("part %d (%s) of a record, whose parts before are applied: %v", i, opName(p), err))
+		}
+		all.Closed = append(all.Closed, r.Closed...)
+		if t.events {
+			all.Events = append(all.Events, n.of(&r)...)
+		}
+	}
+	return all, nil
+}
+
+// affects asks each part on the tree as it is before all of them. A part that is about
+// what an earlier one makes or moves names inodes, so what it changes besides is in
+// what that one affects.
+func (op *OpTxn) affects(a affected) affected {
+	for _, p := range op.Parts {
+		a = p.affects(a)
+	}
+	return a
+}
+
+// events are collected by apply, part by part.
+func (op *OpTxn) events(n news) news { return n }

@@ -1,0 +1,289 @@
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/leasefs/leasefs/internal/fserror"
+)
+
+// plans makes plans of changes by paths.
+func planCreate(path, data string) func(*Tree) (Op, error) {
+	return func(t *Tree) (Op, error) {
+		op, err := PlanCreate(t, nil, CreateRequest{At: At(path), Mode: 0o644, DirMode: 0o755, Parents: true, Close: true, Data: []byte(data)})
+		return orNil(op, err)
+	}
+}
+
+func planDelete(path string) func(*Tree) (Op, error) {
+	return func(t *Tree) (Op, error) {
+		op, err := PlanDelete(t, nil, At(path), false, 0)
+		return orNil(op, err)
+	}
+}
+
+func planRename(from, to string) func(*Tree) (Op, error) {
+	return func(t *Tree) (Op, error) {
+		op, err := PlanRename(t, nil, At(from), At(to), true, false)
+		return orNil(op, err)
+	}
+}
+
+func planXattr(path, name, value string) func(*Tree) (Op, error) {
+	return func(t *Tree) (Op, error) {
+		op, err := PlanXattr(t, nil, Follow(path), name, []byte(value), XattrSet)
+		return orNil(op, err)
+	}
+}
+
+func planAttach(path string, id LeaseID) func(*Tree) (Op, error) {
+	return func(t *Tree) (Op, error) {
+		op, err := PlanAttach(t, nil, id, Follow(path))
+		return orNil(op, err)
+	}
+}
+
+func orNil[T any, P interface {
+	*T
+	Op
+}](op P, err error) (Op, error) {
+	if op == nil || err != nil {
+		return nil, err
+	}
+	return op, nil
+}
+
+func TestTxn(t *testing.T) {
+	r := newRig(t)
+	r.tree.Events(true)
+	r.create(t, "/old", "old")
+	r.create(t, "/from", "moved")
+	r.mkdir(t, "/empty")
+	w := r.open(t, "/open", "client")
+	r.grant(t, 5, 60_000)
+	op, _, err := PlanTxn(r.tree,
+		planCreate("/new/deep/f", "content"),
+		planXattr("/new/deep/f", "user.a", "v"), // of what the one before makes
+		planAttach("/new/deep/f", 5),
+		planCreate("/new/deep/g", ""), // in a directory that the first makes
+		planDelete("/empty"),
+		planDelete("/open"),
+		planRename("/from", "/old"),
+		planXattr("/old", "user.b", "w"),
+		planXattr("/old", "user.b", "w"), // changes nothing
+	)
+	if err != nil || len(op.Parts) != 8 {
+		t.Fatalf("%+v, %v", op, err)
+	}
+	res := r.must(t, op)
+	sound(t, r.tree)
+	a, err := r.tree.Stat(nil, At("/new/deep/f"))
+	if err != nil || a.Lease != 5 || a.Xattrs != 1 || r.content(t, r.tree, a.ID) != "content" {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if a, err := r.tree.Stat(nil, At("/old")); err != nil || r.content(t, r.tree, a.ID) != "moved" || a.Xattrs != 1 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	for _, gone := range []string{"/from", "/empty", "/open"} {
+		if _, err := r.tree.Stat(nil, At(gone)); fserror.KindOf(err) != fserror.NotFound {
+			t.Errorf("%s: %v", gone, err)
+		}
+	}
+	if len(res.Closed) != 1 || res.Closed[0].Inode != w.Inode || res.Closed[0].Reason != ReasonDeleted {
+		t.Errorf("closed %+v", res.Closed)
+	}
+	var events []string
+	for _, e := range res.Events {
+		events = append(events, fmt.Sprint(e.Type, " ", e.Path, " ", e.NewPath))
+	}
+	want := []string{
+		"1 /new ", "1 /new/deep ", "1 /new/deep/f ", "6 /new/deep/f ", "7 /new/deep/f ", "1 /new/deep/g ",
+		"3 /empty ", "3 /open ", "3 /old ", "4 /from /old", "6 /old ",
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("events\n%q, should be\n%q", events, want)
+	}
+	same(t, r.tree, replay(t, r.journal))
+	roundTrip(t, r.tree)
+}
+
+// TestTxnRefused: the plan that fails is named, and nothing has changed, whatever came
+// before it.
+func TestTxnRefused(t *testing.T) {
+	r := newRig(t)
+	r.create(t, "/f", "x")
+	r.mkdir(t, "/d")
+	before := imageOf(t, r.tree)
+	for name, c := range map[string]struct {
+		plans []func(*Tree) (Op, error)
+		kind  fserror.Kind
+	}{
+		"taken":       {[]func(*Tree) (Op, error){planCreate("/g", ""), planCreate("/f", "")}, fserror.Exists},
+		"taken by it": {[]func(*Tree) (Op, error){planCreate("/g", ""), planCreate("/g", "")}, fserror.Exists},
+		"gone by it":  {[]func(*Tree) (Op, error){planDelete("/f"), planXattr("/f", "user.a", "")}, fserror.NotFound},
+		"filled":      {[]func(*Tree) (Op, error){planCreate("/d/x", ""), planDelete("/d")}, fserror.NotEmpty},
+		"no lease":    {[]func(*Tree) (Op, error){planCreate("/g", ""), planAttach("/g", 7)}, fserror.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op, failed, err := PlanTxn(r.tree, c.plans...)
+			if fserror.KindOf(err) != c.kind || failed != 1 || op != nil {
+				t.Fatalf("%+v, %d, %v", op, failed, err)
+			}
+			if !slices.Equal(before, imageOf(t, r.tree)) {
+				t.Fatal("a plan has changed the tree")
+			}
+		})
+	}
+	if op, _, err := PlanTxn(r.tree, func(*Tree) (Op, error) { return nil, nil }); op != nil || err != nil {
+		t.Fatalf("nothing to do: %+v, %v", op, err)
+	}
+	if _, _, err := PlanTxn(r.tree, func(t *Tree) (Op, error) { return &OpSafeMode{On: true}, nil }); fserror.KindOf(err) != fserror.Internal {
+		t.Fatalf("a part of a kind that cannot be one: %v", err)
+	}
+	// Records as no plan makes them.
+	made := r.tree.nextInode
+	create := func(name string) Op { return &OpCreate{Parent: RootID, Name: name, User: "new user", Closed: true} }
+	for name, op := range map[string]*OpTxn{
+		"empty":        {},
+		"too many":     {Parts: slices.Repeat([]Op{&OpXattr{Inode: RootID, Name: "user.a"}}, MaxTxn+1)},
+		"opens":        {Parts: []Op{create("g"), &OpCreate{Parent: RootID, Name: "h"}}},
+		"of a kind":    {Parts: []Op{create("g"), &OpSafeMode{On: true}}},
+		"second fails": {Parts: []Op{create("g"), &OpXattr{Inode: made, Name: "user.a"}, create("g")}},
+		"last fails":   {Parts: []Op{create("g"), create("h"), &OpDelete{Parent: RootID, Name: "f", Inode: made}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.refused(t, op)
+			if !slices.Equal(before, imageOf(t, r.tree)) {
+				t.Fatal("a record that was refused has changed the tree")
+			}
+		})
+	}
+}
+
+// One within another could nest without end: it is not even decoded.
+func TestTxnNested(t *testing.T) {
+	typ, body := EncodeOp(nil, CallID{}, &OpTxn{Parts: []Op{&OpTxn{}}})
+	if _, _, err := DecodeOp(typ, body); fserror.KindOf(err) != fserror.Damaged {
+		t.Fatal(err)
+	}
+	r := newRig(t)
+	if _, err := r.tree.Apply(Entry{TxID: r.tree.txid + 1, Time: r.tree.time, Op: &OpTxn{Parts: []Op{&OpTxn{}}}}); fserror.KindOf(err) != fserror.Internal {
+		t.Fatal(err)
+	}
+}
+
+// TestTxnLooks: who plans one waits for what it has looked at, and what it tries out is
+// not taken for a change.
+func TestTxnLooks(t *testing.T) {
+	r := newRig(t)
+	r.tree.Track(true)
+	txid := r.must(t, &OpCreate{Parent: RootID, Name: "f", Closed: true}).TxID
+	c := &Call{Super: true}
+	_, failed, err := PlanTxn(r.tree, planCreate("/g", ""), func(t *Tree) (Op, error) {
+		return orNil(PlanMkdir(t, c, At("/f"), 0o755, false))
+	})
+	if failed != 1 || !errors.Is(err, fserror.Exists) || c.AsOf() != txid {
+		t.Fatalf("operation %d: %v; it waits for %d, not %d", failed, err, c.AsOf(), txid)
+	}
+	g := &Call{Super: true}
+	if _, err := r.tree.Stat(g, At("/g")); !errors.Is(err, fserror.NotFound) || g.AsOf() != 0 {
+		t.Fatalf("what was tried out is waited for: %d, %v", g.AsOf(), err)
+	}
+}
+
+// Txn draws several changes of the model's kinds, each as the single step draws it, and
+// compares what comes of them with the same changes one by one.
+func (m *machine) Txn(t *rapid.T) {
+	one := replay(t, m.journal) // to which the parts are applied one by one
+	var plans []func(*Tree) (Op, error)
+	known := make([]string, 0, 4)
+	for range rapid.IntRange(1, 4).Draw(t, "operations") {
+		path := m.path(t, "path")
+		known = append(known, path)
+		switch rapid.IntRange(0, 4).Draw(t, "operation") {
+		case 0, 1:
+			plans = append(plans, planCreate(path, "data"))
+		case 2:
+			plans = append(plans, planXattr(m.known(t, "of"), "user.txn", path))
+		case 3:
+			plans = append(plans, planRename(rapid.SampledFrom(known).Draw(t, "from"), m.path(t, "to")))
+		case 4:
+			plans = append(plans, planDelete(rapid.SampledFrom(known).Draw(t, "gone")))
+		}
+	}
+	op, failed, err := PlanTxn(m.tree, plans...)
+	now := stamp{TxID: m.tree.txid + 1, Time: m.tree.time, reigned: m.tree.reigned}
+	for i, plan := range plans {
+		p, perr := plan(one)
+		if perr != nil {
+			if err == nil || failed != i || perr.Error() != err.Error() {
+				t.Fatalf("operation %d fails with %v; together: %d, %v", i, perr, failed, err)
+			}
+			return
+		}
+		if p != nil {
+			if _, err := p.apply(applier{one, now}); err != nil {
+				t.Fatalf("operation %d: %v", i, err)
+			}
+		}
+	}
+	if err != nil {
+		t.Fatalf("operation %d fails with others alone: %v", failed, err)
+	}
+	if op == nil {
+		return
+	}
+	// The model learns by looking: that the parts do what they say is the other steps'.
+	m.must(t, op)
+	m.relearn(t)
+	want, got := list(t, one), list(t, m.tree)
+	if !reflect.DeepEqual(want, got) {
+		t.Fatalf("together\n%s\none by one\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// relearn takes over what the tree has, of what the model cannot know.
+func (m *machine) relearn(t *rapid.T) {
+	before := make(map[InodeID]*node)
+	for _, n := range m.nodes {
+		before[n.id] = n
+	}
+	m.nodes = make(map[string]*node)
+	if err := m.tree.Walk(RootID, func(path []byte, a Attr) error {
+		n := before[a.ID]
+		delete(before, a.ID)
+		if n == nil {
+			n = &node{id: a.ID, typ: a.Type}
+			if a.Type == TypeFile {
+				n.bytes = m.content(t, m.tree, a.ID)
+			}
+		}
+		m.nodes[string(path)] = n
+		return nil
+	}); err != nil {
+		t.Fatalf("%v", err)
+	}
+	for id, n := range before { // the deleted
+		if n.lease != 0 {
+			m.gone[id] = n.lease
+		}
+	}
+}
+
+// list is all that a walk shows, but for times.
+func list(t *rapid.T, tree *Tree) (lines []string) {
+	if err := tree.Walk(RootID, func(path []byte, a Attr) error {
+		xattrs, err := tree.Xattrs(nil, At(string(path)))
+		lines = append(lines, fmt.Sprintf("%s %d %d %d %v", path, a.Type, a.Length, a.Lease, xattrs))
+		return err
+	}); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return lines
+}
