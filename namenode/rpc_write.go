@@ -111,7 +111,7 @@ func (s *writers) create(ctx context.Context, r *pb.CreateRequest, do engine.Req
 			return nil, err
 		}
 		if op.Replace != 0 {
-			if err := s.mayReplace(tx, r, op.Replace, req.Holder); err != nil {
+			if err := s.mayReplace(tx, r.GetSteal(), op.Replace, req.Holder); err != nil {
 				return nil, err
 			}
 		}
@@ -194,9 +194,9 @@ func mode(m uint32) (uint16, error) {
 
 // mayReplace decides whether a create with overwrite may replace a file that is
 // open: only with steal, or when its holder may be dispossessed anyway.
-func (s *writers) mayReplace(tx *engine.Tx, r *pb.CreateRequest, inode namespace.InodeID, by namespace.Holder) error {
+func (s *writers) mayReplace(tx *engine.Tx, steal bool, inode namespace.InodeID, by namespace.Holder) error {
 	f, open := tx.Tree.OpenFile(inode)
-	if !open || r.GetSteal() {
+	if !open || steal {
 		return nil
 	}
 	v, st := s.leases.Take(f, by)

@@ -74,6 +74,9 @@ const (
 	// Truncated: the file was shortened while it was read, so that what comes
 	// next may not belong to what was read before.
 	Truncated
+	// CompareFailed: something was not as a transaction says it has to be; nothing
+	// was done.
+	CompareFailed
 
 	// Kinds is how many there are.
 	Kinds
@@ -92,6 +95,7 @@ const (
 	ExitPermission  = 8
 	ExitUnavailable = 9
 	ExitDamaged     = 10
+	ExitCompare     = 11
 )
 
 // row is what one kind becomes at each border of the system.
@@ -132,6 +136,7 @@ var table = [Kinds]row{
 	Unknown:         {"UNKNOWN", codes.Unknown, syscall.EIO, ExitFailure},
 	TooOld:          {"TOO_OLD", codes.OutOfRange, syscall.ESTALE, ExitFailure},
 	Truncated:       {"TRUNCATED", codes.Aborted, syscall.ESTALE, ExitRetry},
+	CompareFailed:   {"COMPARE_FAILED", codes.FailedPrecondition, syscall.ECANCELED, ExitCompare},
 }
 
 // Transient reports whether what ended with err may succeed if it is tried again:

@@ -223,6 +223,21 @@ func (c *client) delete(path string) *call {
 	return &call{name: "delete " + path, answers: true, send: api(pb.NamenodeClient.Delete, q), effect: func(m *model, _ any) { m.remove(path) }}
 }
 
+// transact makes one file, renames another over a third and deletes a fourth, at once.
+func (c *client) transact(id, path, data, from, to, gone string) *call {
+	q := &pb.TransactRequest{Call: c.id(), Caller: c.who(), Compares: []*pb.TxCompare{{Path: from, What: &pb.TxCompare_Exists{Exists: true}}}, Ops: []*pb.TxOp{
+		{Path: path, Op: &pb.TxOp_Create{Create: &pb.TxFile{Data: []byte(data), DataCrc32C: crc([]byte(data)), Parents: true}}},
+		{Path: from, Op: &pb.TxOp_Rename{Rename: &pb.TxRename{To: to, Overwrite: true}}},
+		{Path: gone, Op: &pb.TxOp_Delete{Delete: &pb.TxDelete{}}},
+	}}
+	return &call{name: "transact " + path, answers: true, send: api(pb.NamenodeClient.Transact, q), effect: func(m *model, _ any) {
+		m.mkdirAll(parentOf(path))
+		m.nodes[path] = &node{id: id, typ: file, mode: 0o644, data: data}
+		m.rename(from, to)
+		m.remove(gone)
+	}}
+}
+
 func (c *client) symlink(target, path string) *call {
 	q := &pb.SymlinkRequest{Call: c.id(), Caller: c.who(), At: pb.At(path), Target: target, Parents: true}
 	return &call{name: "symlink " + path, answers: true, send: api(pb.NamenodeClient.Symlink, q), effect: func(m *model, _ any) {

@@ -79,6 +79,10 @@ func names(r *run) {
 	r.do(a.flush("j", "goes on"))
 	r.do(r.by("a/2").closeAbandoned("/j"))
 	r.do(b.delete("/dd/m2"))
+	for _, name := range []string{"t1", "t2", "t3"} {
+		r.do(a.create(name, "/"+name, text(name, 900), true))
+	}
+	r.do(b.transact("t4", "/t/t4", text("t4", 900), "/t1", "/t2", "/t3")) // all of it, or none
 	r.do(b.create("m3", "/dd/m3", "new", true, overwrite))
 	r.do(b.rename("/dd/h", "/dd/m3")) // an open file over a closed one
 	r.do(b.close("h2", "end"))

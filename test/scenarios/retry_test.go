@@ -100,6 +100,29 @@ var changes = map[string]func(t *testing.T, r *rig, dir string) change{
 			check: func(t *testing.T) { wantContent(t, r.b, p, "theirs") },
 		}
 	},
+	"Transact": func(t *testing.T, r *rig, dir string) change {
+		p, q := "/"+dir+"/f", "/"+dir+"/g"
+		must(t, r.b.WriteFile(t.Context(), q, []byte("old")))
+		return change{
+			records: 1,
+			send: func(call *pb.CallId, other bool) (proto.Message, error) {
+				data := []byte("mine")
+				return r.a.NN.Transact(r.ctx, &pb.TransactRequest{
+					Call: call, Caller: r.a.Who,
+					Compares: []*pb.TxCompare{{Path: q, What: &pb.TxCompare_Exists{Exists: true}}},
+					Ops: []*pb.TxOp{
+						{Path: r.path(dir, "f", other), Op: &pb.TxOp_Create{Create: &pb.TxFile{Data: data, DataCrc32C: blockstore.CRC(data)}}},
+						{Path: q, Op: &pb.TxOp_Delete{Delete: &pb.TxDelete{}}},
+					},
+				})
+			},
+			undo: func(t *testing.T) {
+				must(t, r.b.Remove(t.Context(), p))
+				must(t, r.b.WriteFile(t.Context(), q, []byte("theirs")))
+			},
+			check: func(t *testing.T) { gone(t, r.b, p); wantContent(t, r.b, q, "theirs") },
+		}
+	},
 	"Append": func(t *testing.T, r *rig, dir string) change {
 		p := "/" + dir + "/f"
 		must(t, r.b.WriteFile(t.Context(), p, []byte("old ")))

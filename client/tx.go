@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"io/fs"
+	"unicode/utf8"
+
+	"github.com/leasefs/leasefs/internal/blockstore"
+	"github.com/leasefs/leasefs/internal/fserror"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// Tx is a small transaction: what has to be so (the If methods), and what to do then, all
+// of it at once or not at all. It has at most 64 compares, 64 operations, 64 attributes of
+// what it makes, and Info.MaxWholeFile bytes of contents, names and attributes.
+//
+//	err := client.NewTx(fs).
+//		IfLease(lease).                        // I am alive
+//		IfXattr("/job", "user.state", "ready"). // nobody was faster
+//		SetXattr("/job", "user.state", "running").
+//		Create("/job.log", []byte("started\n")).
+//		Commit(ctx)
+//
+// Each operation has the rules, permissions and errors of the single call. No path that
+// one touches may be another's, or be below it. A Tx is not safe for concurrent use.
+type Tx struct {
+	fs  *FS
+	req *pb.TransactRequest
+	err error // what was wrong first
+}
+
+// NewTx returns an empty transaction.
+func NewTx(fs *FS) *Tx { return &Tx{fs: fs, req: &pb.TransactRequest{Caller: fs.caller}} }
+
+// Commit does all operations if all compares hold. CompareFailed says which one does not
+// and what was found; then, and with any other error, nothing was done (Unknown: that is
+// not known). The error says which compare or operation it is about, by its number from 1
+// on. A Tx can be committed again.
+func (t *Tx) Commit(ctx context.Context) error {
+	if t.err != nil {
+		return t.err
+	}
+	t.req.Call = t.fs.ids.Begin()
+	return t.fs.mutate(ctx, "txn", "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
+}
+
+// IfExists has there be something at path; a symbolic link is meant itself.
+func (t *Tx) IfExists(path string) *Tx {
+	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Exists{Exists: true}})
+}
+
+// IfMissing has there be nothing at path.
+func (t *Tx) IfMissing(path string) *Tx {
+	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Exists{}})
+}
+
+// IfInode has path be this inode (FileInfo.Inode), which no other file ever is: Write
+// makes another one, so the file is as it was.
+func (t *Tx) IfInode(path string, inode uint64) *Tx {
+	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Inode{Inode: inode}})
+}
+
+// IfEpoch has a file be open for write under this epoch: Writer.Epoch of who holds it.
+func (t *Tx) IfEpoch(path string, epoch uint64) *Tx {
+	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Epoch{Epoch: epoch}})
+}
+
+// IfLength has a file have this many bytes.
+func (t *Tx) IfLength(path string, length int64) *Tx {
+	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Length{Length: length}})
+}
+
+// IfXattr has a file or directory have this extended attribute.
+func (t *Tx) IfXattr(path, name, value string) *Tx {
+	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Xattr{Xattr: t.xattr(path, name, []byte(value))}})
+}
+
+// IfLease has a granted lease not have ended.
+func (t *Tx) IfLease(id LeaseID) *Tx {
+	t.req.Compares = append(t.req.Compares, &pb.TxCompare{What: &pb.TxCompare_Lease{Lease: uint64(id)}})
+	return t
+}
+
+func (t *Tx) compare(path string, c *pb.TxCompare) *Tx {
+	c.Path = t.clean(path)
+	t.req.Compares = append(t.req.Compares, c)
+	return t
+}
+
+// Create makes a file, whole. Of the options it takes WithMode, WithParents, WithLease
+// and WithXattrs.
+func (t *Tx) Create(path string, data []byte, opts ...OpenOption) *Tx {
+	return t.file(path, data, opts, func(f *pb.TxFile, o *pb.TxOp) { o.Op = &pb.TxOp_Create{Create: f} })
+}
+
+// Write is Create that replaces a file which is there, unless another has it open for
+// write (Held). The new one has another inode, and of the old one the mode alone.
+func (t *Tx) Write(path string, data []byte, opts ...OpenOption) *Tx {
+	return t.file(path, data, opts, func(f *pb.TxFile, o *pb.TxOp) { o.Op = &pb.TxOp_Write{Write: f} })
+}
+
+func (t *Tx) file(path string, data []byte, opts []OpenOption, set func(*pb.TxFile, *pb.TxOp)) *Tx {
+	o := gather(opts)
+	umask := modeToWire(*t.fs.cfg.Umask)
+	f := &pb.TxFile{
+		Data: data, DataCrc32C: blockstore.CRC(data), Mode: modeToWire(o.mode), HasMode: o.hasMode,
+		Parents: o.parents, Lease: uint64(o.lease), Umask: &umask,
+	}
+	op := new(pb.TxOp)
+	for _, x := range o.xattrs {
+		op.Xattrs = append(op.Xattrs, t.xattr(path, x.Name, x.Value))
+	}
+	set(f, op)
+	return t.op(path, op)
+}
+
+// Mkdir makes a directory, with parents those that are missing above it, too; then one
+// that exists is no error.
+func (t *Tx) Mkdir(path string, mode fs.FileMode, parents bool) *Tx {
+	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Mkdir{Mkdir: &pb.TxDir{Mode: modeToWire(mode), HasMode: true, Parents: parents}}})
+}
+
+// Rename is FS.Rename.
+func (t *Tx) Rename(from, to string, overwrite bool) *Tx {
+	return t.op(from, &pb.TxOp{Op: &pb.TxOp_Rename{Rename: &pb.TxRename{To: t.clean(to), Overwrite: overwrite}}})
+}
+
+// Remove is FS.Remove.
+func (t *Tx) Remove(path string) *Tx {
+	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Delete{Delete: new(pb.TxDelete)}})
+}
+
+// Attach is Leases.Attach, of a file that is there.
+func (t *Tx) Attach(id LeaseID, path string) *Tx {
+	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Attach{Attach: uint64(id)}})
+}
+
+// SetXattr is Xattrs.Set, in any mode.
+func (t *Tx) SetXattr(path, name, value string) *Tx {
+	return t.op(path, &pb.TxOp{Op: &pb.TxOp_SetXattr{SetXattr: t.xattr(path, name, []byte(value))}})
+}
+
+// RemoveXattr is Xattrs.Remove.
+func (t *Tx) RemoveXattr(path, name string) *Tx {
+	return t.op(path, &pb.TxOp{Op: &pb.TxOp_RemoveXattr{RemoveXattr: t.xattr(path, name, nil).GetName()}})
+}
+
+func (t *Tx) op(path string, o *pb.TxOp) *Tx {
+	o.Path = t.clean(path)
+	t.req.Ops = append(t.req.Ops, o)
+	return t
+}
+
+func (t *Tx) clean(path string) string {
+	p, err := clean("txn", path)
+	t.fail(err)
+	return p
+}
+
+func (t *Tx) xattr(path, name string, value []byte) *pb.TxXattr {
+	if !utf8.ValidString(name) {
+		t.fail(fserror.New(fserror.InvalidArgument, "txn", path, "the attribute's name %q is not valid UTF-8; names here are", name))
+	}
+	return &pb.TxXattr{Name: name, Value: value}
+}
+
+func (t *Tx) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
