@@ -14,7 +14,7 @@ import (
 // of it at once or not at all. It has at most 64 compares, 64 operations, 64 attributes of
 // what it makes, and Info.MaxWholeFile bytes of contents, names and attributes.
 //
-//	err := client.NewTx(fs).
+//	_, err := client.NewTx(fs).
 //		IfLease(lease).                        // I am alive
 //		IfXattr("/job", "user.state", "ready"). // nobody was faster
 //		SetXattr("/job", "user.state", "running").
@@ -35,13 +35,15 @@ func NewTx(fs *FS) *Tx { return &Tx{fs: fs, req: &pb.TransactRequest{Caller: fs.
 // Commit does all operations if all compares hold. CompareFailed says which one does not
 // and what was found; then, and with any other error, nothing was done (Unknown: that is
 // not known). The error says which compare or operation it is about, by its number from 1
-// on. A Tx can be committed again.
-func (t *Tx) Commit(ctx context.Context) error {
+// on. txid is the number of the change, 0 if all was so already. A Tx can be committed
+// again.
+func (t *Tx) Commit(ctx context.Context) (txid uint64, err error) {
 	if t.err != nil {
-		return t.err
+		return 0, t.err
 	}
 	t.req.Call = t.fs.ids.Begin()
-	return t.fs.mutate(ctx, "txn", "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
+	resp, err := t.fs.change(ctx, "txn", "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
+	return resp.GetTxid(), err
 }
 
 // IfExists has there be something at path; a symbolic link is meant itself.

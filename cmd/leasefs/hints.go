@@ -41,6 +41,7 @@ var hints = [fserror.Kinds]string{
 	fserror.Unknown:         "look whether it was done before you try again",
 	fserror.TooOld:          "list again with leasefs ls --txid, and watch from that id + 1",
 	fserror.Truncated:       "read it again from the beginning",
+	fserror.CompareFailed:   "look at what has changed, then decide whether to try again",
 }
 
 // reasonHints say, in the words of the command line, what can be done about a reason. They
