@@ -24,7 +24,8 @@ type truth struct {
 
 	logs     map[string]*logTruth
 	locks    map[*client.Lock]owner
-	ttl      time.Duration // the longest of granted leases
+	pair     map[int]string // who has counted to which number
+	ttl      time.Duration  // the longest of granted leases
 	failures []string
 	done     map[string]int // calls that succeeded, by kind, so that a run that does nothing is seen
 }
@@ -43,7 +44,7 @@ type owner struct {
 }
 
 func newTruth(w *Work) *truth {
-	return &truth{w: w, logs: map[string]*logTruth{}, locks: map[*client.Lock]owner{}, done: map[string]int{}}
+	return &truth{w: w, logs: map[string]*logTruth{}, locks: map[*client.Lock]owner{}, pair: map[int]string{}, done: map[string]int{}}
 }
 
 func (t *truth) log(path string) *logTruth {

@@ -171,8 +171,10 @@ func (c *worker) work(ctx context.Context) {
 		switch what {
 		case 0, 1, 2, 3, 4, 5, 6:
 			c.change(call)
-		case 7, 8:
+		case 7:
 			c.look(call)
+		case 8, 19:
+			c.pair(call)
 		case 9:
 			c.list(call)
 		case 10, 11, 12, 13:
@@ -183,8 +185,6 @@ func (c *worker) work(ctx context.Context) {
 			c.lock(call, ctx)
 		case 18:
 			c.present(call, ctx)
-		case 19:
-			c.look(call)
 		}
 		cancel()
 		c.rest(ctx, c.w.think(c.rand, 100*time.Millisecond))
