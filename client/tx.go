@@ -62,7 +62,8 @@ func (t *Tx) IfInode(path string, inode uint64) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Inode{Inode: inode}})
 }
 
-// IfEpoch has a file be open for write under this epoch: Writer.Epoch of who holds it.
+// IfEpoch has a file be open for write under this epoch: Writer.Token, or Lock.Token, of
+// who holds it.
 func (t *Tx) IfEpoch(path string, epoch uint64) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Epoch{Epoch: epoch}})
 }

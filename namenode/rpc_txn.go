@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -110,8 +109,8 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 		if file != nil {
 			grows = true
 			size += len(file.GetData())
-			if len(file.GetData()) > 0 && crc32.Checksum(file.GetData(), castagnoli) != file.GetDataCrc32C() {
-				return 0, false, inTxn("operation", i, o.GetPath(), errChecksum(file.GetDataCrc32C(), file.GetData()))
+			if err := checkData(file.GetData(), file.GetDataCrc32C()); err != nil {
+				return 0, false, inTxn("operation", i, o.GetPath(), err)
 			}
 		}
 		attrs += len(o.GetXattrs())

@@ -277,6 +277,13 @@ var mutations = []mutation{
 		}},
 	},
 	{
+		name: "the end of a transaction is left out", seed: 1,
+		changes: []change{{
+			"namenode/namespace/op_txn.go", "\t\tn := news{t: t.Tree}\n",
+			"\t\tif i > 0 && i == len(op.Parts)-1 && mutant.On(\"the end of a transaction is left out\") {\n\t\t\tbreak\n\t\t}\n\t\tn := news{t: t.Tree}\n",
+		}},
+	},
+	{
 		name: "a lost lock has time left", test: "TestALockThatWasTakenHasNoTimeLeft",
 		changes: []change{{
 			"client/lock.go", "if l.w.lost.Load() != nil || l.w.closing.Load() {",

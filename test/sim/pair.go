@@ -24,8 +24,10 @@ func (c *worker) pair(call context.Context) {
 	}
 	n, err := c.number(call, first)
 	if errors.Is(err, fserror.NotFound) {
-		c.makePair(call)
-		return
+		if !c.makePair(call) {
+			return
+		}
+		n, err = c.number(call, first)
 	}
 	m := n
 	if err == nil {
@@ -52,15 +54,17 @@ func (c *worker) pair(call context.Context) {
 	}
 }
 
-// makePair makes both files, or none.
-func (c *worker) makePair(call context.Context) {
+// makePair makes both files, or none. true: they are there, whoever made them.
+func (c *worker) makePair(call context.Context) bool {
 	number := client.WithXattrs([]client.Xattr{{Name: pairNumber, Value: []byte("0")}})
 	_, err := client.NewTx(c.fs).IfMissing(pairLeft).
 		Create(pairLeft, nil, client.WithParents(), number).Create(pairRight, nil, client.WithParents(), number).Commit(call)
 	c.w.log.note(c.name, "makes the pair: %v", err)
-	if err != nil && !expected(err) && !errors.Is(err, fserror.CompareFailed) {
+	there := err == nil || errors.Is(err, fserror.CompareFailed)
+	if !there && !expected(err) {
 		c.w.truth.broken("%s: make the pair: %v", c.name, err)
 	}
+	return there
 }
 
 func (c *worker) number(call context.Context, path string) (int, error) {
