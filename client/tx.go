@@ -42,7 +42,7 @@ func (t *Tx) Commit(ctx context.Context) (txid uint64, err error) {
 		return 0, t.err
 	}
 	t.req.Call = t.fs.ids.Begin()
-	resp, err := t.fs.change(ctx, "txn", "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
+	resp, err := t.fs.change(ctx, "transact", "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
 	return resp.GetTxid(), err
 }
 
@@ -155,14 +155,14 @@ func (t *Tx) op(path string, o *pb.TxOp) *Tx {
 }
 
 func (t *Tx) clean(path string) string {
-	p, err := clean("txn", path)
+	p, err := clean("transact", path)
 	t.fail(err)
 	return p
 }
 
 func (t *Tx) xattr(path, name string, value []byte) *pb.TxXattr {
 	if !utf8.ValidString(name) {
-		t.fail(fserror.New(fserror.InvalidArgument, "txn", path, "the attribute's name %q is not valid UTF-8; names here are", name))
+		t.fail(fserror.New(fserror.InvalidArgument, "transact", path, "the attribute's name %q is not valid UTF-8; names here are", name))
 	}
 	return &pb.TxXattr{Name: name, Value: value}
 }
