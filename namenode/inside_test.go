@@ -254,7 +254,14 @@ func TestWhatWasNotCheckedIsNotRemoved(t *testing.T) {
 	if err := s.mayRemoveAll(t.Context(), r, checked); err != nil {
 		t.Fatal(err)
 	}
-	rename("/bob/open", "/all/d/sub/open")
+	tx := &pb.TransactRequest{Ops: []*pb.TxOp{
+		{Path: "/bob/beside", Op: &pb.TxOp_Mkdir{Mkdir: &pb.TxDir{}}},
+		{Path: "/bob/open", Op: &pb.TxOp_Rename{Rename: &pb.TxRename{To: "/all/d/sub/open"}}},
+	}}
+	tx.Call, tx.Caller = who("root")
+	if _, err := s.Transact(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.remove(t.Context(), r, checked); !errors.Is(err, fserror.Retry) {
 		t.Errorf("removed what came later: %v", err)
 	}

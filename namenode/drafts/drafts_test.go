@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 )
@@ -83,5 +84,35 @@ func TestTable(t *testing.T) {
 	}
 	if len(tab.reserved) > 1024 {
 		t.Fatalf("%d sessions are remembered", len(tab.reserved))
+	}
+}
+
+// TestTransactionsAreRefused: a name that a session has told of is held against a
+// transaction, whatever part of it makes or removes that.
+func TestTransactionsAreRefused(t *testing.T) {
+	tab := New(nil, new(clock.Fake), 0)
+	tx := &engine.Tx{Tree: namespace.New()}
+	a, b := namespace.SessionID{1}, namespace.SessionID{2}
+	tab.tell(draft{Draft: Draft{5, "x", 7}, holder: namespace.Holder{Session: a}, until: 10}, 0)
+	harmless := &namespace.OpMkdir{Parent: 5, Names: []string{"z"}}
+	for name, c := range map[string]struct {
+		part    namespace.Op
+		by      namespace.SessionID
+		refused bool
+	}{
+		"makes it":                     {&namespace.OpCreate{Parent: 5, Name: "x", Closed: true}, b, true},
+		"makes another":                {&namespace.OpCreate{Parent: 5, Name: "y", Closed: true}, b, false},
+		"moves there":                  {&namespace.OpRename{FromParent: 1, FromName: "f", ToParent: 5, ToName: "x"}, b, true},
+		"removes its directory":        {&namespace.OpDelete{Parent: 1, Name: "d", Inode: 5}, b, true},
+		"makes it itself":              {&namespace.OpCreate{Parent: 5, Name: "x", Closed: true}, a, false},
+		"makes it itself, as a folder": {&namespace.OpMkdir{Parent: 5, Names: []string{"x"}}, a, true},
+	} {
+		err := tab.Refuse(tx, c.by, &namespace.OpTxn{Parts: []namespace.Op{harmless, c.part}})
+		if Refused(err) != c.refused || err != nil && !c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		if alone := tab.Refuse(tx, c.by, c.part); (alone == nil) != (err == nil) {
+			t.Errorf("%s: alone %v", name, alone)
+		}
 	}
 }
