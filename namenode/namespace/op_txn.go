@@ -85,8 +85,7 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 // trial returns a copy of the tree to find out what records would do to it. Who looks at
 // it has to wait for what is not durable in the tree. It is of use until that changes.
 func (t *Tree) trial() *Tree {
-	c := *t.Clone()
-	c.frozen = false
+	c := t.copied()
 	c.tracker = t.tracker.Still()
 	c.uses = append(ownerUses(nil), t.uses...)
 	return &c

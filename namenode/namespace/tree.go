@@ -95,26 +95,33 @@ func (t *Tree) Clone() *Tree {
 	if t.frozen {
 		return t
 	}
-	c := *t
+	c := t.copied()
 	c.frozen = true
+	c.results = t.results.Clone()
+	c.cachers = t.cachers.Clone()
+	c.tracker = t.tracker.Clone()
+	return &c
+}
+
+// copied returns a copy of the tree. Call results and what sessions may cache are
+// shared: the copy must not change them.
+func (t *Tree) copied() Tree {
+	c := *t
 	c.byID = t.byID.Clone()
 	c.dentries = t.dentries.Clone()
 	c.open = t.open.Clone()
 	c.detached = t.detached.Clone()
 	c.blocks = t.blocks.Clone()
 	c.garbage = t.garbage.Clone()
-	c.results = t.results.Clone()
 	c.leases = t.leases.Clone()
 	c.ages = t.ages.Clone()
-	c.cachers = t.cachers.Clone()
 	c.xattrs = t.xattrs.Clone()
 	c.users = t.users.Clone()
 	c.groups = t.groups.Clone()
 	c.reigns = t.reigns.Clone()
 	c.events = false
 	c.holders, c.uses = nil, nil
-	c.tracker = t.tracker.Clone()
-	return &c
+	return c
 }
 
 // InSafeMode is SafeMode for a call, which has then looked at it.
