@@ -91,7 +91,7 @@ func (t *Tx) compare(path string, c *pb.TxCompare) *Tx {
 }
 
 // Create makes a file, whole. Of the options it takes WithMode, WithParents, WithLease
-// and WithXattrs.
+// and WithXattrs (then the mode has to let its owner write).
 func (t *Tx) Create(path string, data []byte, opts ...OpenOption) *Tx {
 	return t.file(path, data, opts, func(f *pb.TxFile, o *pb.TxOp) { o.Op = &pb.TxOp_Create{Create: f} })
 }
