@@ -34,11 +34,12 @@ func (f *fake) KeepAlive(s grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.Keep
 		if err != nil {
 			return nil
 		}
+		f.mu.Lock()
 		if f.silent {
+			f.mu.Unlock()
 			continue
 		}
 		resp := new(pb.KeepAliveResponse)
-		f.mu.Lock()
 		for _, id := range m.Ids {
 			l := &pb.LeaseAlive{Id: id}
 			if f.leases[id] {

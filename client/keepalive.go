@@ -13,6 +13,7 @@ import (
 type KeptLease struct {
 	id LeaseID
 	l  *keepalive.Lease
+	fs *FS
 }
 
 // ID is the lease's.
@@ -27,6 +28,25 @@ func (l *KeptLease) Context() context.Context { return l.l.Context() }
 // that ran further; below 0 once it can have ended, and 0 once Context has. After the
 // machine stood still it knows before Context does, whose timer was late, too.
 func (l *KeptLease) Remaining() time.Duration { return l.l.Remaining() }
+
+// Jeopardy returns a channel that is closed when keep-alives do not come through and the
+// lease can end in grace, or when its Context ends: end now what relies on it. A grace of
+// 0 is a quarter of the time to live, at most ten seconds. Each call costs a goroutine
+// until then, or until Close of the FS.
+func (l *KeptLease) Jeopardy(grace time.Duration) <-chan struct{} {
+	if grace <= 0 {
+		grace = defaultGrace(l.l.TTL())
+	}
+	told := make(chan struct{})
+	if !l.fs.goRun(func() {
+		if l.fs.jeopardized(l.Remaining, grace, l.Context().Done(), nil) {
+			close(told)
+		}
+	}) {
+		close(told) // the client is closed, and keeps nothing alive
+	}
+	return told
+}
 
 // Stop no longer keeps the lease alive. It does not revoke it.
 func (l *KeptLease) Stop() { l.l.Stop() }
@@ -45,5 +65,5 @@ func (l *Leases) KeepAlive(ctx context.Context, id LeaseID) (*KeptLease, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &KeptLease{id: id, l: kept}, nil
+	return &KeptLease{id: id, l: kept, fs: l.fs}, nil
 }

@@ -51,7 +51,7 @@ func (f *FS) Lock(ctx context.Context, path string, o LockOptions) (*Lock, error
 	}
 	l := &Lock{w: w, f: f, jeopardy: make(chan struct{}), done: make(chan struct{}), grace: o.Grace}
 	if l.grace <= 0 {
-		l.grace = min(f.session.SoftLimit()/4, 10*time.Second)
+		l.grace = defaultGrace(f.session.SoftLimit())
 	}
 	if err := l.renewed(ctx); err != nil {
 		_ = w.Abort() // err says more
@@ -110,26 +110,10 @@ func (l *Lock) Remaining() time.Duration {
 	return l.f.session.Remaining(openFile{l.w})
 }
 
-// watch tells of jeopardy. It looks often rather than sleep until the time,
-// since a timer stands still while the machine is suspended.
+// watch tells of jeopardy.
 func (l *Lock) watch() {
-	tick := time.NewTicker(min(max(l.grace/20, 5*time.Millisecond), time.Second))
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.done:
-			return
-		case <-l.w.Context().Done():
-			close(l.jeopardy)
-			return
-		case <-l.f.ctx.Done():
-			return
-		case <-tick.C:
-			if l.Remaining() <= l.grace {
-				close(l.jeopardy)
-				return
-			}
-		}
+	if l.f.jeopardized(l.Remaining, l.grace, l.w.Context().Done(), l.done) {
+		close(l.jeopardy)
 	}
 }
 

@@ -48,7 +48,7 @@ func (p *program) commands() []*cli.Command {
 		lsCommand(p), treeCommand(p), findCommand(p), statCommand(p), duCommand(p), dfCommand(p),
 		mkdirCommand(p), cpCommand(p), mvCommand(p), rmCommand(p), touchCommand(p), truncateCommand(p), concatCommand(p),
 		chmodCommand(p), chownCommand(p), xattrCommand(p), lnCommand(p), txnCommand(p),
-		leaseCommand(p), lockCommand(p), watchCommand(p),
+		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p),
 		mountCommand(p),
 		statusCommand(p), adminCommand(p),
 		benchCommand(p), completionCommand(p), versionCommand(p),

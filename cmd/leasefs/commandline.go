@@ -63,6 +63,8 @@ func (c *commandLine) remedy(f *fserror.Error) string {
 	case nextStep.MatchString(f.Message), reasonHints[f.Reason] != "":
 	case f.Kind == fserror.Exists && offers("overwrite"):
 		return "; --overwrite replaces a file"
+	case f.Kind == fserror.Exists && c.op == "register" && offers("wait"):
+		return "; --wait waits until it is gone"
 	case f.Kind == fserror.NotFound && offers("create") && offers("parents"):
 		return "; --create makes it, with -p also missing directories"
 	case f.Kind == fserror.NotFound && noDir && offers("parents") && (c.op != "get" || f.Path == c.args[len(c.args)-1]):

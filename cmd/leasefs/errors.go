@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -35,11 +36,11 @@ func (p *printer) report(err, cause error) int {
 	if err == nil {
 		return fserror.ExitOK
 	}
-	var command commandExit
+	var command runner.Exit
 	if errors.As(err, &command) {
 		return int(command) // it has said itself why
 	}
-	var sig interrupted
+	var sig runner.Interrupted
 	if errors.As(cause, &sig) && byInterrupt(err) {
 		var s stoppedError
 		if !errors.As(err, &s) {
@@ -47,7 +48,7 @@ func (p *printer) report(err, cause error) int {
 		}
 		e := &fserror.Error{Kind: fserror.Canceled, Message: err.Error()}
 		p.printLine(e, e.Message) // whoever interrupts knows what to do next
-		return 128 + int(sig.sig)
+		return 128 + int(sig.Signal)
 	}
 	var done reportedError
 	if !errors.As(err, &done) {
@@ -60,22 +61,22 @@ func (p *printer) report(err, cause error) int {
 // call, and not a failure of its own.
 func byInterrupt(err error) bool {
 	var s stoppedError
-	var i interrupted
+	var i runner.Interrupted
 	return errors.As(err, &s) || errors.As(err, &i) || errors.Is(err, context.Canceled) || fserror.KindOf(err) == fserror.Canceled
 }
 
 func exitCode(err error) int {
-	var command commandExit
+	var command runner.Exit
 	if errors.As(err, &command) {
 		return int(command)
 	}
-	var cannot cannotRun
+	var cannot runner.CannotRun
 	if errors.As(err, &cannot) {
-		return cannot.code
+		return cannot.Code
 	}
-	var lock lockFailure
-	if errors.As(err, &lock) {
-		return lockFailureBase + exitCode(lock.err)
+	var failure runner.Failure
+	if errors.As(err, &failure) {
+		return runner.FailureBase + exitCode(failure.Err)
 	}
 	return kindOf(err).ExitCode()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -103,7 +104,7 @@ func TestExitCodeIsThatOfTheKind(t *testing.T) {
 		{fserror.Wrap(fserror.Retry, "stat", "/a", fmt.Errorf("x: %w", os.ErrDeadlineExceeded)), fserror.ExitRetry},
 		{errors.Join(fserror.Damaged, context.DeadlineExceeded), fserror.ExitDamaged},
 		{context.DeadlineExceeded, fserror.ExitFailure},
-		{lockFailure{fserror.Wrap(fserror.LeaseLost, "lock", "/a", context.DeadlineExceeded)}, lockFailureBase + fserror.ExitLeaseLost},
+		{runner.Failure{Err: fserror.Wrap(fserror.LeaseLost, "lock", "/a", context.DeadlineExceeded)}, runner.FailureBase + fserror.ExitLeaseLost},
 		{fserror.Kinds + 3, fserror.ExitFailure},
 	} {
 		if got := exitCode(tc.err); got != tc.want {

@@ -25,11 +25,11 @@ func grantedCommands(p *program) []*cli.Command {
 				&cli.StringFlag{Name: "id", Usage: "its `ID`, hexadecimal", DefaultText: "one that is free"},
 			},
 			Action: reading(p, operands{}, func(e *invocation) (client.LeaseID, error) {
-				switch ttl := e.flags.Duration("ttl"); {
-				case !e.flags.IsSet("ttl"):
+				if !e.flags.IsSet("ttl") {
 					return 0, argv.Usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
-				case ttl < leastGrant || ttl > mostGrant:
-					return 0, argv.Usagef(e.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s, or of several namenodes three session time-outs, unless it was set) is raised to that", ttl, leastGrant)
+				}
+				if _, err := e.timeToLive(); err != nil {
+					return 0, err
 				}
 				return e.leaseID(e.flags.String("id"))
 			}, grantLease),
@@ -82,6 +82,15 @@ const (
 	mostGrant  = 365 * 24 * time.Hour
 )
 
+// timeToLive is --ttl of a granted lease.
+func (c *commandLine) timeToLive() (time.Duration, error) {
+	ttl := c.flags.Duration("ttl")
+	if ttl < leastGrant || ttl > mostGrant {
+		return 0, argv.Usagef(c.op, "--ttl %s: give a time to live from %s to 365 days, such as --ttl 30s; one below the namenode's minimum (1s, or of several namenodes three session time-outs, unless it was set) is raised to that", ttl, leastGrant)
+	}
+	return ttl, nil
+}
+
 // leaseID reads an id from the command line; "" is 0.
 func (c *commandLine) leaseID(s string) (client.LeaseID, error) {
 	if s == "" {
@@ -127,9 +136,7 @@ func grantLease(e *invocation, id client.LeaseID) error {
 		return e.printJSON(map[string]any{"lease": g.ID.String(), "ttl_ms": g.TTL.Milliseconds()})
 	}
 	e.printf("%s\n", g.ID)
-	if g.TTL > asked && !e.quiet() {
-		e.note("the time to live was raised to %s, the namenode's minimum", g.TTL)
-	}
+	e.noteRaised(asked, g.TTL)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -49,7 +50,7 @@ func (e *invocation) daemonize() error {
 	go func() {
 		select {
 		case <-e.ctx.Done():
-			_ = cmd.Process.Signal(signalOf(e.ctx)) // it may have ended
+			_ = cmd.Process.Signal(runner.SignalOf(e.ctx)) // it may have ended
 		case <-stop:
 		}
 	}()
@@ -58,7 +59,7 @@ func (e *invocation) daemonize() error {
 	}
 	_ = cmd.Wait() // its exit code counts
 	if code := cmd.ProcessState.ExitCode(); code > 0 {
-		return commandExit(code)
+		return runner.Exit(code)
 	}
 	return fserror.New(fserror.Internal, e.op, e.args[0], "the process in the background ended: %s", cmd.ProcessState)
 }

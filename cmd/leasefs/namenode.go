@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/reign"
@@ -140,9 +141,9 @@ func serve(e *invocation) error {
 
 // endingSignal names the signal that ended the context.
 func endingSignal(ctx context.Context) string {
-	var i interrupted
+	var i runner.Interrupted
 	if errors.As(context.Cause(ctx), &i) {
-		return i.sig.String()
+		return i.Signal.String()
 	}
 	return "none"
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 )
 
 // printer prints what people and scripts see of a run.
@@ -89,7 +90,7 @@ func whileRead(f func(*invocation) error) func(*invocation) error {
 		err := f(e)
 		select {
 		case <-alone:
-			return commandExit(128 + int(syscall.SIGPIPE))
+			return runner.Exit(128 + int(syscall.SIGPIPE))
 		default:
 			return err
 		}

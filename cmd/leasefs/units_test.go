@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -134,11 +135,11 @@ func TestReportOfAnInterrupt(t *testing.T) {
 		err, cause error
 		want       int
 	}{
-		{nil, interrupted{2}, 0},
-		{interrupted{2}, interrupted{2}, 130},
-		{stoppedError{"x"}, interrupted{15}, 143},
-		{fserror.New(fserror.Canceled, "", "", "x"), interrupted{15}, 143},
-		{fserror.New(fserror.LeaseLost, "", "", "x"), interrupted{2}, 7},
+		{nil, runner.Interrupted{Signal: 2}, 0},
+		{runner.Interrupted{Signal: 2}, runner.Interrupted{Signal: 2}, 130},
+		{stoppedError{"x"}, runner.Interrupted{Signal: 15}, 143},
+		{fserror.New(fserror.Canceled, "", "", "x"), runner.Interrupted{Signal: 15}, 143},
+		{fserror.New(fserror.LeaseLost, "", "", "x"), runner.Interrupted{Signal: 2}, 7},
 		{fserror.New(fserror.Canceled, "", "", "x"), nil, 1},
 		{errors.New("x"), nil, 1},
 		{reportedError{fserror.New(fserror.NotFound, "", "", "x")}, nil, 3},

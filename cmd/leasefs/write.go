@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -253,7 +254,7 @@ func (s *stream) broken(err error) error {
 			cerr = nil
 		}
 	}
-	var sig interrupted
+	var sig runner.Interrupted
 	if !errors.As(context.Cause(s.ctx), &sig) {
 		return err
 	}

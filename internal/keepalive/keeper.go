@@ -44,6 +44,9 @@ type Lease struct {
 // when no answer came for its time to live); with Closed after Stop.
 func (l *Lease) Context() context.Context { return l.ctx }
 
+// TTL is the lease's time to live.
+func (l *Lease) TTL() time.Duration { return l.ttl }
+
 // Remaining is for how long the lease certainly lives on, by the clock of this machine
 // that ran further; below 0 once it can have ended, and 0 once Context has. After the
 // machine stood still it knows before Context does, whose timer was late, too.

@@ -39,9 +39,9 @@ type Grammar struct {
 	// Operand tells whether an argument of a command that begins with a dash is an
 	// operand all the same.
 	Operand func(op, arg string) bool
-	// Runs is the command of which all after the first operand is a command line of
+	// Runs tells whether all after the first operand of a command is a command line of
 	// another program.
-	Runs string
+	Runs func(op string) bool
 }
 
 // Arrange sorts a command line into the order that the parser needs: global
@@ -62,7 +62,7 @@ func Arrange(g Grammar, argv []string) (arranged []string, first string, err err
 			a.operands = append(a.operands, rest...)
 			rest = nil
 		case a.isFlag(arg):
-			if a.op() == a.Runs && len(a.operands) > 1 {
+			if a.Runs(a.op()) && len(a.operands) > 1 {
 				return nil, a.first(nil), a.withoutDashes(arg)
 			}
 			after, err := a.flag(arg, rest)
@@ -119,7 +119,7 @@ func (a *arranger) command(word string) error {
 // withoutDashes is the error of a flag behind a command that is to be run: it may be
 // meant for either of the two.
 func (a *arranger) withoutDashes(arg string) error {
-	return Usagef(a.Runs, "%s stands behind the command %s: put -- before the command (leasefs %[3]s [options] PATH -- %[2]s %[1]s)", arg, a.operands[1], a.Runs)
+	return Usagef(a.op(), "%s stands behind the command %s: put -- before the command (leasefs %[3]s [options] PATH -- %[2]s %[1]s)", arg, a.operands[1], a.op())
 }
 
 // first is the first word of the command, or of the one that follows in rest.
