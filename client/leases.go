@@ -135,15 +135,20 @@ func (l *Leases) Detach(ctx context.Context, path string) error {
 	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
-// List yields the leases that match, in the order of their ids, a page at a
-// time. It ends after the first error.
+// List yields the leases that match, a page at a time. Unless they are in the order of
+// their ids, all are as they were at the beginning, and what was renewed since is not idle.
+// It ends after the first error.
 func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, error] {
 	return func(yield func(*Lease, error) bool) {
 		req := &pb.ListLeasesRequest{
-			Caller: l.fs.caller, Limit: 1000, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path,
+			Caller: l.fs.caller, Limit: leasesAtOnce, Holder: filter.Holder, Expired: filter.Expired, Lease: filter.Lease, Path: filter.Path, Order: pb.LeaseOrder(filter.Order), //nolint:gosec // the namenode checks it
 		}
+		listed := 0
 		seen := seenLeases{}
 		for {
+			if left := filter.Limit - listed; left > 0 {
+				req.Limit = int32(min(left, leasesAtOnce)) //nolint:gosec // it fits
+			}
 			resp := new(pb.ListLeasesResponse)
 			c := namecall.Call{Op: "lease ls", Path: filter.Path}
 			if err := l.fs.nn.Do(ctx, &c, pb.Namenode_ListLeases_FullMethodName, req, resp); err != nil {
@@ -155,7 +160,7 @@ func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease,
 				if paged && !seen.add(m) {
 					continue
 				}
-				if !yield(leaseOf(m), nil) {
+				if listed++; !yield(leaseOf(m), nil) || listed == filter.Limit {
 					return
 				}
 			}
@@ -165,6 +170,9 @@ func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease,
 		}
 	}
 }
+
+// leasesAtOnce is how many leases a page of List has.
+const leasesAtOnce = 1000
 
 // seenLeases are those that a listing has yielded: a namenode that took over
 // gives leases new numbers, and lists them from the first on. A lease that holds

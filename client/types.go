@@ -160,7 +160,22 @@ type LeaseFilter struct {
 	Expired bool   // only those past the soft limit
 	Lease   string // only the lease with this id
 	Path    string // only the lease that holds this path, or that it is attached to
+	Order   LeaseOrder
+	Limit   int // only so many, the first ones; 0: all
 }
+
+// LeaseOrder is in which order leases are listed.
+type LeaseOrder int
+
+// The orders of leases. All but the first cost the namenode a look at all leases for each
+// thousand that are listed, so ask for the first few; a lease that changes meanwhile may
+// be listed where it was.
+const (
+	LeasesByID        LeaseOrder = iota
+	LeasesByIdle                 // the longest without a renewal first
+	LeasesByRemaining            // the least time first, to live or until others can take the files
+	LeasesByFiles                // the most files first, open or attached
+)
 
 // Lease is one lease as the namenode shows it.
 type Lease struct {

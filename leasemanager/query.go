@@ -111,6 +111,10 @@ const (
 	maxPage     = 1000
 )
 
+// Moment is the present one, for Filter.At: lists of one moment can be compared. What
+// was renewed after it is not idle.
+func (m *Manager) Moment() time.Duration { return m.now() }
+
 // List returns leases in the order of their ids (granted ones first), a page at
 // a time, and the
 // Filter.After of the next page: 0 at the end. A lease that is there all the
@@ -119,6 +123,9 @@ const (
 // only at the end.
 func (m *Manager) List(f Filter) (infos []Info, next uint64) {
 	now := m.now()
+	if f.At > 0 {
+		now = min(now, f.At)
+	}
 	limit := f.Limit
 	if limit <= 0 {
 		limit = defaultPage

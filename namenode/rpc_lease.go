@@ -231,7 +231,7 @@ func (s *streams) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.Renew
 	return resp, s.engine.WaitDurable(ctx, s.engine.Facts().Last)
 }
 
-// ListLeases lists leases in the order of their ids.
+// ListLeases lists leases, in the order that is asked for.
 func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
@@ -241,10 +241,13 @@ func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
-	infos, next := s.leases.List(f)
+	infos, more, cursor, err := s.leasePage(ctx, c, r, f)
+	if err != nil {
+		return nil, err
+	}
 	resp := &pb.ListLeasesResponse{}
-	if next != 0 {
-		resp.NextCursor = s.leaseCursor(next)
+	if more {
+		resp.NextCursor = cursor(infos[len(infos)-1])
 	}
 	var last uint64
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
@@ -252,7 +255,7 @@ func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 		for i, in := range infos {
 			resp.Leases = append(resp.Leases, s.lease(tx, c, in, &files))
 			if files <= 0 && i < len(infos)-1 {
-				resp.NextCursor = s.leaseCursor(in.ID) // the rest is another page
+				resp.NextCursor = cursor(in) // the rest is another page
 				break
 			}
 		}
@@ -266,13 +269,6 @@ func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.
 	return resp, s.engine.WaitDurable(ctx, last)
 }
 
-// leaseCursor is where a listing of leases continues. Each reign gives sessions'
-// leases ids of its own, so a listing that meets another one begins again; its
-// reader passes over what it has.
-func (s *granted) leaseCursor(id uint64) string {
-	return strconv.FormatUint(id, 10) + "@" + strconv.FormatUint(s.role.Term(), 10)
-}
-
 const (
 	// maxLeaseFiles is how many files are listed of one lease, maxListedFiles
 	// about how many in one answer: it is made under the namespace lock.
@@ -282,17 +278,6 @@ const (
 
 func (s *granted) leaseFilter(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest) (leasemanager.Filter, error) {
 	f := leasemanager.Filter{Limit: clampLimit(r.GetLimit(), 100, 1000), SoftExpired: r.GetExpired(), MaxFiles: maxLeaseFiles}
-	if r.GetCursor() != "" {
-		id, term, _ := strings.Cut(r.GetCursor(), "@")
-		n, err := strconv.ParseUint(id, 10, 64)
-		of, terr := strconv.ParseUint(term, 10, 64)
-		if err != nil || terr != nil {
-			return f, fserror.New(fserror.InvalidArgument, "", "", "%q is no cursor of this call", r.GetCursor())
-		}
-		if of == s.role.Term() {
-			f.After = n
-		}
-	}
 	if r.GetLease() != "" {
 		n, err := strconv.ParseUint(r.GetLease(), 16, 64)
 		if err != nil || n == 0 {

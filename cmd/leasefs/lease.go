@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -22,15 +23,15 @@ func leaseCommand(p *program) *cli.Command {
 			{
 				Name:        "ls",
 				Usage:       "list leases",
-				UsageText:   "leasefs lease ls [--expired] [--holder H]\n\nExample:\n  leasefs lease ls --holder ingest-3",
-				Description: "Lists leases in the order of their ids: holder, its host, how many files, how long since the last\nrenewal, and the state: live, soft (another may take the files) or hard (about to be closed).",
+				UsageText:   "leasefs lease ls [--expired] [--holder H] [--sort KEY] [--limit N]\n\nExample:\n  leasefs lease ls --sort idle --limit 10",
+				Description: "Lists leases in the order of their ids, or of KEY: holder, its host, how many files, how long since the last\nrenewal, and the state: live, soft (another may take the files) or hard (about to be closed).",
 				Flags: []cli.Flag{
 					&cli.BoolFlag{Name: "expired", Usage: "only those past the soft limit"},
 					&cli.StringFlag{Name: "holder", Usage: "only those of the client `NAME` or session"},
+					&cli.StringFlag{Name: "sort", Usage: "by `KEY`: idle (the longest first), remaining (the least first) or files (the most first)", DefaultText: "by id"},
+					&cli.IntFlag{Name: "limit", Usage: "only the first `N`", DefaultText: "all"},
 				},
-				Action: p.connected(operands{}, func(e *invocation) error {
-					return e.listLeases(client.LeaseFilter{Holder: e.flags.String("holder"), Expired: e.flags.Bool("expired")})
-				}),
+				Action: reading(p, operands{}, leaseFilter, (*invocation).listLeases),
 			},
 			{
 				Name:        "show",
@@ -92,6 +93,22 @@ func (p *printer) printLeaseJSON(l *client.Lease) error {
 		j.Files = append(j.Files, leaseFileJSON(f))
 	}
 	return p.printJSON(j)
+}
+
+var leaseOrders = map[string]client.LeaseOrder{
+	"": client.LeasesByID, "idle": client.LeasesByIdle, "remaining": client.LeasesByRemaining, "files": client.LeasesByFiles,
+}
+
+func leaseFilter(e *invocation) (client.LeaseFilter, error) {
+	key, limit := e.flags.String("sort"), e.flags.Int("limit")
+	order, ok := leaseOrders[key]
+	switch {
+	case !ok:
+		return client.LeaseFilter{}, argv.Usagef(e.op, "--sort: %q is none of idle, remaining and files", key)
+	case e.flags.IsSet("limit") && limit == 0:
+		return client.LeaseFilter{}, argv.Usagef(e.op, "--limit: list at least 1")
+	}
+	return client.LeaseFilter{Holder: e.flags.String("holder"), Expired: e.flags.Bool("expired"), Order: order, Limit: limit}, nil
 }
 
 func (e *invocation) listLeases(filter client.LeaseFilter) error {

@@ -139,6 +139,58 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{1}
 }
 
+type LeaseOrder int32
+
+const (
+	LeaseOrder_LEASE_ORDER_ID        LeaseOrder = 0
+	LeaseOrder_LEASE_ORDER_IDLE      LeaseOrder = 1 // the longest without a renewal first
+	LeaseOrder_LEASE_ORDER_REMAINING LeaseOrder = 2 // the least time to live, or until others can take the files, first
+	LeaseOrder_LEASE_ORDER_FILES     LeaseOrder = 3 // the most files, open or attached, first
+)
+
+// Enum value maps for LeaseOrder.
+var (
+	LeaseOrder_name = map[int32]string{
+		0: "LEASE_ORDER_ID",
+		1: "LEASE_ORDER_IDLE",
+		2: "LEASE_ORDER_REMAINING",
+		3: "LEASE_ORDER_FILES",
+	}
+	LeaseOrder_value = map[string]int32{
+		"LEASE_ORDER_ID":        0,
+		"LEASE_ORDER_IDLE":      1,
+		"LEASE_ORDER_REMAINING": 2,
+		"LEASE_ORDER_FILES":     3,
+	}
+)
+
+func (x LeaseOrder) Enum() *LeaseOrder {
+	p := new(LeaseOrder)
+	*p = x
+	return p
+}
+
+func (x LeaseOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LeaseOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
+}
+
+func (LeaseOrder) Type() protoreflect.EnumType {
+	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
+}
+
+func (x LeaseOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LeaseOrder.Descriptor instead.
+func (LeaseOrder) EnumDescriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+}
+
 type EventType int32
 
 const (
@@ -187,11 +239,11 @@ func (x EventType) String() string {
 }
 
 func (EventType) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[2].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[3].Descriptor()
 }
 
 func (EventType) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[2]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[3]
 }
 
 func (x EventType) Number() protoreflect.EnumNumber {
@@ -200,7 +252,7 @@ func (x EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventType.Descriptor instead.
 func (EventType) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{2}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
 }
 
 type XattrAction int32
@@ -239,11 +291,11 @@ func (x XattrAction) String() string {
 }
 
 func (XattrAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[3].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[4].Descriptor()
 }
 
 func (XattrAction) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[3]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[4]
 }
 
 func (x XattrAction) Number() protoreflect.EnumNumber {
@@ -252,7 +304,7 @@ func (x XattrAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use XattrAction.Descriptor instead.
 func (XattrAction) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{3}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{4}
 }
 
 type SafeModeRequest_Action int32
@@ -291,11 +343,11 @@ func (x SafeModeRequest_Action) String() string {
 }
 
 func (SafeModeRequest_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_leasefs_v1_leasefs_proto_enumTypes[4].Descriptor()
+	return file_leasefs_v1_leasefs_proto_enumTypes[5].Descriptor()
 }
 
 func (SafeModeRequest_Action) Type() protoreflect.EnumType {
-	return &file_leasefs_v1_leasefs_proto_enumTypes[4]
+	return &file_leasefs_v1_leasefs_proto_enumTypes[5]
 }
 
 func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
@@ -2275,11 +2327,12 @@ type ListLeasesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`     // at most 1,000; 0 means 100
-	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`    // only this client name or session (hex)
-	Expired       bool                   `protobuf:"varint,5,opt,name=expired,proto3" json:"expired,omitempty"` // only those past the soft limit
-	Lease         string                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`      // only this lease id
-	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`        // only the lease that holds this path, or that it is attached to
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                            // at most 1,000; 0 means 100
+	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`                           // only this client name or session (hex)
+	Expired       bool                   `protobuf:"varint,5,opt,name=expired,proto3" json:"expired,omitempty"`                        // only those past the soft limit
+	Lease         string                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`                             // only this lease id
+	Path          string                 `protobuf:"bytes,7,opt,name=path,proto3" json:"path,omitempty"`                               // only the lease that holds this path, or that it is attached to
+	Order         LeaseOrder             `protobuf:"varint,8,opt,name=order,proto3,enum=leasefs.v1.LeaseOrder" json:"order,omitempty"` // what of equal leases comes first is undefined; of a page all is by one clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2361,6 +2414,13 @@ func (x *ListLeasesRequest) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *ListLeasesRequest) GetOrder() LeaseOrder {
+	if x != nil {
+		return x.Order
+	}
+	return LeaseOrder_LEASE_ORDER_ID
 }
 
 type ListLeasesResponse struct {
@@ -9269,7 +9329,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x125\n" +
 	"\n" +
-	"new_holder\x18\x04 \x01(\v2\x16.leasefs.v1.HolderInfoR\tnewHolder\"\xc9\x01\n" +
+	"new_holder\x18\x04 \x01(\v2\x16.leasefs.v1.HolderInfoR\tnewHolder\"\xf7\x01\n" +
 	"\x11ListLeasesRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
@@ -9277,7 +9337,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06holder\x18\x04 \x01(\tR\x06holder\x12\x18\n" +
 	"\aexpired\x18\x05 \x01(\bR\aexpired\x12\x14\n" +
 	"\x05lease\x18\x06 \x01(\tR\x05lease\x12\x12\n" +
-	"\x04path\x18\a \x01(\tR\x04path\"`\n" +
+	"\x04path\x18\a \x01(\tR\x04path\x12,\n" +
+	"\x05order\x18\b \x01(\x0e2\x16.leasefs.v1.LeaseOrderR\x05order\"`\n" +
 	"\x12ListLeasesResponse\x12)\n" +
 	"\x06leases\x18\x01 \x03(\v2\x11.leasefs.v1.LeaseR\x06leases\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
@@ -9849,7 +9910,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eFILE_TYPE_FILE\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
-	"\x11FILE_TYPE_SYMLINK\x10\x03*\xc4\x01\n" +
+	"\x11FILE_TYPE_SYMLINK\x10\x03*h\n" +
+	"\n" +
+	"LeaseOrder\x12\x12\n" +
+	"\x0eLEASE_ORDER_ID\x10\x00\x12\x14\n" +
+	"\x10LEASE_ORDER_IDLE\x10\x01\x12\x19\n" +
+	"\x15LEASE_ORDER_REMAINING\x10\x02\x12\x15\n" +
+	"\x11LEASE_ORDER_FILES\x10\x03*\xc4\x01\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EVENT_TYPE_CREATE\x10\x01\x12\x14\n" +
@@ -9927,383 +9994,385 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 	return file_leasefs_v1_leasefs_proto_rawDescData
 }
 
-var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
-	(EventType)(0),                  // 2: leasefs.v1.EventType
-	(XattrAction)(0),                // 3: leasefs.v1.XattrAction
-	(SafeModeRequest_Action)(0),     // 4: leasefs.v1.SafeModeRequest.Action
-	(*CallId)(nil),                  // 5: leasefs.v1.CallId
-	(*Caller)(nil),                  // 6: leasefs.v1.Caller
-	(*Ref)(nil),                     // 7: leasefs.v1.Ref
-	(*WriterId)(nil),                // 8: leasefs.v1.WriterId
-	(*Attr)(nil),                    // 9: leasefs.v1.Attr
-	(*OpenState)(nil),               // 10: leasefs.v1.OpenState
-	(*HolderInfo)(nil),              // 11: leasefs.v1.HolderInfo
-	(*Block)(nil),                   // 12: leasefs.v1.Block
-	(*ErrorDetail)(nil),             // 13: leasefs.v1.ErrorDetail
-	(*Hello)(nil),                   // 14: leasefs.v1.Hello
-	(*Welcome)(nil),                 // 15: leasefs.v1.Welcome
-	(*SessionRequest)(nil),          // 16: leasefs.v1.SessionRequest
-	(*SessionResponse)(nil),         // 17: leasefs.v1.SessionResponse
-	(*CacheRenew)(nil),              // 18: leasefs.v1.CacheRenew
-	(*CacheTerm)(nil),               // 19: leasefs.v1.CacheTerm
-	(*CacheRevocation)(nil),         // 20: leasefs.v1.CacheRevocation
-	(*CacheAck)(nil),                // 21: leasefs.v1.CacheAck
-	(*Draft)(nil),                   // 22: leasefs.v1.Draft
-	(*CacheKey)(nil),                // 23: leasefs.v1.CacheKey
-	(*CacheGivenUp)(nil),            // 24: leasefs.v1.CacheGivenUp
-	(*RenewLeaseRequest)(nil),       // 25: leasefs.v1.RenewLeaseRequest
-	(*OpenRef)(nil),                 // 26: leasefs.v1.OpenRef
-	(*RenewLeaseResponse)(nil),      // 27: leasefs.v1.RenewLeaseResponse
-	(*LostFile)(nil),                // 28: leasefs.v1.LostFile
-	(*ListLeasesRequest)(nil),       // 29: leasefs.v1.ListLeasesRequest
-	(*ListLeasesResponse)(nil),      // 30: leasefs.v1.ListLeasesResponse
-	(*Lease)(nil),                   // 31: leasefs.v1.Lease
-	(*LeaseFile)(nil),               // 32: leasefs.v1.LeaseFile
-	(*RecoverRequest)(nil),          // 33: leasefs.v1.RecoverRequest
-	(*RecoverResponse)(nil),         // 34: leasefs.v1.RecoverResponse
-	(*GrantLeaseRequest)(nil),       // 35: leasefs.v1.GrantLeaseRequest
-	(*GrantLeaseResponse)(nil),      // 36: leasefs.v1.GrantLeaseResponse
-	(*RevokeLeaseRequest)(nil),      // 37: leasefs.v1.RevokeLeaseRequest
-	(*RevokeLeaseResponse)(nil),     // 38: leasefs.v1.RevokeLeaseResponse
-	(*KeepAliveRequest)(nil),        // 39: leasefs.v1.KeepAliveRequest
-	(*KeepAliveResponse)(nil),       // 40: leasefs.v1.KeepAliveResponse
-	(*LeaseAlive)(nil),              // 41: leasefs.v1.LeaseAlive
-	(*LeaseTimeToLiveRequest)(nil),  // 42: leasefs.v1.LeaseTimeToLiveRequest
-	(*LeaseTimeToLiveResponse)(nil), // 43: leasefs.v1.LeaseTimeToLiveResponse
-	(*AttachLeaseRequest)(nil),      // 44: leasefs.v1.AttachLeaseRequest
-	(*DetachLeaseRequest)(nil),      // 45: leasefs.v1.DetachLeaseRequest
-	(*WatchRequest)(nil),            // 46: leasefs.v1.WatchRequest
-	(*WatchResponse)(nil),           // 47: leasefs.v1.WatchResponse
-	(*Event)(nil),                   // 48: leasefs.v1.Event
-	(*CreateRequest)(nil),           // 49: leasefs.v1.CreateRequest
-	(*Owner)(nil),                   // 50: leasefs.v1.Owner
-	(*OpenResponse)(nil),            // 51: leasefs.v1.OpenResponse
-	(*AppendRequest)(nil),           // 52: leasefs.v1.AppendRequest
-	(*AppendTailRequest)(nil),       // 53: leasefs.v1.AppendTailRequest
-	(*AppendTailResponse)(nil),      // 54: leasefs.v1.AppendTailResponse
-	(*AllocateBlockRequest)(nil),    // 55: leasefs.v1.AllocateBlockRequest
-	(*BlockIntent)(nil),             // 56: leasefs.v1.BlockIntent
-	(*AllocateBlockResponse)(nil),   // 57: leasefs.v1.AllocateBlockResponse
-	(*BlockTarget)(nil),             // 58: leasefs.v1.BlockTarget
-	(*CommitRequest)(nil),           // 59: leasefs.v1.CommitRequest
-	(*CommitResponse)(nil),          // 60: leasefs.v1.CommitResponse
-	(*CloseRequest)(nil),            // 61: leasefs.v1.CloseRequest
-	(*CloseResponse)(nil),           // 62: leasefs.v1.CloseResponse
-	(*CloseAbandonedRequest)(nil),   // 63: leasefs.v1.CloseAbandonedRequest
-	(*GetFileRequest)(nil),          // 64: leasefs.v1.GetFileRequest
-	(*GetFileResponse)(nil),         // 65: leasefs.v1.GetFileResponse
-	(*StatRequest)(nil),             // 66: leasefs.v1.StatRequest
-	(*StatResponse)(nil),            // 67: leasefs.v1.StatResponse
-	(*XattrsRequest)(nil),           // 68: leasefs.v1.XattrsRequest
-	(*XattrsResponse)(nil),          // 69: leasefs.v1.XattrsResponse
-	(*Xattr)(nil),                   // 70: leasefs.v1.Xattr
-	(*ListRequest)(nil),             // 71: leasefs.v1.ListRequest
-	(*ListResponse)(nil),            // 72: leasefs.v1.ListResponse
-	(*Entry)(nil),                   // 73: leasefs.v1.Entry
-	(*SummaryRequest)(nil),          // 74: leasefs.v1.SummaryRequest
-	(*SummaryResponse)(nil),         // 75: leasefs.v1.SummaryResponse
-	(*FindRequest)(nil),             // 76: leasefs.v1.FindRequest
-	(*FindResponse)(nil),            // 77: leasefs.v1.FindResponse
-	(*FoundEntry)(nil),              // 78: leasefs.v1.FoundEntry
-	(*MutateResponse)(nil),          // 79: leasefs.v1.MutateResponse
-	(*MkdirRequest)(nil),            // 80: leasefs.v1.MkdirRequest
-	(*RenameRequest)(nil),           // 81: leasefs.v1.RenameRequest
-	(*Hide)(nil),                    // 82: leasefs.v1.Hide
-	(*DeleteRequest)(nil),           // 83: leasefs.v1.DeleteRequest
-	(*SetAttrRequest)(nil),          // 84: leasefs.v1.SetAttrRequest
-	(*TransactRequest)(nil),         // 85: leasefs.v1.TransactRequest
-	(*TxCompare)(nil),               // 86: leasefs.v1.TxCompare
-	(*TxXattr)(nil),                 // 87: leasefs.v1.TxXattr
-	(*TxOp)(nil),                    // 88: leasefs.v1.TxOp
-	(*TxFile)(nil),                  // 89: leasefs.v1.TxFile
-	(*TxDir)(nil),                   // 90: leasefs.v1.TxDir
-	(*TxRename)(nil),                // 91: leasefs.v1.TxRename
-	(*TxDelete)(nil),                // 92: leasefs.v1.TxDelete
-	(*SetXattrRequest)(nil),         // 93: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 94: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 95: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 96: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 97: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 98: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 99: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 100: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 101: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 102: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 103: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 104: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 105: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 106: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 107: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 108: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 109: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 110: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 111: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 112: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 113: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 114: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 115: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 116: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 117: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 118: leasefs.v1.CarriedAnswer
-	nil,                             // 119: leasefs.v1.Block.HeadersEntry
-	nil,                             // 120: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 121: leasefs.v1.BackupResponse.HeadersEntry
+	(LeaseOrder)(0),                 // 2: leasefs.v1.LeaseOrder
+	(EventType)(0),                  // 3: leasefs.v1.EventType
+	(XattrAction)(0),                // 4: leasefs.v1.XattrAction
+	(SafeModeRequest_Action)(0),     // 5: leasefs.v1.SafeModeRequest.Action
+	(*CallId)(nil),                  // 6: leasefs.v1.CallId
+	(*Caller)(nil),                  // 7: leasefs.v1.Caller
+	(*Ref)(nil),                     // 8: leasefs.v1.Ref
+	(*WriterId)(nil),                // 9: leasefs.v1.WriterId
+	(*Attr)(nil),                    // 10: leasefs.v1.Attr
+	(*OpenState)(nil),               // 11: leasefs.v1.OpenState
+	(*HolderInfo)(nil),              // 12: leasefs.v1.HolderInfo
+	(*Block)(nil),                   // 13: leasefs.v1.Block
+	(*ErrorDetail)(nil),             // 14: leasefs.v1.ErrorDetail
+	(*Hello)(nil),                   // 15: leasefs.v1.Hello
+	(*Welcome)(nil),                 // 16: leasefs.v1.Welcome
+	(*SessionRequest)(nil),          // 17: leasefs.v1.SessionRequest
+	(*SessionResponse)(nil),         // 18: leasefs.v1.SessionResponse
+	(*CacheRenew)(nil),              // 19: leasefs.v1.CacheRenew
+	(*CacheTerm)(nil),               // 20: leasefs.v1.CacheTerm
+	(*CacheRevocation)(nil),         // 21: leasefs.v1.CacheRevocation
+	(*CacheAck)(nil),                // 22: leasefs.v1.CacheAck
+	(*Draft)(nil),                   // 23: leasefs.v1.Draft
+	(*CacheKey)(nil),                // 24: leasefs.v1.CacheKey
+	(*CacheGivenUp)(nil),            // 25: leasefs.v1.CacheGivenUp
+	(*RenewLeaseRequest)(nil),       // 26: leasefs.v1.RenewLeaseRequest
+	(*OpenRef)(nil),                 // 27: leasefs.v1.OpenRef
+	(*RenewLeaseResponse)(nil),      // 28: leasefs.v1.RenewLeaseResponse
+	(*LostFile)(nil),                // 29: leasefs.v1.LostFile
+	(*ListLeasesRequest)(nil),       // 30: leasefs.v1.ListLeasesRequest
+	(*ListLeasesResponse)(nil),      // 31: leasefs.v1.ListLeasesResponse
+	(*Lease)(nil),                   // 32: leasefs.v1.Lease
+	(*LeaseFile)(nil),               // 33: leasefs.v1.LeaseFile
+	(*RecoverRequest)(nil),          // 34: leasefs.v1.RecoverRequest
+	(*RecoverResponse)(nil),         // 35: leasefs.v1.RecoverResponse
+	(*GrantLeaseRequest)(nil),       // 36: leasefs.v1.GrantLeaseRequest
+	(*GrantLeaseResponse)(nil),      // 37: leasefs.v1.GrantLeaseResponse
+	(*RevokeLeaseRequest)(nil),      // 38: leasefs.v1.RevokeLeaseRequest
+	(*RevokeLeaseResponse)(nil),     // 39: leasefs.v1.RevokeLeaseResponse
+	(*KeepAliveRequest)(nil),        // 40: leasefs.v1.KeepAliveRequest
+	(*KeepAliveResponse)(nil),       // 41: leasefs.v1.KeepAliveResponse
+	(*LeaseAlive)(nil),              // 42: leasefs.v1.LeaseAlive
+	(*LeaseTimeToLiveRequest)(nil),  // 43: leasefs.v1.LeaseTimeToLiveRequest
+	(*LeaseTimeToLiveResponse)(nil), // 44: leasefs.v1.LeaseTimeToLiveResponse
+	(*AttachLeaseRequest)(nil),      // 45: leasefs.v1.AttachLeaseRequest
+	(*DetachLeaseRequest)(nil),      // 46: leasefs.v1.DetachLeaseRequest
+	(*WatchRequest)(nil),            // 47: leasefs.v1.WatchRequest
+	(*WatchResponse)(nil),           // 48: leasefs.v1.WatchResponse
+	(*Event)(nil),                   // 49: leasefs.v1.Event
+	(*CreateRequest)(nil),           // 50: leasefs.v1.CreateRequest
+	(*Owner)(nil),                   // 51: leasefs.v1.Owner
+	(*OpenResponse)(nil),            // 52: leasefs.v1.OpenResponse
+	(*AppendRequest)(nil),           // 53: leasefs.v1.AppendRequest
+	(*AppendTailRequest)(nil),       // 54: leasefs.v1.AppendTailRequest
+	(*AppendTailResponse)(nil),      // 55: leasefs.v1.AppendTailResponse
+	(*AllocateBlockRequest)(nil),    // 56: leasefs.v1.AllocateBlockRequest
+	(*BlockIntent)(nil),             // 57: leasefs.v1.BlockIntent
+	(*AllocateBlockResponse)(nil),   // 58: leasefs.v1.AllocateBlockResponse
+	(*BlockTarget)(nil),             // 59: leasefs.v1.BlockTarget
+	(*CommitRequest)(nil),           // 60: leasefs.v1.CommitRequest
+	(*CommitResponse)(nil),          // 61: leasefs.v1.CommitResponse
+	(*CloseRequest)(nil),            // 62: leasefs.v1.CloseRequest
+	(*CloseResponse)(nil),           // 63: leasefs.v1.CloseResponse
+	(*CloseAbandonedRequest)(nil),   // 64: leasefs.v1.CloseAbandonedRequest
+	(*GetFileRequest)(nil),          // 65: leasefs.v1.GetFileRequest
+	(*GetFileResponse)(nil),         // 66: leasefs.v1.GetFileResponse
+	(*StatRequest)(nil),             // 67: leasefs.v1.StatRequest
+	(*StatResponse)(nil),            // 68: leasefs.v1.StatResponse
+	(*XattrsRequest)(nil),           // 69: leasefs.v1.XattrsRequest
+	(*XattrsResponse)(nil),          // 70: leasefs.v1.XattrsResponse
+	(*Xattr)(nil),                   // 71: leasefs.v1.Xattr
+	(*ListRequest)(nil),             // 72: leasefs.v1.ListRequest
+	(*ListResponse)(nil),            // 73: leasefs.v1.ListResponse
+	(*Entry)(nil),                   // 74: leasefs.v1.Entry
+	(*SummaryRequest)(nil),          // 75: leasefs.v1.SummaryRequest
+	(*SummaryResponse)(nil),         // 76: leasefs.v1.SummaryResponse
+	(*FindRequest)(nil),             // 77: leasefs.v1.FindRequest
+	(*FindResponse)(nil),            // 78: leasefs.v1.FindResponse
+	(*FoundEntry)(nil),              // 79: leasefs.v1.FoundEntry
+	(*MutateResponse)(nil),          // 80: leasefs.v1.MutateResponse
+	(*MkdirRequest)(nil),            // 81: leasefs.v1.MkdirRequest
+	(*RenameRequest)(nil),           // 82: leasefs.v1.RenameRequest
+	(*Hide)(nil),                    // 83: leasefs.v1.Hide
+	(*DeleteRequest)(nil),           // 84: leasefs.v1.DeleteRequest
+	(*SetAttrRequest)(nil),          // 85: leasefs.v1.SetAttrRequest
+	(*TransactRequest)(nil),         // 86: leasefs.v1.TransactRequest
+	(*TxCompare)(nil),               // 87: leasefs.v1.TxCompare
+	(*TxXattr)(nil),                 // 88: leasefs.v1.TxXattr
+	(*TxOp)(nil),                    // 89: leasefs.v1.TxOp
+	(*TxFile)(nil),                  // 90: leasefs.v1.TxFile
+	(*TxDir)(nil),                   // 91: leasefs.v1.TxDir
+	(*TxRename)(nil),                // 92: leasefs.v1.TxRename
+	(*TxDelete)(nil),                // 93: leasefs.v1.TxDelete
+	(*SetXattrRequest)(nil),         // 94: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 95: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 96: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 97: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 98: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 99: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 100: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 101: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 102: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 103: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 104: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 105: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 106: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 107: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 108: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 109: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 110: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 111: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 112: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 113: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 114: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 115: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),            // 116: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 117: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 118: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 119: leasefs.v1.CarriedAnswer
+	nil,                             // 120: leasefs.v1.Block.HeadersEntry
+	nil,                             // 121: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 122: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
-	10,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
-	11,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	119, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
-	11,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
-	6,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
-	14,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
-	25,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
-	18,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
-	21,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
-	15,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
-	27,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
-	13,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
-	19,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
-	20,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
-	23,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
-	22,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
-	23,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
-	26,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
-	6,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	28,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
-	26,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
-	11,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
-	6,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
-	31,  // 24: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
-	11,  // 25: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
-	32,  // 26: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
-	5,   // 27: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 28: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 29: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 30: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 31: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 32: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 33: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 34: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
-	41,  // 35: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
-	6,   // 36: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 37: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 38: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 39: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 40: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 41: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 42: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 43: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
-	48,  // 44: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
-	2,   // 45: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
-	5,   // 46: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 47: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 48: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
-	24,  // 49: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	50,  // 50: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
-	9,   // 51: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
-	8,   // 52: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
-	23,  // 53: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 54: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
-	23,  // 55: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
-	5,   // 56: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 57: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 58: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 59: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
-	8,   // 60: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
-	24,  // 61: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	8,   // 62: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
-	56,  // 63: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
-	58,  // 64: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	120, // 65: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
-	8,   // 66: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
-	12,  // 67: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
-	5,   // 68: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
-	8,   // 69: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
-	24,  // 70: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
-	5,   // 71: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 72: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 73: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 74: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 75: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
-	8,   // 76: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
-	9,   // 77: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
-	12,  // 78: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
-	23,  // 79: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
-	6,   // 80: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 81: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
-	9,   // 82: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
-	23,  // 83: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
-	13,  // 84: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
-	6,   // 85: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 86: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
-	70,  // 87: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
-	23,  // 88: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
-	6,   // 89: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 90: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
-	73,  // 91: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
-	9,   // 92: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
-	23,  // 93: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
-	9,   // 94: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
-	6,   // 95: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 96: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 97: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 98: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
-	78,  // 99: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
-	9,   // 100: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
-	9,   // 101: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
-	5,   // 102: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 103: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 104: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
-	50,  // 105: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
-	5,   // 106: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 107: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 108: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
-	7,   // 109: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
-	82,  // 110: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
-	5,   // 111: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 112: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 113: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
-	1,   // 114: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
-	82,  // 115: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
-	5,   // 116: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 117: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 118: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 119: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 120: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
-	86,  // 121: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
-	88,  // 122: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
-	87,  // 123: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
-	89,  // 124: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
-	89,  // 125: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
-	90,  // 126: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
-	91,  // 127: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
-	92,  // 128: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
-	87,  // 129: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	87,  // 130: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	5,   // 131: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 132: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 133: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	3,   // 134: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	5,   // 135: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 136: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 137: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	50,  // 138: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	5,   // 139: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 140: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 141: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	5,   // 142: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	6,   // 143: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 144: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	7,   // 145: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	6,   // 146: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	99,  // 147: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	6,   // 148: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 149: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	4,   // 150: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	6,   // 151: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	106, // 152: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	6,   // 153: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 154: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 155: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	6,   // 156: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	121, // 157: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	116, // 158: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	118, // 159: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	13,  // 160: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	16,  // 161: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	25,  // 162: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	29,  // 163: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	33,  // 164: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	35,  // 165: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	37,  // 166: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	39,  // 167: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	42,  // 168: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	44,  // 169: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	45,  // 170: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	46,  // 171: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	49,  // 172: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	52,  // 173: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	53,  // 174: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	55,  // 175: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	59,  // 176: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	61,  // 177: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	63,  // 178: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	64,  // 179: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	66,  // 180: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	68,  // 181: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	71,  // 182: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	74,  // 183: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	76,  // 184: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	80,  // 185: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	81,  // 186: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	83,  // 187: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	84,  // 188: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	94,  // 189: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	93,  // 190: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	95,  // 191: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	96,  // 192: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	85,  // 193: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	97,  // 194: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	100, // 195: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	102, // 196: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	104, // 197: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	107, // 198: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	113, // 199: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	109, // 200: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	111, // 201: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	115, // 202: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	17,  // 203: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	27,  // 204: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	30,  // 205: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	34,  // 206: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	36,  // 207: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	38,  // 208: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	40,  // 209: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	43,  // 210: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	79,  // 211: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	79,  // 212: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	47,  // 213: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	51,  // 214: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	51,  // 215: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	54,  // 216: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	57,  // 217: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	60,  // 218: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	62,  // 219: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	62,  // 220: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	65,  // 221: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	67,  // 222: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	69,  // 223: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	72,  // 224: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	75,  // 225: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	77,  // 226: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	79,  // 227: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	79,  // 228: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	79,  // 229: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	79,  // 230: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	79,  // 231: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	79,  // 232: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	79,  // 233: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	79,  // 234: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	79,  // 235: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	98,  // 236: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	101, // 237: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	103, // 238: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	105, // 239: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	108, // 240: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	114, // 241: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	110, // 242: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	112, // 243: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	117, // 244: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	203, // [203:245] is the sub-list for method output_type
-	161, // [161:203] is the sub-list for method input_type
-	161, // [161:161] is the sub-list for extension type_name
-	161, // [161:161] is the sub-list for extension extendee
-	0,   // [0:161] is the sub-list for field type_name
+	11,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
+	12,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
+	120, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	12,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
+	7,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
+	15,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
+	26,  // 7: leasefs.v1.SessionRequest.renew:type_name -> leasefs.v1.RenewLeaseRequest
+	19,  // 8: leasefs.v1.SessionRequest.cache_renew:type_name -> leasefs.v1.CacheRenew
+	22,  // 9: leasefs.v1.SessionRequest.cache_ack:type_name -> leasefs.v1.CacheAck
+	16,  // 10: leasefs.v1.SessionResponse.welcome:type_name -> leasefs.v1.Welcome
+	28,  // 11: leasefs.v1.SessionResponse.renewed:type_name -> leasefs.v1.RenewLeaseResponse
+	14,  // 12: leasefs.v1.SessionResponse.error:type_name -> leasefs.v1.ErrorDetail
+	20,  // 13: leasefs.v1.SessionResponse.cache_term:type_name -> leasefs.v1.CacheTerm
+	21,  // 14: leasefs.v1.SessionResponse.cache_revocation:type_name -> leasefs.v1.CacheRevocation
+	24,  // 15: leasefs.v1.CacheRevocation.keys:type_name -> leasefs.v1.CacheKey
+	23,  // 16: leasefs.v1.CacheAck.drafts:type_name -> leasefs.v1.Draft
+	24,  // 17: leasefs.v1.CacheGivenUp.keys:type_name -> leasefs.v1.CacheKey
+	27,  // 18: leasefs.v1.RenewLeaseRequest.open:type_name -> leasefs.v1.OpenRef
+	7,   // 19: leasefs.v1.RenewLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	29,  // 20: leasefs.v1.RenewLeaseResponse.lost:type_name -> leasefs.v1.LostFile
+	27,  // 21: leasefs.v1.RenewLeaseResponse.unknown:type_name -> leasefs.v1.OpenRef
+	12,  // 22: leasefs.v1.LostFile.new_holder:type_name -> leasefs.v1.HolderInfo
+	7,   // 23: leasefs.v1.ListLeasesRequest.caller:type_name -> leasefs.v1.Caller
+	2,   // 24: leasefs.v1.ListLeasesRequest.order:type_name -> leasefs.v1.LeaseOrder
+	32,  // 25: leasefs.v1.ListLeasesResponse.leases:type_name -> leasefs.v1.Lease
+	12,  // 26: leasefs.v1.Lease.holder:type_name -> leasefs.v1.HolderInfo
+	33,  // 27: leasefs.v1.Lease.files:type_name -> leasefs.v1.LeaseFile
+	6,   // 28: leasefs.v1.RecoverRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 29: leasefs.v1.RecoverRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 30: leasefs.v1.RecoverRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 31: leasefs.v1.GrantLeaseRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 32: leasefs.v1.GrantLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 33: leasefs.v1.RevokeLeaseRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 34: leasefs.v1.RevokeLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 35: leasefs.v1.KeepAliveRequest.caller:type_name -> leasefs.v1.Caller
+	42,  // 36: leasefs.v1.KeepAliveResponse.leases:type_name -> leasefs.v1.LeaseAlive
+	7,   // 37: leasefs.v1.LeaseTimeToLiveRequest.caller:type_name -> leasefs.v1.Caller
+	6,   // 38: leasefs.v1.AttachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 39: leasefs.v1.AttachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 40: leasefs.v1.AttachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 41: leasefs.v1.DetachLeaseRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 42: leasefs.v1.DetachLeaseRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 43: leasefs.v1.DetachLeaseRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 44: leasefs.v1.WatchRequest.caller:type_name -> leasefs.v1.Caller
+	49,  // 45: leasefs.v1.WatchResponse.events:type_name -> leasefs.v1.Event
+	3,   // 46: leasefs.v1.Event.type:type_name -> leasefs.v1.EventType
+	6,   // 47: leasefs.v1.CreateRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 48: leasefs.v1.CreateRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 49: leasefs.v1.CreateRequest.at:type_name -> leasefs.v1.Ref
+	25,  // 50: leasefs.v1.CreateRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	51,  // 51: leasefs.v1.CreateRequest.owner:type_name -> leasefs.v1.Owner
+	10,  // 52: leasefs.v1.OpenResponse.attr:type_name -> leasefs.v1.Attr
+	9,   // 53: leasefs.v1.OpenResponse.writer:type_name -> leasefs.v1.WriterId
+	24,  // 54: leasefs.v1.OpenResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 55: leasefs.v1.OpenResponse.parent:type_name -> leasefs.v1.Attr
+	24,  // 56: leasefs.v1.OpenResponse.parent_keys:type_name -> leasefs.v1.CacheKey
+	6,   // 57: leasefs.v1.AppendRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 58: leasefs.v1.AppendRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 59: leasefs.v1.AppendRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 60: leasefs.v1.AppendRequest.writer:type_name -> leasefs.v1.WriterId
+	9,   // 61: leasefs.v1.AppendTailRequest.writer:type_name -> leasefs.v1.WriterId
+	25,  // 62: leasefs.v1.AppendTailRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	9,   // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
+	57,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
+	59,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
+	121, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	9,   // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
+	13,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
+	6,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
+	9,   // 70: leasefs.v1.CloseRequest.writer:type_name -> leasefs.v1.WriterId
+	25,  // 71: leasefs.v1.CloseRequest.given_up:type_name -> leasefs.v1.CacheGivenUp
+	6,   // 72: leasefs.v1.CloseAbandonedRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 73: leasefs.v1.CloseAbandonedRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 74: leasefs.v1.CloseAbandonedRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 75: leasefs.v1.GetFileRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 76: leasefs.v1.GetFileRequest.at:type_name -> leasefs.v1.Ref
+	9,   // 77: leasefs.v1.GetFileRequest.writer:type_name -> leasefs.v1.WriterId
+	10,  // 78: leasefs.v1.GetFileResponse.attr:type_name -> leasefs.v1.Attr
+	13,  // 79: leasefs.v1.GetFileResponse.blocks:type_name -> leasefs.v1.Block
+	24,  // 80: leasefs.v1.GetFileResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 81: leasefs.v1.StatRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 82: leasefs.v1.StatRequest.at:type_name -> leasefs.v1.Ref
+	10,  // 83: leasefs.v1.StatResponse.attr:type_name -> leasefs.v1.Attr
+	24,  // 84: leasefs.v1.StatResponse.keys:type_name -> leasefs.v1.CacheKey
+	14,  // 85: leasefs.v1.StatResponse.missing:type_name -> leasefs.v1.ErrorDetail
+	7,   // 86: leasefs.v1.XattrsRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 87: leasefs.v1.XattrsRequest.at:type_name -> leasefs.v1.Ref
+	71,  // 88: leasefs.v1.XattrsResponse.xattrs:type_name -> leasefs.v1.Xattr
+	24,  // 89: leasefs.v1.XattrsResponse.keys:type_name -> leasefs.v1.CacheKey
+	7,   // 90: leasefs.v1.ListRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 91: leasefs.v1.ListRequest.at:type_name -> leasefs.v1.Ref
+	74,  // 92: leasefs.v1.ListResponse.entries:type_name -> leasefs.v1.Entry
+	10,  // 93: leasefs.v1.ListResponse.directory:type_name -> leasefs.v1.Attr
+	24,  // 94: leasefs.v1.ListResponse.keys:type_name -> leasefs.v1.CacheKey
+	10,  // 95: leasefs.v1.Entry.attr:type_name -> leasefs.v1.Attr
+	7,   // 96: leasefs.v1.SummaryRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 97: leasefs.v1.SummaryRequest.at:type_name -> leasefs.v1.Ref
+	7,   // 98: leasefs.v1.FindRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 99: leasefs.v1.FindRequest.at:type_name -> leasefs.v1.Ref
+	79,  // 100: leasefs.v1.FindResponse.entries:type_name -> leasefs.v1.FoundEntry
+	10,  // 101: leasefs.v1.FoundEntry.attr:type_name -> leasefs.v1.Attr
+	10,  // 102: leasefs.v1.MutateResponse.attr:type_name -> leasefs.v1.Attr
+	6,   // 103: leasefs.v1.MkdirRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 104: leasefs.v1.MkdirRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 105: leasefs.v1.MkdirRequest.at:type_name -> leasefs.v1.Ref
+	51,  // 106: leasefs.v1.MkdirRequest.owner:type_name -> leasefs.v1.Owner
+	6,   // 107: leasefs.v1.RenameRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 108: leasefs.v1.RenameRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 109: leasefs.v1.RenameRequest.from:type_name -> leasefs.v1.Ref
+	8,   // 110: leasefs.v1.RenameRequest.to:type_name -> leasefs.v1.Ref
+	83,  // 111: leasefs.v1.RenameRequest.hide:type_name -> leasefs.v1.Hide
+	6,   // 112: leasefs.v1.DeleteRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 113: leasefs.v1.DeleteRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 114: leasefs.v1.DeleteRequest.at:type_name -> leasefs.v1.Ref
+	1,   // 115: leasefs.v1.DeleteRequest.only:type_name -> leasefs.v1.FileType
+	83,  // 116: leasefs.v1.DeleteRequest.hide:type_name -> leasefs.v1.Hide
+	6,   // 117: leasefs.v1.SetAttrRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 118: leasefs.v1.SetAttrRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 119: leasefs.v1.SetAttrRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 120: leasefs.v1.TransactRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 121: leasefs.v1.TransactRequest.caller:type_name -> leasefs.v1.Caller
+	87,  // 122: leasefs.v1.TransactRequest.compares:type_name -> leasefs.v1.TxCompare
+	89,  // 123: leasefs.v1.TransactRequest.ops:type_name -> leasefs.v1.TxOp
+	88,  // 124: leasefs.v1.TxCompare.xattr:type_name -> leasefs.v1.TxXattr
+	90,  // 125: leasefs.v1.TxOp.create:type_name -> leasefs.v1.TxFile
+	90,  // 126: leasefs.v1.TxOp.write:type_name -> leasefs.v1.TxFile
+	91,  // 127: leasefs.v1.TxOp.mkdir:type_name -> leasefs.v1.TxDir
+	92,  // 128: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
+	93,  // 129: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
+	88,  // 130: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
+	88,  // 131: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	6,   // 132: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 133: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 134: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	4,   // 135: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	6,   // 136: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 137: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 138: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	51,  // 139: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	6,   // 140: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 141: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 142: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 143: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 144: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 145: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	8,   // 146: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	7,   // 147: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	100, // 148: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	7,   // 149: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 150: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 151: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	7,   // 152: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	107, // 153: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	7,   // 154: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 155: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 156: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 157: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	122, // 158: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	117, // 159: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	119, // 160: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	14,  // 161: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	17,  // 162: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	26,  // 163: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	30,  // 164: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	34,  // 165: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	36,  // 166: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	38,  // 167: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	40,  // 168: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	43,  // 169: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	45,  // 170: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	46,  // 171: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	47,  // 172: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	50,  // 173: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	53,  // 174: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	54,  // 175: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	56,  // 176: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	60,  // 177: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	62,  // 178: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	64,  // 179: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	65,  // 180: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	67,  // 181: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	69,  // 182: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	72,  // 183: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	75,  // 184: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	77,  // 185: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	81,  // 186: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	82,  // 187: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	84,  // 188: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	85,  // 189: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	95,  // 190: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	94,  // 191: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	96,  // 192: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	97,  // 193: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	86,  // 194: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	98,  // 195: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	101, // 196: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	103, // 197: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	105, // 198: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	108, // 199: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	114, // 200: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	110, // 201: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	112, // 202: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	116, // 203: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	18,  // 204: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	28,  // 205: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	31,  // 206: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	35,  // 207: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	37,  // 208: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	39,  // 209: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	41,  // 210: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	44,  // 211: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	80,  // 212: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	80,  // 213: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	48,  // 214: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	52,  // 215: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	52,  // 216: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	55,  // 217: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	58,  // 218: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	61,  // 219: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	63,  // 220: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	63,  // 221: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	66,  // 222: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	68,  // 223: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	70,  // 224: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	73,  // 225: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	76,  // 226: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	78,  // 227: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	80,  // 228: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	80,  // 229: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	80,  // 230: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	80,  // 231: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	80,  // 232: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	80,  // 233: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	80,  // 234: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	80,  // 235: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	80,  // 236: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	99,  // 237: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	102, // 238: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	104, // 239: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	106, // 240: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	109, // 241: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	115, // 242: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	111, // 243: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	113, // 244: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	118, // 245: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	204, // [204:246] is the sub-list for method output_type
+	162, // [162:204] is the sub-list for method input_type
+	162, // [162:162] is the sub-list for extension type_name
+	162, // [162:162] is the sub-list for extension extendee
+	0,   // [0:162] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -10350,7 +10419,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   117,
 			NumExtensions: 0,
 			NumServices:   3,
