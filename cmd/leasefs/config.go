@@ -22,7 +22,7 @@ type fileConfig struct {
 	User          *string `toml:"user"`
 	Client        *string `toml:"client"`
 	JSON          *bool   `toml:"json"`
-	Timeout       *string `toml:"timeout"`
+	Timeout       any     `toml:"timeout"` // a string, or a number of seconds
 	Quiet         *bool   `toml:"quiet"`
 	TLS           *bool   `toml:"tls"`
 	TLSCA         *string `toml:"tls-ca"`
@@ -35,7 +35,7 @@ type fileConfig struct {
 func (f *fileConfig) values() (map[string]string, error) {
 	v := make(map[string]string)
 	for name, s := range map[string]*string{
-		"user": f.User, "client": f.Client, "timeout": f.Timeout, "tls-ca": f.TLSCA,
+		"user": f.User, "client": f.Client, "tls-ca": f.TLSCA,
 		"tls-cert": f.TLSCert, "tls-key": f.TLSKey, "tls-server-name": f.TLSServerName,
 	} {
 		if s != nil {
@@ -46,6 +46,13 @@ func (f *fileConfig) values() (map[string]string, error) {
 		if b != nil {
 			v[name] = fmt.Sprint(*b)
 		}
+	}
+	switch f.Timeout.(type) {
+	case nil:
+	case string, int64, float64:
+		v["timeout"] = fmt.Sprint(f.Timeout)
+	default:
+		return nil, errors.New("timeout: a duration such as \"30s\", or a number of seconds is needed")
 	}
 	switch n := f.Namenode.(type) {
 	case nil:
@@ -92,7 +99,11 @@ func applyConfig(c *cli.Context) error {
 		if c.IsSet(flag) {
 			continue
 		}
-		if d, err := argv.ParseDuration(value); err == nil && flag == "timeout" {
+		if flag == "timeout" {
+			d, err := argv.ParseDuration(value)
+			if err != nil || d < 0 {
+				return configError(name, fmt.Errorf("timeout: %q is not a duration such as \"30s\", nor a number of seconds", value))
+			}
 			value = d.String()
 		}
 		if err := c.Set(flag, value); err != nil {

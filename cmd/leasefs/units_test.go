@@ -6,11 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -156,7 +160,9 @@ func TestConfigFile(t *testing.T) {
 	for _, tc := range []struct{ file, want string }{
 		{"timeout = \"1s\"\nfrob = 1\n", `line 2: unknown key "frob"`},
 		{"[deep]\nnamenode = 1\n", `unknown key "deep`},
-		{"timeout = 5\n", "line 1"},
+		{"timeout = -5\n", "timeout"},
+		{"timeout = [5]\n", "timeout: a duration such as"},
+		{"timeout = true\n", "timeout: a duration such as"},
 		{"user = \"a\"\njson = \"yes\"\n", "line 2"},
 		{"timeout = \"soon\"\n", "timeout"},
 		{"namenode = 5\n", "namenode"},
@@ -224,5 +230,40 @@ func TestStatusTellsOfClocks(t *testing.T) {
 		if *j.ClockSkewMS != c.skew.Ahead.Milliseconds() || *j.ClockBoundMS != c.skew.Bound.Milliseconds() || j.StoreClockSkewMS != nil {
 			t.Errorf("%+v: JSON tells %+v", c.skew, j)
 		}
+	}
+}
+
+// Every duration, a flag's or a variable's, may be a plain number of seconds.
+func TestDurationsInSeconds(t *testing.T) {
+	app := testApp(t)
+	flags := 0
+	var check func(words []string, own []cli.Flag, below []*cli.Command)
+	check = func(words []string, own []cli.Flag, below []*cli.Command) {
+		for _, c := range below {
+			check(append(slices.Clone(words), c.Name), c.Flags, c.Subcommands)
+		}
+		for _, f := range own {
+			d, ok := f.(*cli.DurationFlag)
+			if !ok || len(below) > 0 {
+				continue
+			}
+			flags++
+			got, _, err := argv.Arrange(grammar(app), append(slices.Clone(words), "--"+d.Name, "1.5"))
+			if err != nil || !slices.Contains(got, "--"+d.Name+"=1.5s") {
+				t.Errorf("%v --%s 1.5: %v, %v", words, d.Name, got, err)
+			}
+			for _, v := range d.EnvVars {
+				t.Setenv(v, "600")
+				secondsInEnvironment(own)
+				if got := os.Getenv(v); got != "10m0s" {
+					t.Errorf("%s=600 became %s", v, got)
+				}
+			}
+		}
+	}
+	check([]string{"ls"}, app.Flags, nil)
+	check(nil, nil, app.Commands)
+	if flags < 15 {
+		t.Errorf("only %d flags are durations", flags)
 	}
 }
