@@ -2,6 +2,7 @@ package namenode
 
 import (
 	"runtime"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -40,7 +41,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// stateCollector reads the gauges off the state.
+// stateCollector reads gauges and counters off the state.
 type stateCollector struct{ s *Server }
 
 // Describe implements prometheus.Collector. What there is depends on the state, so
@@ -51,7 +52,11 @@ func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	s := c.s
 	set := func(name string, v float64, help string) {
-		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("leasefs_"+name, help, nil, nil), prometheus.GaugeValue, v)
+		kind := prometheus.GaugeValue
+		if strings.HasSuffix(name, "_total") { // what Prometheus calls a counter
+			kind = prometheus.CounterValue
+		}
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("leasefs_"+name, help, nil, nil), kind, v)
 	}
 	role := s.role.Status()
 	set("ready", flag(s.role.Ready()), "1 while the namenode answers.")

@@ -94,9 +94,13 @@ type ImageError struct {
 	Offset int64  // bytes from the beginning, of about the place
 	Detail string // what does not fit
 	Err    error  // of the reader, if that is why
+	Format uint32 // not 0: this is no format that is known here, which need not be damage
 }
 
 func (e *ImageError) Error() string {
+	if e.Format != 0 {
+		return "image: " + e.Detail
+	}
 	s := fmt.Sprintf("image damaged at offset %d: %s", e.Offset, e.Detail)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -167,8 +171,12 @@ func (r *ImageReader) header(oldest, newest uint32) {
 		r.broken(0, nil, "it does not begin as an image does")
 	case binary.LittleEndian.Uint32(h[sum:]) != crc32.Checksum(h[:sum], castagnoli):
 		r.broken(0, nil, "the header does not match its checksum")
-	case r.Version < oldest || r.Version > newest:
-		r.broken(0, nil, "format %d is none of those known here, %d to %d; it was written by another version of leasefs", r.Version, oldest, newest)
+	case r.Version > newest:
+		r.broken(0, nil, "it has format %d, and the newest that this release of leasefs knows is %d: a newer release wrote it; use that one", r.Version, newest)
+		r.err.Format = r.Version
+	case r.Version < oldest:
+		r.broken(0, nil, "it has format %d, which this release of leasefs does not know: use the release that wrote it, or restore from a backup", r.Version)
+		r.err.Format = max(r.Version, 1)
 	}
 }
 

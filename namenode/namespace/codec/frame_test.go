@@ -3,7 +3,6 @@ package codec
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"strings"
 	"testing"
@@ -22,9 +21,19 @@ func TestImageVersion(t *testing.T) {
 			t.Fatal(err, r.Version)
 		}
 	}
-	binary.LittleEndian.PutUint32(image[8:], version+1)
-	binary.LittleEndian.PutUint32(image[12:], crc32.Checksum(image[:12], castagnoli))
-	if err := NewImageReader(bytes.NewReader(image), version-1, version).Finish(); err == nil || !strings.Contains(err.Error(), fmt.Sprint("format ", version+1)) {
-		t.Fatal(err)
+	for v, want := range map[uint32]string{
+		version + 1: "image: it has format 8, and the newest that this release of leasefs knows is 7: a newer release wrote it; use that one",
+		version - 1: "image: it has format 6, which this release of leasefs does not know: use the release that wrote it, or restore from a backup",
+		0:           "image: it has format 0, which this release",
+	} {
+		binary.LittleEndian.PutUint32(image[8:], v)
+		binary.LittleEndian.PutUint32(image[12:], crc32.Checksum(image[:12], castagnoli))
+		if err := NewImageReader(bytes.NewReader(image), version, version).Finish(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("format %d: %v, want %s", v, err, want)
+		}
+	}
+	image[8]++ // of which the checksum does not know
+	if err := NewImageReader(bytes.NewReader(image), version, version).Finish(); err == nil || !strings.Contains(err.Error(), "image damaged at offset 0: the header does not match") {
+		t.Errorf("a damaged version: %v", err)
 	}
 }
