@@ -67,3 +67,20 @@ func (l *Leases) KeepAlive(ctx context.Context, id LeaseID) (*KeptLease, error) 
 	}
 	return &KeptLease{id: id, l: kept, fs: l.fs}, nil
 }
+
+// Hold is KeepAlive with a context that governs only the call: once it has returned, the
+// lease is kept alive until KeptLease.Stop, or Close of the FS.
+func (l *Leases) Hold(ctx context.Context, id LeaseID) (*KeptLease, error) {
+	beyond, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	detach := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	kept, err := l.KeepAlive(beyond, id)
+	if !detach() && err == nil {
+		kept.Stop()
+		err = fserror.Ended(ctx, keepalive.Op, "")
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return kept, nil
+}

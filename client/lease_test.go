@@ -425,6 +425,36 @@ func TestKeepAliveGivenUpByItsCaller(t *testing.T) {
 	})
 }
 
+// Who writes a file gives up with his context while a keep-alive of its temporary lease is
+// not answered; what is held is held beyond that context.
+func TestWriteFromGivesUpAKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.silent = true
+		fs := start(t, f)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := fs.WriteFrom(ctx, "/f", strings.NewReader("x"))
+		wantKind(t, err, fserror.Deadline)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it gave up after %s, not after 1s", took)
+		}
+		f.mu.Lock()
+		f.silent, f.leases[7] = false, true
+		f.mu.Unlock()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		k, err := fs.Leases().Hold(ctx, 7)
+		check(t, err)
+		<-time.After(5 * time.Minute)
+		if err := context.Cause(k.Context()); err != nil || k.Remaining() <= 0 {
+			t.Errorf("held beyond its context: %v, %s remain", err, k.Remaining())
+		}
+		k.Stop()
+	})
+}
+
 // A keep-alive that the namenode leaves unanswered is given up for another one that
 // is active, and tried there. Nobody has canceled it.
 func TestKeepAliveGoesToTheActive(t *testing.T) {

@@ -208,7 +208,7 @@ func (s *scratch) lease(ctx context.Context) (*KeptLease, error) {
 func (s *scratch) keep(ctx context.Context, id LeaseID) error {
 	w := s.f.nn.Waits("create", "")
 	return w.Try(ctx, func() error {
-		kept, err := s.f.Leases().KeepAlive(context.WithoutCancel(ctx), id)
+		kept, err := s.f.Leases().Hold(ctx, id)
 		if err != nil {
 			return err
 		}

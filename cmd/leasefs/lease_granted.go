@@ -143,7 +143,7 @@ func grantLease(e *invocation, id client.LeaseID) error {
 func keepAlive(e *invocation, ids []client.LeaseID) error {
 	kept := make([]*client.KeptLease, 0, len(ids))
 	for _, id := range ids {
-		k, err := e.fs.Leases().KeepAlive(context.WithoutCancel(e.ctx), id)
+		k, err := e.fs.Leases().Hold(e.ctx, id)
 		if err != nil {
 			return e.fail(err, "")
 		}

@@ -113,8 +113,7 @@ func (r *registration) begin(ttl time.Duration) (token uint64, err error) {
 	if r.flags.IsSet("ttl") {
 		r.noteRaised(ttl, g.TTL)
 	}
-	// It outlives the signal that ends the command.
-	if r.kept, err = r.fs.Leases().KeepAlive(context.WithoutCancel(r.ctx), g.ID); err == nil {
+	if r.kept, err = r.fs.Leases().Hold(r.ctx, g.ID); err == nil {
 		token, err = r.make()
 	}
 	if err != nil {
