@@ -42,6 +42,9 @@ func (f *FS) Leases() *Leases { return &Leases{fs: f} }
 type Granted struct {
 	ID  LeaseID
 	TTL time.Duration // at least what was asked for: the namenode has a minimum
+	// Outlives tells that a lease that is kept alive is not lost to a failover of the
+	// namenodes. False: its TTL is shorter than that can take.
+	Outlives bool
 }
 
 // TimeToLive is how a granted lease stands.
@@ -65,7 +68,7 @@ func (l *Leases) Grant(ctx context.Context, ttl time.Duration, id LeaseID) (Gran
 	if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease grant", Mutates: true}, pb.Namenode_GrantLease_FullMethodName, req, r); err != nil {
 		return Granted{}, err
 	}
-	return Granted{ID: LeaseID(r.GetId()), TTL: ms(r.GetTtlMs())}, nil
+	return Granted{ID: LeaseID(r.GetId()), TTL: ms(r.GetTtlMs()), Outlives: r.GetTtlMs() >= r.GetFailoverMs()}, nil
 }
 
 // ceilMS is a duration in milliseconds, no shorter.

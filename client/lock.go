@@ -90,6 +90,12 @@ func (l *Lock) renewed(ctx context.Context) error {
 // failover it may be less for some seconds.
 func (l *Lock) TTL() time.Duration { return l.f.session.SoftLimit() }
 
+// Outlives tells that the lock is not lost to a failover of the namenodes. False: its
+// TTL is shorter than that can take.
+func (l *Lock) Outlives() bool {
+	return l.TTL() >= ms(l.f.session.Welcome().GetFailoverMs())
+}
+
 // Token grows with each holder of the path: the fencing token.
 func (l *Lock) Token() uint64 { return l.w.Token() }
 

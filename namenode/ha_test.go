@@ -305,6 +305,62 @@ func TestOwnWorkAfterAHandOver(t *testing.T) {
 	p.handedOver(a, b)
 }
 
+// Grants and keep-alives that a standby refuses reach the active namenode, each once; and
+// whoever asks for a lease that lives shorter than a failover takes is told.
+func TestGrantsThroughAStandby(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	short := func(c *namenode.Config) { c.MinLeaseTTL = time.Second }
+	acfg, _ := p.config(short)
+	bcfg, _ := p.config(short)
+	a := p.active(acfg)
+	b := p.start(bcfg)
+	p.becomes(b, "standby")
+	outlives := 3 * acfg.HA.SessionTimeout
+	for id, ttl := range map[client.LeaseID]time.Duration{1: outlives - time.Millisecond, 2: outlives} {
+		f := p.client(bcfg.Listen, acfg.Listen) // a new one asks the standby first
+		g, err := f.Leases().Grant(t.Context(), ttl, id)
+		if err != nil || g.ID != id || g.TTL != ttl || g.Outlives != (ttl >= outlives) {
+			t.Errorf("a lease of %s: %+v, %v", ttl, g, err)
+		}
+		f = p.client(bcfg.Listen, acfg.Listen)
+		kept, err := f.Leases().KeepAlive(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept.Remaining() <= 0 {
+			t.Errorf("%s remain", kept.Remaining())
+		}
+		kept.Stop()
+		var all []string
+		for l, err := range f.Leases().List(t.Context(), client.LeaseFilter{Lease: id.String()}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, l.ID)
+		}
+		if len(all) != 1 {
+			t.Errorf("granted %d times: %v", len(all), all)
+		}
+	}
+	for ttl, want := range map[time.Duration]bool{outlives - time.Second: false, outlives: true} {
+		f, err := client.New(t.Context(), client.Config{Namenodes: []string{bcfg.Listen, acfg.Listen}, User: "root", TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := f.Lock(t.Context(), "/lock-"+ttl.String(), client.LockOptions{})
+		if err != nil || l.Outlives() != want {
+			t.Fatalf("a lock of %s: %v, %v", ttl, l.Outlives(), err)
+		}
+		if err := errors.Join(l.Unlock(t.Context()), f.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if !a.Reigned() || b.Reigned() {
+		t.Error("the standby became active meanwhile")
+	}
+}
+
 // While ZooKeeper is away a namenode that starts says that it is starting, sends
 // clients on, and ends when it is told to.
 func TestStartWithoutZooKeeper(t *testing.T) {

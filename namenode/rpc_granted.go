@@ -39,7 +39,7 @@ func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GrantLeaseResponse{Id: uint64(out.Inode), TtlMs: ttl, Txid: out.TxID}, nil
+	return &pb.GrantLeaseResponse{Id: uint64(out.Inode), TtlMs: ttl, Txid: out.TxID, FailoverMs: s.role.OutlivesFailover().Milliseconds()}, nil
 }
 
 // RevokeLease ends a granted lease: nothing that was attached to it is there any more.

@@ -169,6 +169,7 @@ func (s *streams) welcome(h leasemanager.Holder) *pb.Welcome {
 		NamespaceId: hex.EncodeToString(s.dir.ID[:]), Term: s.role.Term(),
 		SoftLimitMs: soft.Milliseconds(), HardLimitMs: hard.Milliseconds(), RenewEveryMs: every.Milliseconds(),
 		BlockSize: s.cfg.BlockSize, MaxTail: int64(s.cfg.MaxTail), MaxMessage: serve.MaxMessage, SmallFile: SmallFile,
+		FailoverMs: s.role.OutlivesFailover().Milliseconds(),
 	}
 }
 

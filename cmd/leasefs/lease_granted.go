@@ -136,7 +136,7 @@ func grantLease(e *invocation, id client.LeaseID) error {
 		return e.printJSON(map[string]any{"lease": g.ID.String(), "ttl_ms": g.TTL.Milliseconds()})
 	}
 	e.printf("%s\n", g.ID)
-	e.noteRaised(asked, g.TTL)
+	e.noteLife(asked, g.TTL, g.Outlives)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func lock(e *invocation) error {
 	if err != nil {
 		return errors.Join(e.fail(err, path), e.fs.Close())
 	}
-	e.noteRaised(ttl, l.TTL())
+	e.noteLife(ttl, l.TTL(), l.Outlives())
 	command.Env = []string{"LEASEFS_TOKEN=" + strconv.FormatUint(l.Token(), 10)}
 	return e.runWhile(command, runner.Claim{
 		Path: path, Lost: l.Context(), Jeopardy: l.Jeopardy(), Remaining: l.Remaining,
@@ -72,10 +72,17 @@ func lock(e *invocation) error {
 	}, l.Unlock)
 }
 
-// noteRaised tells that a time to live is not the one that was asked for.
-func (e *invocation) noteRaised(asked, got time.Duration) {
-	if asked > 0 && got > asked && !e.quiet() {
+// noteLife tells that a time to live is not the one that was asked for (0: none was), and
+// that it is too short for a failover.
+func (e *invocation) noteLife(asked, got time.Duration, outlives bool) {
+	if e.quiet() {
+		return
+	}
+	if asked > 0 && got > asked {
 		e.note("the time to live was raised to %s, the namenode's minimum", got)
+	}
+	if !outlives {
+		e.note("warning: a time to live of %s is shorter than a failover of the namenodes can take; a longer --ttl outlives one", got)
 	}
 }
 

@@ -110,9 +110,7 @@ func (r *registration) begin(ttl time.Duration) (token uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if r.flags.IsSet("ttl") {
-		r.noteRaised(ttl, g.TTL)
-	}
+	r.noteLife(ttl, g.TTL, g.Outlives)
 	if r.kept, err = r.fs.Leases().Hold(r.ctx, g.ID); err == nil {
 		token, err = r.make()
 	}

@@ -297,6 +297,15 @@ func (r *Role) LeastTTL() time.Duration {
 	return r.form.leastTTL()
 }
 
+// OutlivesFailover is the shortest time to live of what outlives a failover; 0 of a
+// namenode alone, which has none.
+func (r *Role) OutlivesFailover() time.Duration {
+	if r.cfg.HA == nil {
+		return 0
+	}
+	return r.form.leastTTL()
+}
+
 // RenewWithin is after how long at most a session with that soft limit renews.
 func (r *Role) RenewWithin(soft time.Duration) time.Duration { return r.form.renewWithin(soft) }
 

@@ -1256,6 +1256,7 @@ type Welcome struct {
 	RenewEveryMs  int64                  `protobuf:"varint,8,opt,name=renew_every_ms,json=renewEveryMs,proto3" json:"renew_every_ms,omitempty"`
 	SmallFile     int64                  `protobuf:"varint,9,opt,name=small_file,json=smallFile,proto3" json:"small_file,omitempty"`          // bytes that a Create with data may carry
 	CacheTermMs   int64                  `protobuf:"varint,10,opt,name=cache_term_ms,json=cacheTermMs,proto3" json:"cache_term_ms,omitempty"` // how long a CacheRenew is good; 0: no caching
+	FailoverMs    int64                  `protobuf:"varint,11,opt,name=failover_ms,json=failoverMs,proto3" json:"failover_ms,omitempty"`      // what lives shorter may be lost to a failover; 0: of a namenode alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1356,6 +1357,13 @@ func (x *Welcome) GetSmallFile() int64 {
 func (x *Welcome) GetCacheTermMs() int64 {
 	if x != nil {
 		return x.CacheTermMs
+	}
+	return 0
+}
+
+func (x *Welcome) GetFailoverMs() int64 {
+	if x != nil {
+		return x.FailoverMs
 	}
 	return 0
 }
@@ -2900,6 +2908,7 @@ type GrantLeaseResponse struct {
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	TtlMs         int64                  `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // as granted
 	Txid          uint64                 `protobuf:"varint,3,opt,name=txid,proto3" json:"txid,omitempty"`
+	FailoverMs    int64                  `protobuf:"varint,4,opt,name=failover_ms,json=failoverMs,proto3" json:"failover_ms,omitempty"` // what lives shorter may be lost to a failover; 0: of a namenode alone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2951,6 +2960,13 @@ func (x *GrantLeaseResponse) GetTtlMs() int64 {
 func (x *GrantLeaseResponse) GetTxid() uint64 {
 	if x != nil {
 		return x.Txid
+	}
+	return 0
+}
+
+func (x *GrantLeaseResponse) GetFailoverMs() int64 {
+	if x != nil {
+		return x.FailoverMs
 	}
 	return 0
 }
@@ -9249,7 +9265,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x05Hello\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05cache\x18\x02 \x01(\bR\x05cache\x12\x16\n" +
-	"\x06stream\x18\x03 \x01(\x04R\x06stream\"\xcc\x02\n" +
+	"\x06stream\x18\x03 \x01(\x04R\x06stream\"\xed\x02\n" +
 	"\aWelcome\x12!\n" +
 	"\fnamespace_id\x18\x01 \x01(\tR\vnamespaceId\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\"\n" +
@@ -9264,7 +9280,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\n" +
 	"small_file\x18\t \x01(\x03R\tsmallFile\x12\"\n" +
 	"\rcache_term_ms\x18\n" +
-	" \x01(\x03R\vcacheTermMs\"\xea\x01\n" +
+	" \x01(\x03R\vcacheTermMs\x12\x1f\n" +
+	"\vfailover_ms\x18\v \x01(\x03R\n" +
+	"failoverMs\"\xea\x01\n" +
 	"\x0eSessionRequest\x12)\n" +
 	"\x05hello\x18\x01 \x01(\v2\x11.leasefs.v1.HelloH\x00R\x05hello\x125\n" +
 	"\x05renew\x18\x02 \x01(\v2\x1d.leasefs.v1.RenewLeaseRequestH\x00R\x05renew\x129\n" +
@@ -9380,11 +9398,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x15\n" +
-	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\"O\n" +
+	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\"p\n" +
 	"\x12GrantLeaseResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x12\n" +
-	"\x04txid\x18\x03 \x01(\x04R\x04txid\"x\n" +
+	"\x04txid\x18\x03 \x01(\x04R\x04txid\x12\x1f\n" +
+	"\vfailover_ms\x18\x04 \x01(\x03R\n" +
+	"failoverMs\"x\n" +
 	"\x12RevokeLeaseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
