@@ -21,7 +21,7 @@ func FuzzConfig(f *testing.F) {
 	}
 	known := argv.FlagNames(globalFlags())
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		values, err := parseConfig(raw)
+		values, err := argv.ParseConfig(raw)
 		if err == nil {
 			for name := range values {
 				if !slices.Contains(known, name) {
@@ -31,7 +31,7 @@ func FuzzConfig(f *testing.F) {
 			return
 		}
 		var e *fserror.Error
-		if told := configError("c.toml", err); !errors.As(told, &e) || e.Kind != fserror.InvalidArgument || !strings.Contains(told.Error(), "c.toml") {
+		if told := argv.ConfigError("c.toml", globalFlags(), err); !errors.As(told, &e) || e.Kind != fserror.InvalidArgument || !strings.Contains(told.Error(), "c.toml") {
 			t.Fatalf("%v", told)
 		} else if line := oneLine(errorText(told)); strings.ContainsAny(line, "\n\r") || !strings.HasSuffix(line, ")") {
 			t.Fatalf("%q", line)

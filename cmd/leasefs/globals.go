@@ -34,16 +34,6 @@ func globalFlags() []cli.Flag {
 	}
 }
 
-// unsetEmpty makes an empty variable as good as none: the parser would take it
-// as a value.
-func unsetEmpty() {
-	for _, v := range os.Environ() {
-		if name, value, _ := strings.Cut(v, "="); value == "" && strings.HasPrefix(name, "LEASEFS_") {
-			_ = os.Unsetenv(name) // it cannot fail for a name that is there
-		}
-	}
-}
-
 // umask is the process's own, as the kernel shows it; nil if that cannot be seen.
 func umask() *fs.FileMode {
 	status, err := os.ReadFile("/proc/self/status")
@@ -57,22 +47,6 @@ func umask() *fs.FileMode {
 		return nil
 	}
 	return &mask
-}
-
-// secondsInEnvironment lets a variable of a duration be a plain number of seconds,
-// which the parser does not know.
-func secondsInEnvironment(flags []cli.Flag) {
-	for _, f := range flags {
-		d, ok := f.(*cli.DurationFlag)
-		if !ok {
-			continue
-		}
-		for _, name := range d.EnvVars {
-			if v, err := argv.ParseDuration(os.Getenv(name)); err == nil {
-				_ = os.Setenv(name, v.String()) // it cannot fail for such a name
-			}
-		}
-	}
 }
 
 // clientConfig is what the global flags say to the library.

@@ -9,9 +9,9 @@
 //	nofile               the end in words when hardly any file can be open
 //	app.go, globals.go   the tree of commands, the flags of all of them
 //	commandline.go       what was typed after a command: operands and flags
-//	argv                 flags before, after and between operands
+//	argv                 flags before, after and between operands; the TOML file
 //	runner               signals; a command that runs while something is held
-//	config.go, tls.go    the TOML file, certificates
+//	config.go, tls.go    settings of the TOML file, certificates
 //	errors.go, output.go one-line errors, tables, JSON lines, quoted names
 //	hints.go             what an error or a log line advises, by its reason
 //
@@ -21,6 +21,7 @@ package main
 import (
 	"os"
 
+	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	_ "github.com/leasefs/leasefs/cmd/leasefs/nofile" // before the packages that would panic
 )
 
@@ -28,7 +29,7 @@ import (
 var version = "dev"
 
 func main() {
-	unsetEmpty()
+	argv.UnsetEmpty("LEASEFS_")
 	p := newProgram(os.Stdin, os.Stdout, os.Stderr)
 	os.Exit(p.run(os.Args[1:]))
 }

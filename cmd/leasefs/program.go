@@ -32,7 +32,7 @@ func (p *program) run(args []string) int {
 	ctx, stop := p.signals.Watch(context.Background())
 	defer stop()
 	app := p.app()
-	secondsInEnvironment(app.Flags)
+	argv.SecondsInEnvironment(app.Flags)
 	args = argv.Mount(app.Commands, os.Args[0], args)
 	p.json = argv.JSON(args)
 	arranged, command, err := argv.Arrange(grammar(app), args)

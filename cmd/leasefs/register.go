@@ -92,7 +92,7 @@ func (e *invocation) registered(says string) ([]byte, error) {
 	if err != nil {
 		return nil, transfer.LocalError(e.op, name, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	data, err := io.ReadAll(io.LimitReader(f, mostRegistered+1))
 	if err != nil {
 		return nil, transfer.LocalError(e.op, name, err)

@@ -254,7 +254,7 @@ func TestDurationsInSeconds(t *testing.T) {
 			}
 			for _, v := range d.EnvVars {
 				t.Setenv(v, "600")
-				secondsInEnvironment(own)
+				argv.SecondsInEnvironment(own)
 				if got := os.Getenv(v); got != "10m0s" {
 					t.Errorf("%s=600 became %s", v, got)
 				}

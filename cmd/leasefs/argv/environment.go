@@ -1,0 +1,34 @@
+package argv
+
+import (
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// UnsetEmpty makes an empty variable with the prefix as good as none: the parser would take it
+// as a value.
+func UnsetEmpty(prefix string) {
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); value == "" && strings.HasPrefix(name, prefix) {
+			_ = os.Unsetenv(name) // it cannot fail for a name that is there
+		}
+	}
+}
+
+// SecondsInEnvironment lets a variable of a duration be a plain number of seconds,
+// which the parser does not know.
+func SecondsInEnvironment(flags []cli.Flag) {
+	for _, f := range flags {
+		d, ok := f.(*cli.DurationFlag)
+		if !ok {
+			continue
+		}
+		for _, name := range d.EnvVars {
+			if v, err := ParseDuration(os.Getenv(name)); err == nil {
+				_ = os.Setenv(name, v.String()) // it cannot fail for such a name
+			}
+		}
+	}
+}
