@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -265,5 +266,32 @@ func TestDurationsInSeconds(t *testing.T) {
 	check(nil, nil, app.Commands)
 	if flags < 15 {
 		t.Errorf("only %d flags are durations", flags)
+	}
+}
+
+// A time to live that is not the one asked for, or is shorter than a failover, is told.
+func TestNoteLife(t *testing.T) {
+	for _, c := range []struct {
+		asked, got time.Duration
+		outlives   bool
+		want       string
+	}{
+		{time.Second, time.Second, true, ""},
+		{0, time.Minute, true, ""},
+		{time.Second, 15 * time.Second, true, "leasefs: the time to live was raised to 15s, the namenode's minimum\n"},
+		{time.Second, time.Second, false, "leasefs: warning: a time to live of 1s is shorter than a failover of the namenodes can take; a longer --ttl outlives one\n"},
+	} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "err"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &invocation{program: newProgram(nil, os.Stdout, f), commandLine: commandLine{flags: cli.NewContext(nil, flag.NewFlagSet("", flag.ContinueOnError), nil)}}
+		e.noteLife(c.asked, c.got, c.outlives)
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(f.Name()); err != nil || string(got) != c.want {
+			t.Errorf("%+v: %q, %v", c, got, err)
+		}
 	}
 }
