@@ -145,7 +145,7 @@ func keepStat(k readKey, a *pb.Attr, keys []*pb.CacheKey, put func(readKey, kept
 		return ok
 	}
 	if k.at.Base != 0 { // a path may lead through what it leads to
-		all = slices.DeleteFunc(all, func(d readcache.Key) bool { return d.Inode == a.GetInode() })
+		all = slices.DeleteFunc(all, func(d readcache.Key) bool { return d.Kind != keyLease && d.Inode == a.GetInode() })
 	}
 	return put(k, kept{inode: a.GetInode()}, all) && ok
 }

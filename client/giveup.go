@@ -15,6 +15,8 @@ const (
 	keyName    = 2 // a name in a directory
 	// keyDelegation is the delegation of a directory: see package delegation.
 	keyDelegation = 3
+	// keyLease is that a granted lease has not ended, and what is attached to it is there.
+	keyLease = 4
 )
 
 // givenUp is what was given up of the read cache for one call of this client's

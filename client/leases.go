@@ -121,9 +121,14 @@ func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.AttachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id), At: at(ctx, door.At(path))}
-	defer l.fs.ids.End(req.Call)
-	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
+	return l.fs.attach(ctx, id, path, at(ctx, door.At(path)))
+}
+
+// attach attaches what a reference leads to, which errors name by its path.
+func (f *engine) attach(ctx context.Context, id LeaseID, path string, r *pb.Ref) error {
+	req := &pb.AttachLeaseRequest{Call: f.ids.Begin(), Caller: f.caller, Id: uint64(id), At: r}
+	defer f.ids.End(req.Call)
+	return f.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
 // Detach takes what a path names from the granted lease that it is attached to, so that
@@ -133,9 +138,13 @@ func (l *Leases) Detach(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	req := &pb.DetachLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, At: at(ctx, door.At(path))}
-	defer l.fs.ids.End(req.Call)
-	return l.fs.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
+	return l.fs.detach(ctx, path, at(ctx, door.At(path)))
+}
+
+func (f *engine) detach(ctx context.Context, path string, r *pb.Ref) error {
+	req := &pb.DetachLeaseRequest{Call: f.ids.Begin(), Caller: f.caller, At: r}
+	defer f.ids.End(req.Call)
+	return f.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
 // List yields the leases that match, a page at a time. Unless they are in the order of

@@ -54,6 +54,9 @@ func entryKeys(r *pb.ListResponse, e *pb.Entry) []*pb.CacheKey {
 	keys := append(slices.Clip(r.GetKeys()),
 		&pb.CacheKey{Kind: keyName, Inode: r.GetDirectory().GetInode(), Name: e.GetName()},
 		&pb.CacheKey{Kind: keyAttr, Inode: e.GetAttr().GetInode()})
+	if id := e.GetAttr().GetLease(); id != 0 {
+		keys = append(keys, &pb.CacheKey{Kind: keyLease, Inode: id})
+	}
 	if e.GetAttr().GetType() == pb.FileType_FILE_TYPE_DIRECTORY {
 		keys = append(keys, &pb.CacheKey{Kind: keyEntries, Inode: e.GetAttr().GetInode()})
 	}

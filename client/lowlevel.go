@@ -72,6 +72,13 @@ func (f lowLevel) OpenInode(ctx context.Context, inode uint64, path string) (r *
 	return r, kept, nil
 }
 
+func (f lowLevel) AttachInode(ctx context.Context, inode uint64, id LeaseID) error {
+	if id == 0 {
+		return f.detach(ctx, "", pb.Inode(inode))
+	}
+	return f.attach(ctx, id, "", pb.Inode(inode))
+}
+
 func (f lowLevel) XattrsInode(inode uint64) *Xattrs { return &Xattrs{fs: f.engine, inode: inode} }
 
 func (f lowLevel) CreateAt(ctx context.Context, r door.Ref, path string, opts ...OpenOption) (*Writer, error) {

@@ -10,6 +10,8 @@ type Revocation struct {
 	Inodes []uint64
 	// Names may be made, removed, or come to stand for something else.
 	Names []RevokedName
+	// Lease: a granted lease may end, and what is attached to it, and below that, go.
+	Lease bool
 
 	delegations []uint64 // of directories
 }
@@ -29,6 +31,8 @@ func revocationOf(keys []readcache.Key, all bool) Revocation {
 		switch k.Kind {
 		case keyName:
 			r.Names = append(r.Names, RevokedName{Dir: k.Inode, Name: k.Name})
+		case keyLease:
+			r.Lease = true
 		case keyDelegation:
 			r.delegations = append(r.delegations, k.Inode)
 		default:

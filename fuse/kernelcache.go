@@ -191,7 +191,7 @@ func (k *kernelCache) revoked(r client.Revocation) {
 func (k *kernelCache) strike(r client.Revocation) (tell []kernelInode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r.All {
+	if r.All || r.Lease {
 		k.all++
 		for _, e := range k.of {
 			tell = e.take(tell)
@@ -343,7 +343,7 @@ func (s *names) believed(r client.Revocation) bool {
 
 // hit: the caller holds mu.
 func (s *names) hit(r client.Revocation) bool {
-	if r.All {
+	if r.All || r.Lease {
 		return s.any
 	}
 	now := time.Now()

@@ -258,6 +258,40 @@ func TestLeaseAttributes(t *testing.T) {
 	is(t, unix.Setxattr(b.path("f"), "leasefs.holder", []byte("me"), 0), syscall.EPERM)
 }
 
+// A granted lease is attached to, and detached from, by an extended attribute; what is
+// attached goes with the lease, a directory with all that is in it.
+func TestAttachByAttribute(t *testing.T) {
+	r := newRig(t)
+	m := r.mount(fuse.Options{})
+	g, err := m.FS().Leases().Grant(t.Context(), time.Hour, 0x2f)
+	must(t, err)
+	must(t, os.MkdirAll(m.path("d/e"), 0o755))
+	must(t, os.WriteFile(m.path("d/e/f"), []byte("x"), 0o644))
+	must(t, os.WriteFile(m.path("kept"), []byte("x"), 0o644))
+	set := func(name, value string, flags int) error {
+		return unix.Setxattr(m.path(name), "leasefs.lease", []byte(value), flags)
+	}
+	must(t, set("d", "2f", unix.XATTR_CREATE))
+	is(t, set("d", "2f", unix.XATTR_CREATE), syscall.EEXIST)
+	must(t, set("d", "2f\n", unix.XATTR_REPLACE))
+	is(t, set("kept", "2f", unix.XATTR_REPLACE), syscall.ENODATA)
+	is(t, set("kept", "none", 0), syscall.EINVAL)
+	is(t, set("kept", "99", 0), syscall.EINVAL)
+	is(t, unix.Removexattr(m.path("kept"), "leasefs.lease"), syscall.ENODATA)
+	must(t, set("kept", "2f", 0))
+	if got := getXattr(t, m.path("kept"), "leasefs.lease"); got != "2f" {
+		t.Errorf("attached to %q", got)
+	}
+	must(t, unix.Removexattr(m.path("kept"), "leasefs.lease"))
+	must(t, m.FS().Leases().Revoke(t.Context(), g.ID))
+	_, err = os.Stat(m.path("d/e/f"))
+	is(t, err, syscall.ENOENT)
+	_, err = os.Stat(m.path("d"))
+	is(t, err, syscall.ENOENT)
+	_, err = os.Stat(m.path("kept"))
+	must(t, err)
+}
+
 func TestSubdirAndReadOnly(t *testing.T) {
 	r := newRig(t)
 	fs := r.Client(t)

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// The extended attributes that can only be read, and the namespace of those
+// The extended attributes that can only be read, but for that of the lease, and the namespace of those
 // that files have.
 const (
 	xattrPrefix = "leasefs."
@@ -112,8 +113,15 @@ func (n *node) Listxattr(ctx context.Context, dest []byte) (uint32, syscall.Errn
 	return give(dest, names)
 }
 
-// Setxattr sets one of the user namespace.
+// Setxattr sets one of the user namespace, or attaches the node to a granted lease.
 func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uint32) syscall.Errno {
+	if attr == xattrLease {
+		id, err := client.ParseLeaseID(strings.TrimRight(string(data), "\x00\n"))
+		if err != nil {
+			return syscall.EINVAL
+		}
+		return n.attach(ctx, id, flags)
+	}
 	if !strings.HasPrefix(attr, userPrefix) {
 		return noXattr(attr)
 	}
@@ -135,8 +143,37 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 	return xattrErrno(n.m.fs.XattrsInode(n.ino).Set(ctx, attr, data, mode))
 }
 
-// Removexattr removes one of the user namespace.
+// attach attaches the node to a granted lease, or with 0 detaches it. That is for its
+// owner, as far as the kernel knows: it checks no more than that one may write it.
+func (n *node) attach(raw context.Context, id client.LeaseID, flags uint32) syscall.Errno {
+	ctx, end := n.m.op(raw)
+	defer end()
+	i, _, err := n.look(ctx)
+	if err != nil {
+		return inodeErrno(err)
+	}
+	c, ok := fuse.FromContext(raw)
+	switch {
+	case !ok || c.Uid != 0 && c.Uid != n.m.ids.uid(i.User):
+		return syscall.EPERM
+	case flags == unix.XATTR_CREATE && i.Lease != 0:
+		return syscall.EEXIST
+	case (id == 0 || flags == unix.XATTR_REPLACE) && i.Lease == 0:
+		return syscall.ENODATA
+	}
+	err = n.m.fs.AttachInode(ctx, n.ino, id)
+	if fe := (*fserror.Error)(nil); errors.As(err, &fe) && fe.Reason == fserror.ReasonNoLease {
+		return syscall.EINVAL // the file is there
+	}
+	return inodeErrno(err)
+}
+
+// Removexattr removes one of the user namespace, or detaches the node from its granted
+// lease.
 func (n *node) Removexattr(ctx context.Context, attr string) syscall.Errno {
+	if attr == xattrLease {
+		return n.attach(ctx, 0, 0)
+	}
 	if !strings.HasPrefix(attr, userPrefix) {
 		return noXattr(attr)
 	}
