@@ -120,7 +120,7 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 		if err != nil {
 			return syscall.EINVAL
 		}
-		return n.attach(ctx, id, flags)
+		return attach(ctx, n, id, flags)
 	}
 	if !strings.HasPrefix(attr, userPrefix) {
 		return noXattr(attr)
@@ -143,9 +143,9 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 	return xattrErrno(n.m.fs.XattrsInode(n.ino).Set(ctx, attr, data, mode))
 }
 
-// attach attaches the node to a granted lease, or with 0 detaches it. That is for its
+// attach attaches a node to a granted lease, or with 0 detaches it. That is for its
 // owner, as far as the kernel knows: it checks no more than that one may write it.
-func (n *node) attach(raw context.Context, id client.LeaseID, flags uint32) syscall.Errno {
+func attach(raw context.Context, n *node, id client.LeaseID, flags uint32) syscall.Errno {
 	ctx, end := n.m.op(raw)
 	defer end()
 	i, _, err := n.look(ctx)
@@ -172,7 +172,7 @@ func (n *node) attach(raw context.Context, id client.LeaseID, flags uint32) sysc
 // lease.
 func (n *node) Removexattr(ctx context.Context, attr string) syscall.Errno {
 	if attr == xattrLease {
-		return n.attach(ctx, 0, 0)
+		return attach(ctx, n, 0, 0)
 	}
 	if !strings.HasPrefix(attr, userPrefix) {
 		return noXattr(attr)
