@@ -86,6 +86,10 @@
 // too much. Until then its blocks count as part of files; then they are
 // garbage, as those of a single deleted file are at once.
 //
+// What is attached to a granted lease is dead from the record of the lease's end on
+// (docs/adr/0021): lookup and children pass over dead entries, reachable ends at them, and
+// no count of entries includes them. OpReap removes them, or who gets the name.
+//
 // Garbage is kept until OpCollected says that the store does not have it any
 // more; till then a commit of such a block is refused. Afterwards the tree has
 // forgotten the key: the caller must not collect a block that a writer may
