@@ -1,0 +1,173 @@
+package experiments
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leasefs/leasefs/test/env/spawn"
+)
+
+// process is a program that ends with the test.
+type process struct {
+	cmd    *exec.Cmd
+	exited <-chan struct{}
+	addr   string // where it takes clients
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+// cpu is how much of a processor the process has used, as of now.
+func (p *process) cpu(t testing.TB) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	must(t, err)
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	user, err := strconv.Atoi(fields[11])
+	must(t, err)
+	system, err := strconv.Atoi(fields[12])
+	must(t, err)
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
+}
+
+// rss is how many bytes of memory it has.
+func (p *process) rss(t testing.TB) float64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.Atoi(strings.Fields(rest)[0])
+			must(t, err)
+			return float64(kib) * 1024
+		}
+	}
+	t.Fatal("no VmRSS")
+	return 0
+}
+
+var built sync.Once
+
+// program is leasefs.
+func program(t testing.TB) string {
+	t.Helper()
+	built.Do(func() {
+		if *leasefs != "" {
+			return
+		}
+		dir, err := os.MkdirTemp("", "leasefs-experiments-") //nolint:usetesting // for all tests of the run
+		must(t, err)
+		*leasefs = filepath.Join(dir, "leasefs")
+		build := exec.Command("go", "build", "-o", *leasefs, "./cmd/leasefs")
+		build.Dir = filepath.Join("..", "..")
+		text, err := build.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	})
+	return *leasefs
+}
+
+// startNamenode starts a namenode on a new folder, and waits until it serves.
+func startNamenode(t testing.TB, args ...string) *process {
+	t.Helper()
+	read, write, err := os.Pipe()
+	must(t, err)
+	defer write.Close()
+	p := &process{cmd: exec.Command(program(t), append([]string{"namenode", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "error"}, args...)...)} //nolint:gosec // our own
+	p.cmd.Stdout, p.cmd.Stderr = write, os.Stderr
+	p.exited, err = spawn.Start(p.cmd)
+	must(t, err)
+	t.Cleanup(p.kill)
+	lines := bufio.NewReader(read)
+	for p.addr == "" {
+		line, err := lines.ReadString('\n')
+		must(t, err)
+		if strings.HasPrefix(line, "ready") {
+			for _, word := range strings.Fields(line) {
+				if _, _, err := net.SplitHostPort(strings.Trim(word, ",;")); err == nil && p.addr == "" {
+					p.addr = strings.Trim(word, ",;")
+				}
+			}
+		}
+	}
+	go func() { _, _ = lines.WriteTo(discard{}); _ = read.Close() }() // until it ends
+	return p
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// etcdServer is a single etcd, which can be killed and started again.
+type etcdServer struct {
+	*process
+	data, clients, peers string
+	args                 []string
+}
+
+// startEtcd starts etcd on a new folder.
+func startEtcd(t testing.TB, args ...string) *etcdServer {
+	t.Helper()
+	s := &etcdServer{data: t.TempDir(), clients: freePort(t), peers: freePort(t), args: args}
+	s.start(t)
+	t.Cleanup(func() { s.kill() })
+	return s
+}
+
+// start starts it, and waits until it takes connections.
+func (s *etcdServer) start(t testing.TB) {
+	t.Helper()
+	p := &process{addr: s.clients, cmd: exec.Command(*etcd, append([]string{ //nolint:gosec // as asked for
+		"--name", "x", "--data-dir", s.data, "--listen-client-urls", "http://" + s.clients, "--advertise-client-urls", "http://" + s.clients,
+		"--listen-peer-urls", "http://" + s.peers, "--initial-advertise-peer-urls", "http://" + s.peers, "--initial-cluster", "x=http://" + s.peers,
+		"--log-level", "error",
+	}, s.args...)...)}
+	p.cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH=arm64") // it says of some machines that it is not tested there
+	var err error
+	p.exited, err = spawn.Start(p.cmd)
+	must(t, err)
+	s.process = p
+	for {
+		c, err := net.DialTimeout("tcp", s.clients, time.Second)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		select {
+		case <-p.exited:
+			t.Fatalf("etcd ended: %v", p.cmd.ProcessState)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// freePort is an address that nobody listens at.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// pause stops the process, or lets it continue.
+func (p *process) pause(on bool) {
+	if on {
+		_ = p.cmd.Process.Signal(syscall.SIGSTOP) // it may have ended
+	} else {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	}
+}
