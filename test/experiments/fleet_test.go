@@ -112,6 +112,8 @@ func (f *fleet) serveZooKeeper() {
 }
 
 func (f *fleet) serveStore() {
+	f.t.Setenv("AWS_ACCESS_KEY_ID", "sim")
+	f.t.Setenv("AWS_SECRET_ACCESS_KEY", "sim")
 	store := s3model.New(s3model.Config{Bucket: "blocks", Region: "here", AccessKey: "sim", SecretKey: "sim", Seed: 1})
 	srv := &http.Server{Handler: store, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}
 	l := f.listen("s3", ":9000")
@@ -146,9 +148,17 @@ func (n *node) start() {
 	n.server, n.cancel = s, cancel
 }
 
-// kill ends the machine as kill -9 does the process: nothing that it says from now on
-// arrives anywhere.
+// kill ends the process as kill -9 does: its connections are reset.
 func (n *node) kill() {
+	for _, m := range n.f.clients {
+		n.f.net.Reset(m.name, n.name)
+	}
+	n.crash()
+}
+
+// crash ends the machine: nothing that it says from now on arrives anywhere, and nobody
+// is told.
+func (n *node) crash() {
 	n.disk = n.disk.Crash(crashfs.Kill)
 	n.host.Crash()
 	s := n.server

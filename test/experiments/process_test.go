@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/leasefs/leasefs/test/env/spawn"
 )
 
@@ -170,4 +172,12 @@ func (p *process) pause(on bool) {
 	} else {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	}
+}
+
+// quietLog keeps what etcd's client says to itself.
+var quietLog = zap.NewNop()
+
+func commandOutput(name string, args ...string) (string, error) {
+	text, err := exec.Command(name, args...).Output() //nolint:gosec // as asked for
+	return string(text), err
 }
