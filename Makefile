@@ -27,11 +27,11 @@ SEEDS     ?= 1000000
 SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build demo test test-full soak torture mutants race lint fuzz bench generate clean
+.PHONY: help setup build demo test test-full soak torture mutants race lint fuzz bench experiments generate clean
 
 help: ## show this list
 	@echo "make TARGET, one of:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Variables: VERSION, PKGS (test, bench), RACE_PKGS, FUZZTIME, BENCH, FULL, LONG, STORES, HOURS, SEEDS, SPARSE, SEED, MINUTES."
 
 setup: ## install what test, race and lint need (each target does so for itself, too)
@@ -78,6 +78,7 @@ race: ## run the tests of the concurrent packages under the race detector
 lint: ## check style, layers and common mistakes (.golangci.yml)
 	@scripts/setup lint
 	.cache/bin/golangci-lint run ./...
+	cd test/experiments && ../../.cache/bin/golangci-lint run -c ../../.golangci.yml ./...
 
 fuzz: ## run each fuzz test for FUZZTIME seconds
 	@scripts/setup test
@@ -86,6 +87,9 @@ fuzz: ## run each fuzz test for FUZZTIME seconds
 bench: ## run the Go benchmarks that match BENCH
 	@scripts/setup test
 	go test -vet=off -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
+
+experiments: ## run the experiments of docs/EXPERIMENTS.md in small sizes; scripts/experiments runs them whole
+	@scripts/experiments --quick
 
 generate: ## generate Go from proto/**/*.proto
 	@scripts/setup generate
