@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,17 +35,17 @@ const forever = 30 * deadTTL
 func deadLeases(t *testing.T, r *report.Result) {
 	intervals := sizes([]time.Duration{2 * time.Second, 8 * time.Second}, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 8 * time.Second, 9 * time.Second, 12 * time.Second, 20 * time.Second})
 	// etcd runs in real time: beside the rest, all at once.
-	watched := sizes(15*time.Second, time.Minute)
+	watched := sizes(13*time.Second, time.Minute)
 	ofEtcd := make([]string, len(intervals))
-	withCheckpoints := make([]string, len(intervals))
+	withCheckpoints := slices.Repeat([]string{"–"}, len(intervals))
 	var running sync.WaitGroup
 	for i, every := range intervals {
-		if *etcd == "" || every < 3*time.Second && !*quick || every < 2*time.Second { // it is hardly up by then
-			ofEtcd[i], withCheckpoints[i] = "–", "–"
+		if *etcd == "" || every < 2*time.Second { // it is hardly up by then
+			ofEtcd[i] = "–"
 			continue
 		}
 		running.Go(func() { ofEtcd[i] = deadInEtcd(t, every, watched) })
-		if !*quick {
+		if *whole {
 			running.Go(func() {
 				withCheckpoints[i] = deadInEtcd(t, every, watched, "--experimental-enable-lease-checkpoint")
 			})
@@ -60,7 +61,7 @@ func deadLeases(t *testing.T, r *report.Result) {
 	for i, every := range intervals {
 		lives := make([]time.Duration, 4)
 		synctest.Test(t, func(t *testing.T) { lives[0] = deadInFleet(t, fleetConfig{}, every) })
-		if every >= 3*time.Second || *quick && every > 2*time.Second { // a failover takes longer
+		if every >= leastReign { // a failover takes longer
 			synctest.Test(t, func(t *testing.T) {
 				lives[1] = deadInFleet(t, fleetConfig{namenodes: 2, session: 2 * time.Second, times: namenode.LeaseTimes{MinLeaseTTL: time.Second}}, every)
 			})

@@ -15,7 +15,7 @@ import (
 
 var (
 	out     = flag.String("out", "", "folder for the results; empty: they are only shown")
-	quick   = flag.Bool("quick", false, "small sizes: shows that all works, measures little")
+	whole   = flag.Bool("whole", false, "whole sizes; else small ones, which show that all works and measure little")
 	leasefs = flag.String("leasefs", "", "the program; empty: it is built")
 	etcd    = flag.String("etcd", "", "etcd's program; empty: experiments are without etcd")
 )
@@ -40,7 +40,7 @@ func TestExperiments(t *testing.T) {
 		{"I", "A writer's successor", handOvers},
 	} {
 		t.Run(e.id, func(t *testing.T) {
-			r := &report.Result{ID: e.id, Title: e.title, Began: time.Now(), Where: where(), Quick: *quick}
+			r := &report.Result{ID: e.id, Title: e.title, Began: time.Now(), Where: where(), Quick: !*whole}
 			e.run(t, r)
 			r.Took = time.Since(r.Began).Seconds()
 			if t.Failed() {
@@ -64,9 +64,9 @@ func where() string {
 }
 
 // sizes is what a quick run, or else a whole one, takes.
-func sizes[T any](small, whole T) T {
-	if *quick {
-		return small
+func sizes[T any](small, full T) T {
+	if *whole {
+		return full
 	}
-	return whole
+	return small
 }

@@ -3,14 +3,15 @@ package experiments
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -60,7 +61,10 @@ func (p *process) rss(t testing.TB) float64 {
 	return 0
 }
 
-var built sync.Once
+var built struct {
+	sync.Once
+	dir string // to be removed by TestMain
+}
 
 // program is leasefs.
 func program(t testing.TB) string {
@@ -69,13 +73,13 @@ func program(t testing.TB) string {
 		if *leasefs != "" {
 			return
 		}
-		dir, err := os.MkdirTemp("", "leasefs-experiments-") //nolint:usetesting // for all tests of the run
+		var err error
+		built.dir, err = os.MkdirTemp("", "leasefs-experiments-") //nolint:usetesting // for all tests of the run
 		must(t, err)
-		*leasefs = filepath.Join(dir, "leasefs")
-		build := exec.Command("go", "build", "-o", *leasefs, "./cmd/leasefs")
+		*leasefs = filepath.Join(built.dir, "leasefs")
+		build := exec.Command("go", "build", "-o", *leasefs, "./cmd/leasefs") //nolint:gosec // our own
 		build.Dir = filepath.Join("..", "..")
-		text, err := build.CombinedOutput()
-		if err != nil {
+		if text, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
 	})
@@ -105,13 +109,9 @@ func startNamenode(t testing.TB, args ...string) *process {
 			}
 		}
 	}
-	go func() { _, _ = lines.WriteTo(discard{}); _ = read.Close() }() // until it ends
+	go func() { _, _ = lines.WriteTo(io.Discard); _ = read.Close() }() // until it ends
 	return p
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // etcdServer is a single etcd, which can be killed and started again.
 type etcdServer struct {
@@ -137,7 +137,7 @@ func (s *etcdServer) start(t testing.TB) {
 		"--listen-peer-urls", "http://" + s.peers, "--initial-advertise-peer-urls", "http://" + s.peers, "--initial-cluster", "x=http://" + s.peers,
 		"--log-level", "error",
 	}, s.args...)...)}
-	p.cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH=arm64") // it says of some machines that it is not tested there
+	p.cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH) // it refuses some machines otherwise
 	var err error
 	p.exited, err = spawn.Start(p.cmd)
 	must(t, err)
@@ -163,15 +163,6 @@ func freePort(t testing.TB) string {
 	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// pause stops the process, or lets it continue.
-func (p *process) pause(on bool) {
-	if on {
-		_ = p.cmd.Process.Signal(syscall.SIGSTOP) // it may have ended
-	} else {
-		_ = p.cmd.Process.Signal(syscall.SIGCONT)
-	}
 }
 
 // quietLog keeps what etcd's client says to itself.
