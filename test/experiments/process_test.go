@@ -138,7 +138,10 @@ func (s *etcdServer) start(t testing.TB) {
 		"--log-level", "error",
 	}, s.args...)...)}
 	p.cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH) // it refuses some machines otherwise
-	var err error
+	said, err := os.Create(filepath.Join(s.data, "said"))
+	must(t, err)
+	defer said.Close()
+	p.cmd.Stdout, p.cmd.Stderr = said, said
 	p.exited, err = spawn.Start(p.cmd)
 	must(t, err)
 	s.process = p
@@ -150,7 +153,8 @@ func (s *etcdServer) start(t testing.TB) {
 		}
 		select {
 		case <-p.exited:
-			t.Fatalf("etcd ended: %v", p.cmd.ProcessState)
+			text, _ := os.ReadFile(said.Name())
+			t.Fatalf("etcd ended: %v: %s", p.cmd.ProcessState, text)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
