@@ -135,7 +135,7 @@ func (s *etcdServer) start(t testing.TB) {
 	p := &process{addr: s.clients, cmd: exec.Command(*etcd, append([]string{ //nolint:gosec // as asked for
 		"--name", "x", "--data-dir", s.data, "--listen-client-urls", "http://" + s.clients, "--advertise-client-urls", "http://" + s.clients,
 		"--listen-peer-urls", "http://" + s.peers, "--initial-advertise-peer-urls", "http://" + s.peers, "--initial-cluster", "x=http://" + s.peers,
-		"--log-level", "error",
+		"--logger", "zap", "--log-level", "error",
 	}, s.args...)...)}
 	p.cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH) // it refuses some machines otherwise
 	said, err := os.Create(filepath.Join(s.data, "said"))
