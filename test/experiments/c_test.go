@@ -48,9 +48,9 @@ func recallOrTerm(t *testing.T, r *report.Result) {
 			busyReaders, busyReadRate),
 		Columns: []string{"reads meanwhile", "the change takes", "calls", "calls a second", "reads done", "a read takes, mean", "most"},
 	}
-	var real *reads
-	synctest.Test(t, func(t *testing.T) { real = readsMeanwhile(t, 10*time.Second) })
-	second.Row(append([]any{"leasefs: answered, not lent"}, real.row()...)...)
+	var seen *reads
+	synctest.Test(t, func(t *testing.T) { seen = readsMeanwhile(t, 10*time.Second) })
+	second.Row(append([]any{"leasefs: answered, not lent"}, seen.row()...)...)
 	for _, silent := range []time.Duration{0, time.Second} {
 		for p := answered; p <= lentAgain; p++ {
 			var got *reads
@@ -250,15 +250,15 @@ func (g *grantor) change(silent int, answers time.Duration, recalled func(reader
 
 // recall takes back what all but one have, and reports whether there was anything. The
 // lock is held.
-func (g *grantor) recall(silent int, recalled func(reader int)) (any bool) {
+func (g *grantor) recall(silent int, recalled func(reader int)) (some bool) {
 	for reader := range g.until {
 		if reader != silent {
 			delete(g.until, reader)
-			any = true
+			some = true
 			go func() { <-time.After(oneWay); recalled(reader) }()
 		}
 	}
-	return any
+	return some
 }
 
 // modelled is readsMeanwhile of a grantor.

@@ -97,11 +97,9 @@ func managers(t *testing.T, r *report.Result) {
 			leases = s.streams
 		}
 		k := s.run(t, leases, times, s.streams)
-		memory := any("–")
-		if s.streams == 1 {
-			memory = k.bytes / float64(leases)
-		} else {
-			memory = report.Show(k.bytes/float64(leases)) + " with its connection"
+		memory := report.Show(k.bytes / float64(leases))
+		if s.streams > 1 {
+			memory += " with its connection"
 		}
 		servers.Row(fmt.Sprintf("%s, %s", report.Show(leases), s.name), s.streams, float64(leases*times)/k.took.Seconds(), k.cpu/time.Duration(leases*times), memory)
 	}
@@ -173,14 +171,13 @@ func (s *scan) renew(i int) {
 func (s *scan) look() (over int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for now := s.clock.Mono(); ; {
-		for _, stamp := range s.all {
-			if now-*stamp > longTTL {
-				over++
-			}
+	now := s.clock.Mono()
+	for _, stamp := range s.all {
+		if now-*stamp > longTTL {
+			over++
 		}
-		return over
 	}
+	return over
 }
 
 // stamped is a lease of a heap or an exact tree.

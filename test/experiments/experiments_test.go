@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ var (
 	out     = flag.String("out", "", "folder for the results; empty: they are only shown")
 	whole   = flag.Bool("whole", false, "whole sizes; else small ones, which show that all works and measure little")
 	leasefs = flag.String("leasefs", "", "the program; empty: it is built")
+	page    = flag.String("page", "", "the page to put the results in -out into")
 	etcd    = flag.String("etcd", "", "etcd's program; empty: experiments are without etcd")
 )
 
@@ -51,6 +53,29 @@ func TestExperiments(t *testing.T) {
 				must(t, r.Save(*out))
 			}
 		})
+	}
+}
+
+// TestPage puts results into a page, if it is told which; else the page of the repository
+// has to be what its results make.
+func TestPage(t *testing.T) {
+	if *page != "" {
+		text, err := report.Draw(*out, *page)
+		must(t, err)
+		must(t, os.WriteFile(*page, []byte(text), 0o640))
+		return
+	}
+	docs := filepath.Join("..", "..", "docs")
+	dir, file := filepath.Join(t.TempDir(), "experiments"), filepath.Join(docs, "EXPERIMENTS.md")
+	must(t, os.CopyFS(dir, os.DirFS(filepath.Join(docs, "experiments"))))
+	is, err := os.ReadFile(file)
+	must(t, err)
+	copied := filepath.Join(filepath.Dir(dir), "EXPERIMENTS.md")
+	must(t, os.WriteFile(copied, is, 0o640))
+	text, err := report.Draw(dir, copied)
+	must(t, err)
+	if text != string(is) {
+		t.Errorf("%s has other tables than its results in %s: scripts/experiments --draw makes them again", file, docs)
 	}
 }
 

@@ -164,17 +164,17 @@ func handOvers(t *testing.T, r *report.Result) {
 	}
 	chart := report.Chart{Name: "handover", Title: "From a writer's death to its successor's first durable bytes", X: report.Axis{Label: "milliseconds", Log: true}, Y: report.Axis{Label: "per cent of hand-overs done"}}
 	type way struct {
-		name, kind, addr string
-		same             bool // under the client name of the dead one, as a restarted service is
-		ttls             []time.Duration
+		name, short, kind, addr string
+		same                    bool // under the client name of the dead one, as a restarted service is
+		ttls                    []time.Duration
 	}
 	ways := []way{
-		{"leasefs, another client waits", "leasefs", nn.addr, false, ttls},
-		{"leasefs, the same client name", "leasefs", nn.addr, true, ttls[len(ttls)-1:]},
-		{"flock on a local file system", "flock", "-", false, []time.Duration{0}},
+		{"leasefs, another client waits", "leasefs", "leasefs", nn.addr, false, ttls},
+		{"leasefs, the same client name", "leasefs, same client name", "leasefs", nn.addr, true, ttls[len(ttls)-1:]},
+		{"flock on a local file system", "flock", "flock", "-", false, []time.Duration{0}},
 	}
 	if etcdAddr != "" {
-		ways = append(ways, way{"etcd and a file", "etcd", etcdAddr, false, ttls})
+		ways = append(ways, way{"etcd and a file", "etcd and a file", "etcd", etcdAddr, false, ttls})
 	}
 	for i, w := range ways {
 		for _, ttl := range w.ttls {
@@ -190,10 +190,10 @@ func handOvers(t *testing.T, r *report.Result) {
 				return
 			}
 			slices.Sort(took)
-			name := w.name
-			limit := any("–")
+			name, limit := w.short, "–"
 			if ttl > 0 && !w.same {
-				name, limit = fmt.Sprintf("%s, %s", w.name, report.Show(ttl)), ttl
+				limit = report.Show(ttl)
+				name += ", " + limit
 			}
 			line := report.Series{Name: name, Steps: true}
 			for j, d := range took {

@@ -178,3 +178,36 @@ func (r *Result) Replace(page, images string) (string, error) {
 	}
 	return before + begin + "\n" + r.Markdown(images) + "\n" + end + after, nil
 }
+
+// Draw makes the pictures of all results in a folder, beside them, and returns the page
+// with their tables in the place of the former ones.
+func Draw(dir, page string) (string, error) {
+	text, err := os.ReadFile(page) //nolint:gosec // as asked for
+	if err != nil {
+		return "", err
+	}
+	images, err := filepath.Rel(filepath.Dir(page), dir)
+	if err != nil {
+		return "", err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return "", err
+	}
+	shown := string(text)
+	for _, file := range files {
+		r, err := Load(file)
+		if err != nil {
+			return "", err
+		}
+		for _, c := range r.Charts {
+			if err := os.WriteFile(filepath.Join(dir, r.Picture(c)), []byte(c.SVG()), 0o640); err != nil {
+				return "", err
+			}
+		}
+		if shown, err = r.Replace(shown, filepath.ToSlash(images)); err != nil {
+			return "", err
+		}
+	}
+	return shown, nil
+}

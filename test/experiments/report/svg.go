@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"strconv"
 	"strings"
 )
 
 // Of a picture, in pixels.
 const (
-	width, height         = 760.0, 420.0
-	left, right           = 78.0, 200.0 // the names of lines are on the right
+	width, height         = 860.0, 420.0
+	left, right           = 92.0, 270.0 // the names of lines are on the right
 	top, bottom           = 40.0, 54.0
 	plotWidth, plotHeight = width - left - right, height - top - bottom
 )
@@ -149,4 +150,10 @@ func (s scale) ticks() (all []float64) {
 	return all
 }
 
-func tick(v float64) string { return thousands(fmt.Sprintf("%.6g", v)) }
+func tick(v float64) string {
+	whole, rest, broken := strings.Cut(strconv.FormatFloat(math.Round(v*1e6)/1e6+0, 'f', -1, 64), ".") // no -0
+	if broken {
+		rest = "." + rest
+	}
+	return thousands(whole) + rest
+}
