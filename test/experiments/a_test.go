@@ -35,7 +35,7 @@ func cacheTerms(t *testing.T, r *report.Result) {
 	}
 	for _, cell := range cells {
 		n, ratio := cell[0], cell[1]
-		line := report.Series{Name: fmt.Sprintf("%d readers, %d : 1", n, ratio)}
+		line := report.Series{Name: fmt.Sprintf("readers %d, reads a write %d", n, ratio)}
 		without := 0.0
 		for _, term := range terms {
 			var each float64
