@@ -1,5 +1,6 @@
 // The experiments of docs/EXPERIMENTS.md. They are a module of their own, so that
-// etcd's client is not a dependency of leasefs.
+// etcd's client is not a dependency of leasefs. When the dependencies of leasefs change,
+// go mod tidy is to be run here, too.
 module github.com/leasefs/leasefs/test/experiments
 
 go 1.26.0
