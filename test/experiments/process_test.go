@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -120,13 +121,24 @@ type etcdServer struct {
 	args                 []string
 }
 
-// startEtcd starts etcd on a new folder.
+// startEtcd starts etcd on a new folder, and waits until it leads and answers.
 func startEtcd(t testing.TB, args ...string) *etcdServer {
 	t.Helper()
 	s := &etcdServer{data: t.TempDir(), clients: freePort(t), peers: freePort(t), args: args}
 	s.start(t)
 	t.Cleanup(func() { s.kill() })
-	return s
+	c := etcdClient(t, s.clients)
+	for began := time.Now(); ; {
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := c.Get(soon, "key")
+		cancel()
+		if err == nil {
+			return s
+		}
+		if time.Since(began) > 2*time.Minute {
+			t.Fatalf("etcd does not answer: %v", err)
+		}
+	}
 }
 
 // start starts it, and waits until it takes connections.
