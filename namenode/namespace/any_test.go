@@ -101,10 +101,6 @@ func drawOp(t *rapid.T, next uint64) Op {
 		return &OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}
 	case 21:
 		return &OpEndLease{ID: lease(), Reason: LeaseRevoked}
-	case 33:
-		return &OpMkdirLeased{OpMkdir{Parent: id("parent"), Names: many("names"), Mode: 0o755, User: user()}, lease()}
-	case 34:
-		return &OpSymlinkLeased{OpSymlink{Parent: id("parent"), Dirs: many("dirs"), Name: name("name"), Target: name("target")}, lease()}
 	case 32:
 		return &OpEnd{ID: lease(), Reason: LeaseExpired}
 	case 22:

@@ -51,8 +51,6 @@ func samples() []Op {
 		&OpReserve{Session: h.Session, Count: 1<<32 - 1},
 		&OpCreateAs{Session: h.Session, Inode: 7, OpCreate: OpCreate{Parent: 1, Name: "f", Mode: 0o644, User: "u", Group: "g", MTime: 1, Closed: true, Data: []byte("x"), Lease: 3}},
 		&OpEnd{ID: 1 << 40, Reason: LeaseExpired},
-		&OpMkdirLeased{OpMkdir{Parent: 1, Names: []string{"a", "b"}, Mode: 0o755, User: "u", Group: "g"}, 5},
-		&OpSymlinkLeased{OpSymlink{Parent: 1, Dirs: []string{"d"}, DirMode: 0o755, Name: "l", Target: "../x", User: "u", Group: "g"}, 5},
 		&OpTxn{Parts: []Op{
 			&OpCreate{Parent: 2, Name: "f", Closed: true, Data: []byte("x"), Lease: 3},
 			&OpMkdir{Parent: 1, Names: []string{"a", "b"}, Mode: 0o755, User: "u", Group: "g"},
@@ -131,8 +129,6 @@ func TestLayoutIsFixed(t *testing.T) {
 		{CallID{}, &OpGrant{ID: 300, TTL: 64, Owner: Owner{User: "u", Client: "c", Host: "h"}}, "\x00\xac\x02\x80\x01\x01u\x01c\x01h"},
 		{CallID{}, &OpEndLease{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
 		{CallID{}, &OpEnd{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
-		{CallID{}, &OpMkdirLeased{OpMkdir{Parent: 1, Names: []string{"a"}, Mode: 1}, 300}, "\x00\x01\x01\x01a\x01\x00\x00\xac\x02"},
-		{CallID{}, &OpSymlinkLeased{OpSymlink{Parent: 1, DirMode: 2, Name: "l", Target: "x"}, 300}, "\x00\x01\x00\x02\x01l\x01x\x00\x00\xac\x02"},
 		{CallID{}, &OpReap{ID: 5, Limit: 200}, "\x00\x05\xc8\x01"},
 		{CallID{}, &OpAttach{ID: 5, Inode: 200}, "\x00\x05\xc8\x01"},
 		{CallID{}, &OpDetach{Inode: 200}, "\x00\xc8\x01"},
@@ -155,7 +151,7 @@ func TestLayoutIsFixed(t *testing.T) {
 			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
 		}
 	}
-	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}, &OpEnd{}, &OpMkdirLeased{}, &OpSymlinkLeased{}, &OpTxn{}} {
+	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}, &OpEnd{}, &OpTxn{}} {
 		if int(opType(op)) != 20+i {
 			t.Errorf("%T has number %d", op, opType(op))
 		}

@@ -66,14 +66,6 @@ func (v view) checkRoom(id LeaseID, dir InodeID, path string) error {
 	return v.errorf(fserror.NoSpace, path, "lease %x has to do with %d directories, the most that it can; use another lease, or have fewer directories", uint64(id), tables.MaxLeaseDirs)
 }
 
-// checkRoomOfNew is checkRoom for the last of so many names, of which the first is in dir.
-func (v view) checkRoomOfNew(id LeaseID, dir InodeID, names int, path string) error {
-	if names > 1 {
-		dir = 0
-	}
-	return v.checkRoom(id, dir, path)
-}
-
 func (v view) checkLease(id LeaseID) error {
 	v.look(Change{Kind: ChangeLease, Inode: InodeID(id)})
 	l := v.leases.Get(id)

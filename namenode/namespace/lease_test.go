@@ -448,7 +448,7 @@ func TestRefusedGrants(t *testing.T) {
 	_, err := PlanGrant(r.tree, nil, 1, 5, Owner{})
 	wantKind(t, err, fserror.Exists)
 	r.refused(t, &OpGrant{ID: 1, TTL: 5})
-	r.refused(t, &OpMkdirLeased{OpMkdir{Parent: RootID, Names: []string{"d"}}, 99})
+	r.refused(t, &OpTxn{Parts: []Op{&OpMkdir{Parent: RootID, Names: []string{"d"}}, &OpAttach{ID: 99, Inode: 2}}})
 	r.refused(t, &OpAttach{ID: 1, Inode: RootID})
 	r.refused(t, &OpAttach{ID: 1, Inode: 99})
 	r.refused(t, &OpDetach{Inode: RootID})

@@ -143,7 +143,7 @@ func (m *machine) Mkdir(t *rapid.T) {
 	var nothing bool
 	var err error
 	if lease != 0 {
-		var o *OpMkdirLeased
+		var o *OpTxn
 		o, err = PlanMkdirLeased(m.tree, nil, At(path), 0o755, parents, lease)
 		op, nothing = o, o == nil
 	} else {

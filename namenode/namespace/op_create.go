@@ -91,10 +91,11 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 		return nil, err
 	}
 	o.Parent, o.Group = at.dir.id, v.groupIn(at.dir)
-	if err := v.checkRoomOfNew(r.Lease, o.Parent, len(o.Dirs)+1, path); err != nil {
-		return nil, err
+	dir := o.Parent
+	if len(o.Dirs) > 0 {
+		dir = 0 // a new one
 	}
-	return o, nil
+	return o, v.checkRoom(r.Lease, dir, path)
 }
 
 func (op *OpCreate) apply(t applier) (Result, error) { return op.create(t, 0) }

@@ -11,8 +11,8 @@ import (
 const MaxTxn = 128
 
 // OpTxn is several records that take effect together or not at all, in their order.
-// Parts can be an OpMkdir, OpCreate (Closed), OpRename, OpDelete, OpAttach and OpXattr:
-// those that open no file.
+// Parts can be an OpMkdir, OpSymlink, OpCreate (Closed), OpRename, OpDelete, OpAttach and
+// OpXattr: those that open no file. Result.Inode is the last part's.
 type OpTxn struct {
 	Parts []Op
 }
@@ -22,7 +22,7 @@ func part(op Op) bool {
 	switch op := op.(type) {
 	case *OpCreate:
 		return op.Closed
-	case *OpMkdir, *OpRename, *OpDelete, *OpAttach, *OpXattr:
+	case *OpMkdir, *OpSymlink, *OpRename, *OpDelete, *OpAttach, *OpXattr:
 		return true
 	}
 	return false
@@ -115,6 +115,7 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 		if err != nil { // it has fitted the same tree
 			panic(fmt.Sprintf("part %d (%s) of a record, whose parts before are applied: %v", i, opName(p), err))
 		}
+		all.Inode = r.Inode
 		all.Closed = append(all.Closed, r.Closed...)
 		if t.events {
 			all.Events = append(all.Events, n.of(&r)...)

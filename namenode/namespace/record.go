@@ -185,9 +185,7 @@ var ops = [...]func() Op{
 	30: func() Op { return new(OpReserve) },
 	31: func() Op { return new(OpCreateAs) },
 	32: func() Op { return new(OpEnd) },
-	33: func() Op { return new(OpMkdirLeased) },
-	34: func() Op { return new(OpSymlinkLeased) },
-	35: func() Op { return new(OpTxn) },
+	33: func() Op { return new(OpTxn) },
 }
 
 // opTypes are the numbers of the kinds.
