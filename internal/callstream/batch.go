@@ -26,12 +26,13 @@ type batch struct {
 	ctx  context.Context //nolint:containedctx // of its calls
 	late *time.Timer     // nil: of no use
 
-	mu    sync.Mutex
-	turn  int    // number of the goroutine that serves the batch now
-	begun int    // calls, so far
-	seen  int    // begun, when late fired last
-	calls []call // not begun, the oldest first
-	done  []done // carried out, without an answer yet, the oldest first
+	mu       sync.Mutex
+	turn     int    // number of the goroutine that serves the batch now
+	carrying bool   // it carries out a call
+	begun    int    // calls, so far
+	seen     int    // begun, when late fired last
+	calls    []call // not begun, the oldest first
+	done     []done // carried out, without an answer yet, the oldest first
 }
 
 type call struct {
@@ -128,15 +129,18 @@ func (b *batch) serve(turn int) {
 func (b *batch) next(turn int) (c call, d done, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.turn != turn:
+	if b.turn != turn {
 		return c, d, false
+	}
+	b.carrying = false
+	switch {
 	case len(b.done) > 0 && (len(b.calls) == 0 || b.done[0].Ready()):
 		d, b.done = b.done[0], b.done[1:]
 		return c, d, true
 	case len(b.calls) > 0:
 		c, b.calls = b.calls[0], b.calls[1:]
 		b.begun++
+		b.carrying = true
 		return c, d, true
 	case b.late != nil:
 		b.late.Stop()
@@ -165,6 +169,7 @@ func (b *batch) answer(d done) {
 func (b *batch) handOver() {
 	if len(b.calls) > 0 || len(b.done) > 0 {
 		b.turn++
+		b.carrying = false
 		go b.serve(b.turn)
 	}
 }
@@ -173,14 +178,13 @@ func (b *batch) handOver() {
 func (b *batch) overdue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.calls) == 0 {
-		return
-	}
-	if b.begun == b.seen {
+	if b.carrying && b.begun == b.seen {
 		b.handOver()
 	}
 	b.seen = b.begun
-	b.late.Reset(handOverAfter)
+	if b.carrying || len(b.calls) > 0 {
+		b.late.Reset(handOverAfter)
+	}
 }
 
 // carryOut does all of a call but to wait for its answer.

@@ -101,6 +101,30 @@ func TestASlowCallHoldsUpNoneOfItsMessage(t *testing.T) {
 	}
 }
 
+// TestASlowCallAtTheEnd: the answers of those before it do not wait for it.
+func TestASlowCallAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := start(t, 1000, func(ctx context.Context, p string) (*pb.StatResponse, error) {
+			if p == "slow" {
+				<-release
+			}
+			return echo(ctx, p)
+		})
+		s.final = make(chan struct{})
+		st := s.carry(t.Context())
+		together(t, st, "final", "slow")
+		<-time.After(time.Second)
+		close(s.final)
+		synctest.Wait()
+		if got := answered(t, st, 1); got[0] != 1 {
+			t.Errorf("answer to %v", got)
+		}
+		close(release)
+		answered(t, st, 1)
+	})
+}
+
 // TestAMessageTakesOneGoroutine: however many of its calls wait for the same.
 func TestAMessageTakesOneGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
