@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 
 	"google.golang.org/grpc"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/turn"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
 	"github.com/leasefs/leasefs/namenode/sessions"
@@ -27,16 +27,16 @@ const (
 // keeper is the namenode's end of one stream of keep-alives.
 type keeper struct {
 	*sessions.Keeper
-	// mu: ends are told in order, and before the answer to what came after them.
-	// gRPC wants one sender at a time besides.
-	mu  sync.Mutex
-	out func(*pb.KeepAliveResponse) error
+	// sends is taken by who sends: ends are told in order, and before the answer to what
+	// came after them. They may have to become durable first, so it is no mutex.
+	sends turn.Turn
+	out   func(*pb.KeepAliveResponse) error
 }
 
 // KeepAlive keeps leases alive for as long as messages come, and tells who wants
 // to know it when one ends.
 func (s *granted) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest, pb.KeepAliveResponse]) error {
-	k := &keeper{Keeper: s.sessions.Keeper(), out: stream.Send}
+	k := &keeper{Keeper: s.sessions.Keeper(), sends: turn.New(), out: stream.Send}
 	// The handler must end with the namenode, also while nothing is received; its
 	// end makes Recv return, so the goroutine ends too. What that one still names
 	// must not be followed then.
@@ -63,8 +63,11 @@ func (s *granted) KeepAlive(stream grpc.BidiStreamingServer[pb.KeepAliveRequest,
 // tellEnded tells of the ends of leases, when they are durable, and then the
 // answer, if there is one.
 func (s *granted) tellEnded(ctx context.Context, k *keeper, answer *pb.KeepAliveResponse) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	unlock, err := k.sends.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for {
 		gone, txid := k.Take(maxEnded)
 		if len(gone) == 0 {
