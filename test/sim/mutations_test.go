@@ -21,8 +21,8 @@ var mutations = []mutation{
 	{
 		name: "answers before it is durable", faults: "^(lose a|crash|depose)", seed: 5,
 		changes: []change{{
-			"namenode/engine/engine.go", "if txid == 0 || e.journal.Durable() >= txid {",
-			`if txid == 0 || e.journal.Durable() >= txid || mutant.On("answers before it is durable") {`,
+			"namenode/engine/engine.go", "return txid == 0 || e.journal.Durable() >= txid }",
+			`return txid == 0 || e.journal.Durable() >= txid || mutant.On("answers before it is durable") }`,
 		}},
 	},
 	{
