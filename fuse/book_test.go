@@ -144,6 +144,25 @@ func TestBookOfUnknownInodes(t *testing.T) {
 	})
 }
 
+// An inode that the kernel forgets while it is being looked at is given nothing that
+// nobody could take back.
+func TestBookOfForgottenInodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newBook(t.Context(), 10*time.Second)
+		n := &toldInode{ino: 7, gone: true}
+		g := k.glance(n)
+		k.forget(n)
+		if d := k.attrs(n, g, time.Hour); d != 0 {
+			t.Error("attributes are given for", d)
+		}
+		if flags := k.pages(n, g, true); flags != 0 {
+			t.Errorf("pages are given: %x", flags)
+		}
+		k.revoked(client.Revocation{Inodes: []uint64{7}})
+		n.told(t, 0, 0)
+	})
+}
+
 func TestBookOfNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newBook(t.Context(), 10*time.Second)

@@ -113,7 +113,7 @@ func (k *kernelCache) attrs(n kernelInode, g glance, most time.Duration) time.Du
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.get(n.number())
-	if valid <= 0 || k.seen(e) != g {
+	if valid <= 0 || e.n == nil || k.seen(e) != g {
 		return 0
 	}
 	e.attrs = true
@@ -126,7 +126,7 @@ func (k *kernelCache) pages(n kernelInode, g glance, kept bool) (flags uint32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e := k.get(n.number())
-	if !kept || k.seen(e) != g {
+	if !kept || e.n == nil || k.seen(e) != g {
 		return 0
 	}
 	if e.pages {

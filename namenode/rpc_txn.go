@@ -91,6 +91,7 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 			file = w.Write
 		case *pb.TxOp_Rename:
 			paths = append(paths, w.Rename.GetTo())
+			grows = true
 		case *pb.TxOp_SetXattr:
 			all += len(w.SetXattr.GetName()) + len(w.SetXattr.GetValue())
 			grows = true

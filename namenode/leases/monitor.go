@@ -250,7 +250,10 @@ func (m *monitor) reap(ctx context.Context) (left bool) {
 		}
 		err := m.locked(func(tx *engine.Tx) error {
 			var l namespace.Lease
-			if l, more = tx.Tree.EndedLease(after); !more {
+			if l, more = tx.Tree.EndedLease(after); more && l.Ended > tx.ListedTo() {
+				more, left = false, true
+			}
+			if !more {
 				return nil
 			}
 			r, err := m.try(tx, end{reap: l.ID}, &namespace.OpReap{ID: l.ID, Limit: uint32(n)}) //nolint:gosec // at most reapSlice
@@ -315,13 +318,20 @@ const grantedPass = 1000
 // reapSlice is how many files of ended leases one record removes.
 const reapSlice = 100
 
+// manyEnded is from how many ended leases on their files are removed at any rate.
+const manyEnded = namespace.MaxLeases / 8
+
 func (t *Table) endedLeases() (n int) {
 	t.Engine.Look(func(tree *namespace.Tree) { n = tree.EndedLeases() })
 	return n
 }
 
-// reapTokens is how many files, of up to n, may be removed now.
+// reapTokens is how many files, of up to n, may be removed now. Ended leases count among
+// those that there can be, so they are not to be many.
 func (t *Table) reapTokens(n int) int {
+	if t.endedLeases() > manyEnded {
+		return n
+	}
 	return min(n, max(0, int(t.reaper.TokensAt(t.reapNow()))))
 }
 

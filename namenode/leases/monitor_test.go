@@ -141,6 +141,24 @@ func TestManyEnds(t *testing.T) {
 	}
 }
 
+// Nothing that is attached is removed before the end of its lease is durable: who does not
+// find it then is answered at once.
+func TestNothingIsRemovedBeforeTheEndIsDurable(t *testing.T) {
+	r := newRig(t)
+	r.grant(1, time.Minute)
+	r.attached("f", 1)
+	m := r.monitor()
+	r.journal.held = r.journal.last
+	r.apply(&namespace.OpEnd{ID: 1, Reason: namespace.LeaseRevoked})
+	if left := m.reap(t.Context()); !left || r.endedLeases() != 1 {
+		t.Errorf("%d ended leases wait; more to do: %t", r.endedLeases(), left)
+	}
+	r.journal.held = 0
+	if left := m.reap(t.Context()); left || r.endedLeases() != 0 {
+		t.Errorf("%d ended leases wait once the end is durable; more to do: %t", r.endedLeases(), left)
+	}
+}
+
 // An end that a session's cache is in the way of is set aside: others end, and it does as
 // soon as the session has answered.
 func TestSetAside(t *testing.T) {

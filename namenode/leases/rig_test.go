@@ -16,10 +16,12 @@ import (
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
-// memory is a journal in memory, in which all is durable at once, unless it is broken.
+// memory is a journal in memory, in which all is durable at once, unless it is broken or
+// held.
 type memory struct {
 	journal.Journal // the rest is not called
 	last            uint64
+	held            uint64 // if it is not 0, no later record is durable
 	broken          error
 }
 
@@ -29,7 +31,14 @@ func (m *memory) Append(r journal.Record) error {
 	}
 	return m.broken
 }
-func (m *memory) Durable() uint64                           { return m.last }
+
+func (m *memory) Durable() uint64 {
+	if m.held != 0 {
+		return m.held
+	}
+	return m.last
+}
+
 func (m *memory) WaitDurable(context.Context, uint64) error { return m.broken }
 func (m *memory) Backlog() int64                            { return 0 }
 

@@ -90,8 +90,9 @@ func (t *inodes) openAmong(tops []*inode, isTop func(*inode) bool) []*inode {
 	for len(dirs) > 0 && budget > 0 {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
-		t.children(dir, "", func(n *inode) bool {
+		t.everyChild(dir, "", func(n *inode) bool {
 			switch {
+			case t.isDead(n):
 			case n.typ == TypeDir && n.entries() > 0:
 				dirs = append(dirs, n.id)
 			case n.open() != nil:

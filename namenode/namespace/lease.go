@@ -59,8 +59,8 @@ func (t *Tree) CheckLease(c *Call, id LeaseID) error { return view{t, c, ""}.che
 
 // checkRoom returns an error if a lease, of those that live, has to do with too many
 // directories to have something attached in one more; 0: in one that is to be made.
-func (v view) checkRoom(id LeaseID, dir InodeID, path string) error {
-	if l := v.leases.Get(id); l == nil || l.Dirs < tables.MaxLeaseDirs || v.leases.Concerns(l, dir) {
+func (v view) checkRoom(id LeaseID, path string, dirs ...InodeID) error {
+	if v.leases.HasRoom(id, dirs...) {
 		return nil
 	}
 	return v.errorf(fserror.NoSpace, path, "lease %x has to do with %d directories, the most that it can; use another lease, or have fewer directories", uint64(id), tables.MaxLeaseDirs)

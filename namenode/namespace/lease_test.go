@@ -806,6 +806,14 @@ func TestLeaseOfManyDirectories(t *testing.T) {
 	wantKind(t, err, fserror.NoSpace)
 	_, err = PlanCreate(r.tree, nil, CreateRequest{At: At("/0/new/g"), Lease: 1, Close: true, Parents: true})
 	wantKind(t, err, fserror.NoSpace)
+	dir, err := PlanMkdir(r.tree, nil, At("/0/dir"), 0o755, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(t, dir)
+	_, err = PlanAttach(r.tree, nil, 1, At("/0/dir")) // its parent concerns the lease, and it does not yet
+	wantKind(t, err, fserror.NoSpace)
+	r.remove(t, "/0/dir")
 	r.rename(t, "/0/f", "/other/g", true)
 	r.rename(t, "/0/g", "/0/f", false)
 	r.remove(t, "/0/f")
@@ -835,6 +843,13 @@ func TestAttachedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.must(t, link)
+	link, err = PlanSymlinkLeased(r.tree, nil, Follow("/top/a/link2"), "link", false, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := r.must(t, link).Inode; r.tree.leaseOf(id) != 2 {
+		t.Error("the link is not attached, if links are followed")
+	}
 	r.create(t, "/top/a/saved", "x")
 	r.rename(t, "/top/a/saved", "/saved", false)
 	r.rename(t, "/top/a", "/moved", false)

@@ -33,7 +33,11 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 	if !v.mayAttach(n) {
 		return nil, v.errorf(fserror.Permission, path, "user %s does not own it (owner %s); only its owner, or a superuser, may have it deleted with a lease", c.User, t.users.Name(n.user))
 	}
-	if err := v.checkRoom(id, n.parent, path); err != nil {
+	dirs := []InodeID{n.parent}
+	if n.typ == TypeDir {
+		dirs = append(dirs, n.id)
+	}
+	if err := v.checkRoom(id, path, dirs...); err != nil {
 		return nil, err
 	}
 	if err := v.mayGoWhole(n, path); err != nil {

@@ -95,7 +95,7 @@ func PlanCreate(t *Tree, c *Call, r CreateRequest) (*OpCreate, error) {
 	if len(o.Dirs) > 0 {
 		dir = 0 // a new one
 	}
-	return o, v.checkRoom(r.Lease, dir, path)
+	return o, v.checkRoom(r.Lease, path, dir)
 }
 
 func (op *OpCreate) apply(t applier) (Result, error) { return op.create(t, 0) }

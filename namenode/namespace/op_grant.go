@@ -35,7 +35,7 @@ func PlanGrant(t *Tree, c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant, 
 	case t.leases.Get(id) != nil:
 		return nil, fserror.New(fserror.Exists, op, "", "there is a lease %x already; choose another id, or none", uint64(id))
 	case t.leases.Len() >= MaxLeases:
-		return nil, fserror.With(tables.TooMany("there are %d granted leases, the most there can be; revoke some", MaxLeases), op, "")
+		return nil, fserror.With(tables.TooMany("there are %d granted leases, the most there can be, ended ones that are still being removed included; try again in a moment, or revoke some", MaxLeases), op, "")
 	}
 	return &OpGrant{ID: id, TTL: ttl, Owner: owner}, nil
 }

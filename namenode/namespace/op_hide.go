@@ -68,7 +68,7 @@ func PlanHide(t *Tree, c *Call, op Op, h Hide) (Op, error) {
 	if t.attachable(n.id) != nil {
 		return nil, v.errorf(fserror.NotFound, path, "lease %x of the file has ended, it is being deleted", uint64(t.leaseOf(n.id)))
 	}
-	if err := v.checkRoom(h.Lease, o.Parent, path); err != nil {
+	if err := v.checkRoom(h.Lease, path, o.Parent); err != nil {
 		return nil, err
 	}
 	return o, nil

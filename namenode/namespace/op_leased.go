@@ -28,6 +28,7 @@ func PlanMkdirLeased(t *Tree, c *Call, r Ref, mode uint16, parents bool, lease L
 // PlanSymlinkLeased is PlanSymlink for a link that is attached to a lease. Errors: also
 // those of PlanAttach.
 func PlanSymlinkLeased(t *Tree, c *Call, r Ref, target string, parents bool, lease LeaseID) (*OpTxn, error) {
+	r.How &^= FollowLast // the link is attached, and not what it leads to
 	op, err := PlanSymlink(t, c, r, target, parents)
 	if err != nil {
 		return nil, err

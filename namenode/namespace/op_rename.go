@@ -75,7 +75,7 @@ func PlanRename(t *Tree, c *Call, from, to Ref, overwrite, detach bool) (*OpRena
 		return nil, tooLong(v.op, dst.path, "the path of something in it")
 	}
 	if !detach {
-		if err := v.checkRoom(t.leaseOf(n.id), dst.dir.id, dst.path); err != nil {
+		if err := v.checkRoom(t.leaseOf(n.id), dst.path, dst.dir.id); err != nil {
 			return nil, err
 		}
 	}

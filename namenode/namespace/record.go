@@ -49,8 +49,6 @@ type (
 	How = calls.How
 	// Change names something that can change.
 	Change = calls.Change
-	// ChangeKind is what of an inode, or of a name, changes.
-	ChangeKind = calls.ChangeKind
 	// Event is what a record did to one name.
 	Event = calls.Event
 	// EventType is what happened to a file, directory or link.

@@ -107,9 +107,10 @@ func (t *Tree) CanRemoveAll(c *Call, id InodeID, check *RemoveCheck, budget int)
 		}
 		var sub, kept *inode
 		end := true
-		t.children(l.id, l.after, func(n *inode) bool {
+		t.everyChild(l.id, l.after, func(n *inode) bool {
 			budget--
 			switch {
+			case t.isDead(n):
 			case !v.stickyAllows(dir, n):
 				kept = n
 			case n.typ == TypeDir && n.entries() > 0:

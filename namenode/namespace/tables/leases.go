@@ -238,9 +238,19 @@ func (t *Leases) Places(l *Lease) (places []Place) {
 	return places
 }
 
-// Concerns reports whether the end of a lease concerns a directory.
-func (t *Leases) Concerns(l *Lease, dir InodeID) bool {
-	return t.places.Has(Place{lease: l.key, Dir: dir})
+// HasRoom reports whether the end of a lease may concern these directories, too; 0 is
+// one that is to be made. A lease that does not live has room.
+func (t *Leases) HasRoom(id LeaseID, dirs ...InodeID) bool {
+	l, more := t.Get(id), 0
+	if l == nil {
+		return true
+	}
+	for _, d := range dirs {
+		if !t.places.Has(Place{lease: l.key, Dir: d}) {
+			more++
+		}
+	}
+	return more == 0 || l.Dirs+more <= MaxLeaseDirs
 }
 
 // Grant adds a lease, of an id that none has which lives.
@@ -342,7 +352,7 @@ func (t *Leases) Detach(inode, dir InodeID) LeaseID {
 	t.files.Delete(a)
 	t.byFile.Delete(a)
 	t.place(&l, dir, func(p *Place) { p.Entries-- })
-	if t.Concerns(&l, inode) {
+	if t.places.Has(Place{lease: l.key, Dir: inode}) {
 		t.place(&l, inode, func(p *Place) { p.Attached = false })
 	}
 	t.count(&l, -1)
