@@ -80,6 +80,6 @@ const (
 	// ErrTruncated: the file was shortened while it was read, so what comes next
 	// may not belong to what was read before.
 	ErrTruncated = fserror.Truncated
-	// ErrCompareFailed: something was not as a Tx says it has to be; nothing was done.
+	// ErrCompareFailed: a compare of a Tx does not hold; nothing was done.
 	ErrCompareFailed = fserror.CompareFailed
 )

@@ -15,7 +15,7 @@ const (
 	keyName    = 2 // a name in a directory
 	// keyDelegation is the delegation of a directory: see package delegation.
 	keyDelegation = 3
-	// keyLease is that a granted lease has not ended, and what is attached to it is there.
+	// keyLease stands for a granted lease that has not ended, with all that is attached to it.
 	keyLease = 4
 )
 

@@ -30,9 +30,9 @@ func (l *KeptLease) Context() context.Context { return l.l.Context() }
 func (l *KeptLease) Remaining() time.Duration { return l.l.Remaining() }
 
 // Jeopardy returns a channel that is closed when keep-alives do not come through and the
-// lease can end in grace, or when its Context ends: end now what relies on it. A grace of
-// 0 is a quarter of the time to live, at most ten seconds. Each call costs a goroutine
-// until then, or until Close of the FS.
+// lease may end within grace, or when its Context ends: whatever relies on the lease should
+// stop then. A grace of 0 is a quarter of the time to live, at most ten seconds. Each call
+// costs a goroutine until then, or until Close of the FS.
 func (l *KeptLease) Jeopardy(grace time.Duration) <-chan struct{} {
 	if grace <= 0 {
 		grace = defaultGrace(l.l.TTL())

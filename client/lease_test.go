@@ -425,8 +425,8 @@ func TestKeepAliveGivenUpByItsCaller(t *testing.T) {
 	})
 }
 
-// Who writes a file gives up with his context while a keep-alive of its temporary lease is
-// not answered; what is held is held beyond that context.
+// WriteFrom gives up with its context while a keep-alive of its temporary lease is
+// not answered; a lease that Hold keeps alive outlives that context.
 func TestWriteFromGivesUpAKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

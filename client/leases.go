@@ -42,8 +42,8 @@ func (f *FS) Leases() *Leases { return &Leases{fs: f} }
 type Granted struct {
 	ID  LeaseID
 	TTL time.Duration // at least what was asked for: the namenode has a minimum
-	// Outlives tells that a lease that is kept alive is not lost to a failover of the
-	// namenodes. False: its TTL is shorter than that can take.
+	// Outlives is true if a lease that is kept alive cannot be lost to a failover of the
+	// namenodes, false if its TTL is shorter than a failover can take.
 	Outlives bool
 }
 
@@ -96,8 +96,8 @@ func (l *Leases) TimeToLive(ctx context.Context, id LeaseID, files bool) (TimeTo
 }
 
 // Mkdir makes a directory that is attached to a granted lease: it is deleted with all that
-// is below it when the lease ends. With parents, what is missing on the way is made, too,
-// and stays. Exists if it is there, also with parents, unless it is attached to that
+// is below it when the lease ends. With parents, missing directories above it are made, too,
+// and stay. Exists if the directory exists, also with parents, unless it is attached to that
 // lease; NotFound if there is no such lease.
 func (l *Leases) Mkdir(ctx context.Context, id LeaseID, path string, mode fs.FileMode, parents bool) error {
 	_, err := l.fs.mkdir(ctx, door.At(path), &pb.MkdirRequest{Mode: modeToWire(mode), Parents: parents, Lease: uint64(id)})
@@ -113,9 +113,9 @@ func (l *Leases) Symlink(ctx context.Context, id LeaseID, target, path string) e
 // Attach attaches a file, directory or link to a granted lease: it is deleted when the
 // lease ends, a directory with all that is below it by then, whoever made that. If it is
 // attached to another lease, it is taken from that one. NotFound if there is no such lease
-// or file; it takes permission to delete it, with all that is below it, and it must be the
-// user's own, unless the user is a superuser. TooLarge: a directory with so much
-// below it that this is not checked.
+// or file. Only its owner, with permission to delete it and all that is below it, or a
+// superuser may attach it. TooLarge: there is too much below the directory for that
+// permission to be checked.
 func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	path, err := clean("lease attach", path)
 	if err != nil {
@@ -124,15 +124,15 @@ func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
 	return l.fs.attach(ctx, id, path, at(ctx, door.At(path)))
 }
 
-// attach attaches what a reference leads to, which errors name by its path.
+// attach attaches what a reference leads to; path is its name in errors.
 func (f *engine) attach(ctx context.Context, id LeaseID, path string, r *pb.Ref) error {
 	req := &pb.AttachLeaseRequest{Call: f.ids.Begin(), Caller: f.caller, Id: uint64(id), At: r}
 	defer f.ids.End(req.Call)
 	return f.nn.Do(ctx, &namecall.Call{Op: "lease attach", Path: path, Mutates: true}, pb.Namenode_AttachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
-// Detach takes what a path names from the granted lease that it is attached to, so that
-// it stays. What is attached to none is no error.
+// Detach detaches what a path names from its granted lease, so that it stays when the
+// lease ends. It is no error if it is attached to none.
 func (l *Leases) Detach(ctx context.Context, path string) error {
 	path, err := clean("lease detach", path)
 	if err != nil {
@@ -147,9 +147,9 @@ func (f *engine) detach(ctx context.Context, path string, r *pb.Ref) error {
 	return f.nn.Do(ctx, &namecall.Call{Op: "lease detach", Path: path, Mutates: true}, pb.Namenode_DetachLease_FullMethodName, req, new(pb.MutateResponse))
 }
 
-// List yields the leases that match, a page at a time. Unless they are in the order of
-// their ids, all are as they were at the beginning, and what was renewed since is not idle.
-// It ends after the first error.
+// List yields the leases that match, a page at a time. In all orders but that of ids, the
+// order is that of the moment at which the listing began; a lease that was renewed since
+// then counts as not idle. It ends after the first error.
 func (l *Leases) List(ctx context.Context, filter LeaseFilter) iter.Seq2[*Lease, error] {
 	return func(yield func(*Lease, error) bool) {
 		req := &pb.ListLeasesRequest{

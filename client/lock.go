@@ -90,8 +90,8 @@ func (l *Lock) renewed(ctx context.Context) error {
 // failover it may be less for some seconds.
 func (l *Lock) TTL() time.Duration { return l.f.session.SoftLimit() }
 
-// Outlives tells that the lock is not lost to a failover of the namenodes. False: its
-// TTL is shorter than that can take.
+// Outlives reports whether the lock cannot be lost to a failover of the namenodes. False:
+// its TTL is shorter than a failover can take.
 func (l *Lock) Outlives() bool {
 	return l.TTL() >= ms(l.f.session.Welcome().GetFailoverMs())
 }
@@ -116,7 +116,7 @@ func (l *Lock) Remaining() time.Duration {
 	return l.f.session.Remaining(openFile{l.w})
 }
 
-// watch tells of jeopardy.
+// watch reports jeopardy.
 func (l *Lock) watch() {
 	if l.f.jeopardized(l.Remaining, l.grace, l.w.Context().Done(), l.done) {
 		close(l.jeopardy)

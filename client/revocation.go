@@ -10,7 +10,7 @@ type Revocation struct {
 	Inodes []uint64
 	// Names may be made, removed, or come to stand for something else.
 	Names []RevokedName
-	// Lease: a granted lease may end, and what is attached to it, and below that, go.
+	// Lease: a granted lease may end, which deletes what is attached to it, and all below.
 	Lease bool
 
 	delegations []uint64 // of directories

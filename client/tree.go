@@ -27,7 +27,7 @@ func (f *FS) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error 
 	return err
 }
 
-// mkdir sends req, of which it sets who asks and for what.
+// mkdir fills in the call, the caller and the path of req, and sends it.
 func (f *engine) mkdir(ctx context.Context, r door.Ref, req *pb.MkdirRequest) (inode uint64, err error) {
 	if r, err = cleanRef("mkdir", r); err != nil {
 		return 0, err
@@ -103,7 +103,7 @@ func (f *FS) Symlink(ctx context.Context, target, path string) error {
 	return f.symlink(ctx, door.At(path), &pb.SymlinkRequest{Target: target})
 }
 
-// symlink sends req, of which it sets who asks and for what.
+// symlink fills in the call, the caller and the path of req, and sends it.
 func (f *engine) symlink(ctx context.Context, r door.Ref, req *pb.SymlinkRequest) error {
 	r, err := cleanRef("symlink", r)
 	if err != nil {

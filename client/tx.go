@@ -10,9 +10,10 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// Tx is a small transaction: what has to be so (the If methods), and what to do then, all
-// of it at once or not at all. It has at most 64 compares, 64 operations, 64 attributes of
-// what it makes, and Info.MaxWholeFile bytes of contents, names and attributes.
+// Tx is a small transaction: compares that must hold (the If methods), and operations, all
+// of which are then done at once or not at all. It has at most 64 compares, 64 operations,
+// 64 attributes of what it makes, and Info.MaxWholeFile bytes of contents, names and
+// attributes.
 //
 //	_, err := client.NewTx(fs).
 //		IfLease(lease).                        // I am alive
@@ -21,22 +22,22 @@ import (
 //		Create("/job.log", []byte("started\n")).
 //		Commit(ctx)
 //
-// Each operation has the rules, permissions and errors of the single call. No path that
-// one touches may be another's, or be below it. A Tx is not safe for concurrent use.
+// Each operation has the rules, permissions and errors of the single call. No operation may
+// touch a path that another one touches, or a path below that. A Tx is not safe for
+// concurrent use.
 type Tx struct {
 	fs  *FS
 	req *pb.TransactRequest
-	err error // what was wrong first
+	err error // the first thing that was wrong
 }
 
 // NewTx returns an empty transaction.
 func NewTx(fs *FS) *Tx { return &Tx{fs: fs, req: &pb.TransactRequest{Caller: fs.caller}} }
 
-// Commit does all operations if all compares hold. CompareFailed says which one does not
-// and what was found; then, and with any other error, nothing was done (Unknown: that is
-// not known). The error says which compare or operation it is about, by its number from 1
-// on. txid is the number of the change, 0 if all was so already. A Tx can be committed
-// again.
+// Commit does all operations if all compares hold. CompareFailed says which compare does
+// not, and what was found. After an error nothing was done, but after Unknown that is not
+// known. The error names its compare or operation by number, from 1 on. txid is the number
+// of the change, 0 if there was nothing to change. A Tx can be committed again.
 func (t *Tx) Commit(ctx context.Context) (txid uint64, err error) {
 	if t.err != nil {
 		return 0, t.err
@@ -46,39 +47,39 @@ func (t *Tx) Commit(ctx context.Context) (txid uint64, err error) {
 	return resp.GetTxid(), err
 }
 
-// IfExists has there be something at path; a symbolic link is meant itself.
+// IfExists holds if something exists at path, be it a symbolic link that leads nowhere.
 func (t *Tx) IfExists(path string) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Exists{Exists: true}})
 }
 
-// IfMissing has there be nothing at path.
+// IfMissing holds if nothing exists at path, not even a symbolic link.
 func (t *Tx) IfMissing(path string) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Exists{}})
 }
 
-// IfInode has path be this inode (FileInfo.Inode), which no other file ever is: Write
-// makes another one, so the file is as it was.
+// IfInode holds if path leads to this inode (FileInfo.Inode). No other file ever has that
+// number, and Write makes a new inode, so the file has not been replaced.
 func (t *Tx) IfInode(path string, inode uint64) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Inode{Inode: inode}})
 }
 
-// IfEpoch has a file be open for write under this epoch: Writer.Token, or Lock.Token, of
-// who holds it.
+// IfEpoch holds if a file is open for write under this epoch: its holder's Writer.Token or
+// Lock.Token.
 func (t *Tx) IfEpoch(path string, epoch uint64) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Epoch{Epoch: epoch}})
 }
 
-// IfLength has a file have this many bytes.
+// IfLength holds if path is a file of this many bytes.
 func (t *Tx) IfLength(path string, length int64) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Length{Length: length}})
 }
 
-// IfXattr has a file or directory have this extended attribute.
+// IfXattr holds if a file or directory has this extended attribute.
 func (t *Tx) IfXattr(path, name, value string) *Tx {
 	return t.compare(path, &pb.TxCompare{What: &pb.TxCompare_Xattr{Xattr: t.xattr(path, name, []byte(value))}})
 }
 
-// IfLease has a granted lease not have ended.
+// IfLease holds if a granted lease has not ended.
 func (t *Tx) IfLease(id LeaseID) *Tx {
 	t.req.Compares = append(t.req.Compares, &pb.TxCompare{What: &pb.TxCompare_Lease{Lease: uint64(id)}})
 	return t
@@ -90,14 +91,14 @@ func (t *Tx) compare(path string, c *pb.TxCompare) *Tx {
 	return t
 }
 
-// Create makes a file, whole. Of the options it takes WithMode, WithParents, WithLease
-// and WithXattrs (then the mode has to let its owner write).
+// Create makes a file with all of its content. It takes the options WithMode, WithParents,
+// WithLease and WithXattrs; with the last the mode must let the owner write.
 func (t *Tx) Create(path string, data []byte, opts ...OpenOption) *Tx {
 	return t.file(path, data, opts, func(f *pb.TxFile, o *pb.TxOp) { o.Op = &pb.TxOp_Create{Create: f} })
 }
 
-// Write is Create that replaces a file which is there, unless another has it open for
-// write (Held). The new one has another inode, and of the old one the mode alone.
+// Write is Create, but it replaces a file that exists, unless another holds it open for
+// write (Held). The new file has a new inode, and takes over only the mode of the old one.
 func (t *Tx) Write(path string, data []byte, opts ...OpenOption) *Tx {
 	return t.file(path, data, opts, func(f *pb.TxFile, o *pb.TxOp) { o.Op = &pb.TxOp_Write{Write: f} })
 }
@@ -117,8 +118,8 @@ func (t *Tx) file(path string, data []byte, opts []OpenOption, set func(*pb.TxFi
 	return t.op(path, op)
 }
 
-// Mkdir makes a directory, with parents those that are missing above it, too; then one
-// that exists is no error.
+// Mkdir makes a directory. With parents, missing directories above it are made, too, and
+// it is no error if the directory exists.
 func (t *Tx) Mkdir(path string, mode fs.FileMode, parents bool) *Tx {
 	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Mkdir{Mkdir: &pb.TxDir{Mode: modeToWire(mode), HasMode: true, Parents: parents}}})
 }
@@ -133,7 +134,7 @@ func (t *Tx) Remove(path string) *Tx {
 	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Delete{Delete: new(pb.TxDelete)}})
 }
 
-// Attach is Leases.Attach, of a file that is there.
+// Attach is Leases.Attach, of something that exists before the transaction.
 func (t *Tx) Attach(id LeaseID, path string) *Tx {
 	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Attach{Attach: uint64(id)}})
 }

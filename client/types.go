@@ -164,12 +164,12 @@ type LeaseFilter struct {
 	Limit   int // only so many, the first ones; 0: all
 }
 
-// LeaseOrder is in which order leases are listed.
+// LeaseOrder is the order in which leases are listed.
 type LeaseOrder int
 
-// The orders of leases. All but the first cost the namenode a look at all leases for each
-// thousand that are listed, so ask for the first few; a lease that changes meanwhile may
-// be listed where it was.
+// The orders of leases. In all but the first, the namenode looks at all leases for each
+// thousand that it lists, so ask for the first few only. A lease that changes meanwhile may
+// be listed at its former place.
 const (
 	LeasesByID        LeaseOrder = iota
 	LeasesByIdle                 // the longest without a renewal first

@@ -118,7 +118,7 @@ func (s *scratch) make(ctx context.Context, temp string, opts []OpenOption, fill
 	return w.CloseContext(ctx)
 }
 
-// untemp has errors that name the temporary file name the one that it becomes.
+// untemp makes errors name the file that the temporary one becomes.
 func untemp(err error, temp, path string) error {
 	var e *fserror.Error
 	if errors.As(err, &e) && e.Path == temp {
