@@ -72,8 +72,8 @@ func lock(e *invocation) error {
 	}, l.Unlock)
 }
 
-// noteLife tells that a time to live is not the one that was asked for (0: none was), and
-// that it is too short for a failover.
+// noteLife notes if a time to live is not the one that was asked for (0: none was), or is
+// shorter than a failover can take.
 func (e *invocation) noteLife(asked, got time.Duration, outlives bool) {
 	if e.quiet() {
 		return
@@ -86,32 +86,32 @@ func (e *invocation) noteLife(asked, got time.Duration, outlives bool) {
 	}
 }
 
-// giveUpGrace is how long it is tried to give back what a command ran under after a
-// signal, or after it was lost.
+// giveUpGrace is for how long, after a signal or after the claim was lost, the program
+// tries to give back what the command ran under.
 const giveUpGrace = 2 * time.Second
 
-// runWhile runs a command while something is held for it, which giveUp gives back,
+// runWhile runs a command while a claim is held for it, gives the claim back with giveUp,
 // and closes the client.
 func (e *invocation) runWhile(command *runner.Command, held runner.Claim, giveUp func(context.Context) error) error {
 	command.Stdin, command.Stdout, command.Stderr = e.stdin, e.stdout, e.stderr
 	err := command.Run(e.ctx, e.signals, held)
-	// Where it may be another's already, or a person waits for the end, it does not
-	// wait for long for a namenode that is gone.
+	// If the claim may be another's already, or a person waits for the end, do not wait
+	// long for a namenode that does not answer.
 	ctx := context.WithoutCancel(e.ctx)
 	if errors.Is(err, fserror.LeaseLost) || e.ctx.Err() != nil {
-		e.silent.Store(true) // what counts has happened
+		e.silent.Store(true) // what follows need not be reported
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, giveUpGrace)
 		defer cancel()
 	}
 	gerr := giveUp(ctx)
-	if e.ctx.Err() != nil { // interrupted: it is given back all the same
+	if e.ctx.Err() != nil { // interrupted: an error of giving it back does not count
 		gerr = nil
 	}
 	cerr := e.fs.Close()
 	var code runner.Exit
 	if err == nil || errors.As(err, &code) {
-		// A command that ran without what it needs is no success, whatever it says.
+		// A command that ran without its claim is no success, whatever its exit code.
 		if gerr != nil {
 			return e.fail(gerr, held.Path)
 		}

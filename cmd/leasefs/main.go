@@ -10,7 +10,7 @@
 //	app.go, globals.go   the tree of commands, the flags of all of them
 //	commandline.go       what was typed after a command: operands and flags
 //	argv                 flags before, after and between operands; the TOML file
-//	runner               signals; a command that runs while something is held
+//	runner               signals; a command that runs while a claim is held
 //	config.go, tls.go    settings of the TOML file, certificates
 //	errors.go, output.go one-line errors, tables, JSON lines, quoted names
 //	hints.go             what an error or a log line advises, by its reason

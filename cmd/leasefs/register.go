@@ -21,17 +21,17 @@ import (
 func registerCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:      "register",
-		Usage:     "run a command while a path says that it runs",
+		Usage:     "run a command, and have a path exist for as long as it runs",
 		UsageText: "leasefs register [--ttl D] [--data STRING|@FILE] [--wait] [-p] PATH -- COMMAND...\n\nExample:\n  leasefs register -p --data 10.0.0.7:80 /services/web/7 -- web --port 80",
 		Description: "Makes the file PATH with the data, attached to a new lease, keeps that alive while COMMAND runs,\n" +
 			"and deletes PATH when COMMAND ends. If register is killed, or its machine dies, PATH is deleted\n" +
 			"after the time to live. A PATH that exists is refused (exit code 104); --wait waits until it is\n" +
 			"gone. COMMAND's environment has LEASEFS_LEASE, the lease's id, and LEASEFS_TOKEN, a fencing\n" +
 			"token: it grows with each registration of PATH. When keep-alives do not come through, COMMAND\n" +
-			"gets SIGTERM, and SIGKILL before PATH can be another's; signals and exit codes are as of lock.",
+			"gets SIGTERM, and SIGKILL before PATH can be another's; signals and exit codes are as with lock.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "ttl", Usage: "PATH is gone so `LONG` after this machine is dead; raised to the namenode's minimum", Value: 30 * time.Second},
-			&cli.StringFlag{Name: "data", Usage: "what PATH holds: the `TEXT`, or what the file FILE holds if it is @FILE", DefaultText: "nothing"},
+			&cli.DurationFlag{Name: "ttl", Usage: "if this machine dies, delete PATH so `LONG` after that; raised to the namenode's minimum", Value: 30 * time.Second},
+			&cli.StringFlag{Name: "data", Usage: "what PATH contains: the `TEXT`, or with @FILE what that file contains", DefaultText: "nothing"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait while PATH is taken"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories, which stay"},
 		},
@@ -79,10 +79,10 @@ func register(e *invocation) error {
 	}, r.end)
 }
 
-// mostRegistered is how much data a registration can have: what one call carries.
+// mostRegistered is how much data a registration can have: as much as one call carries.
 const mostRegistered = 1 << 20
 
-// registered is the data that a flag says.
+// registered is the data that --data names.
 func (e *invocation) registered(says string) ([]byte, error) {
 	name, file := strings.CutPrefix(says, "@")
 	if !file {
@@ -103,8 +103,8 @@ func (e *invocation) registered(says string) ([]byte, error) {
 	return data, nil
 }
 
-// begin makes the path, and returns its token. After an error nothing is left of it,
-// as far as a namenode answers.
+// begin makes the path, and returns its token. After an error nothing is left of it, if
+// a namenode answers.
 func (r *registration) begin(ttl time.Duration) (token uint64, err error) {
 	g, err := r.fs.Leases().Grant(r.ctx, ttl, 0)
 	if err != nil {
@@ -118,12 +118,12 @@ func (r *registration) begin(ttl time.Duration) (token uint64, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), giveUpGrace)
 		defer cancel()
 		r.silent.Store(true)
-		_ = r.fs.Leases().Revoke(ctx, g.ID) // else it ends by itself
+		_ = r.fs.Leases().Revoke(ctx, g.ID) // if it fails, the lease ends by itself
 	}
 	return token, err
 }
 
-// make makes the path once nobody else has it.
+// make makes the path, with --wait once it is free.
 func (r *registration) make() (token uint64, err error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
@@ -132,7 +132,7 @@ func (r *registration) make() (token uint64, err error) {
 	if r.flags.Bool("parents") {
 		opts = append(opts, client.WithParents())
 	}
-	var w *client.Watcher // begun before the try that it follows, so that it misses nothing
+	var w *client.Watcher // begun before the next try, so that it misses nothing
 	for {
 		err := r.fs.WriteFile(ctx, r.path, r.data, opts...)
 		switch {
@@ -141,7 +141,7 @@ func (r *registration) make() (token uint64, err error) {
 		case fserror.KindOf(err) != fserror.Exists || !r.flags.Bool("wait"):
 		case w == nil:
 			if w, err = r.fs.Watch(ctx, r.path, client.WatchOptions{}); err == nil {
-				defer w.Close() // one, but after TooOld
+				defer w.Close() // there is a second one only after TooOld
 			}
 		default:
 			if err = untilMoved(w, r.path); fserror.KindOf(err) == fserror.TooOld {
@@ -155,7 +155,7 @@ func (r *registration) make() (token uint64, err error) {
 	}
 }
 
-// whileWaiting is an error of make.
+// whileWaiting is the error of make for err.
 func (r *registration) whileWaiting(err error, w *client.Watcher) error {
 	if w == nil || fserror.KindOf(err) != fserror.NotFound {
 		return err
@@ -163,7 +163,7 @@ func (r *registration) whileWaiting(err error, w *client.Watcher) error {
 	return fserror.New(fserror.NotFound, r.op, r.path, "its directory was removed or renamed while the name was waited for; make it again, or register elsewhere")
 }
 
-// untilMoved waits until what has a path may have it no more.
+// untilMoved waits until a path may have become free.
 func untilMoved(w *client.Watcher, path string) error {
 	for {
 		events, err := w.Next()
@@ -178,12 +178,12 @@ func untilMoved(w *client.Watcher, path string) error {
 	}
 }
 
-// token is a change up to which all are made, that of the registration included; so
-// that of a later one of the path is greater.
+// token returns the number of a change that is not before the registration: so a later
+// registration of the path gets a greater one.
 func (r *registration) token(ctx context.Context) (uint64, error) {
 	fi, err := r.fs.Stat(ctx, r.path)
 	if err == nil && fi.Lease != r.kept.ID() {
-		err = fserror.New(fserror.LeaseLost, r.op, r.path, "another has taken the path away already; register it again")
+		err = fserror.New(fserror.LeaseLost, r.op, r.path, "another client has taken the path already; register it again")
 	}
 	if err != nil {
 		return 0, err
@@ -195,7 +195,7 @@ func (r *registration) token(ctx context.Context) (uint64, error) {
 func (r *registration) end(ctx context.Context) error {
 	err := r.fs.Leases().Revoke(ctx, r.kept.ID())
 	if fserror.KindOf(err) == fserror.NotFound {
-		return fserror.New(fserror.LeaseLost, r.op, r.path, "its lease had ended before the command did; the path may have been another's meanwhile")
+		return fserror.New(fserror.LeaseLost, r.op, r.path, "its lease ended before the command did; the path may have been another's meanwhile")
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// maxSteps is how many bytes of steps are read.
+// maxSteps is how many bytes of steps are read at most.
 const maxSteps = 4 << 20
 
 func txnCommand(p *program) *cli.Command {
@@ -20,7 +20,7 @@ func txnCommand(p *program) *cli.Command {
 		Name:      "txn",
 		Usage:     "change several paths together or not at all",
 		UsageText: "leasefs txn [STEP...]\n\nExample:\n  leasefs txn 'if missing /job/owner' 'create /job/owner \"worker 7\"' 'mv /job/new /job/taken'",
-		Description: "Does all operations at once, if all compares hold; else nothing (exit code 11 if a compare does\n" +
+		Description: "Does all operations at once if all compares hold, else nothing (exit code 11 if a compare does\n" +
 			"not). Each STEP is an argument, or without arguments a line of standard input:\n\n" +
 			"  if exists PATH            if missing PATH           if inode PATH NUMBER\n" +
 			"  if epoch PATH NUMBER      if length PATH BYTES      if xattr PATH NAME VALUE\n" +
@@ -29,8 +29,8 @@ func txnCommand(p *program) *cli.Command {
 			"  write [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]   (replaces a file, too)\n" +
 			"  mkdir [-p] [-m MODE] PATH   mv [--overwrite] FROM TO    rm PATH\n" +
 			"  xattr set PATH NAME VALUE   xattr rm PATH NAME          attach LEASE PATH\n\n" +
-			"Words with spaces stand in double quotes, with \\n and \\\" as in Go. Lines with # are comments.\n" +
-			"At most 64 compares, 64 operations and 1 MiB in all; each operation has paths of its own.",
+			"Words with spaces go in double quotes, with \\n and \\\" as in Go. Lines that begin with # are\n" +
+			"comments. At most 64 compares, 64 operations and 1 MiB in all; no two operations may touch one path.",
 		Action: reading(p, operands{max: -1, names: "steps", local: true}, readSteps, func(e *invocation, add []steps.Step) error {
 			tx := client.NewTx(e.fs)
 			for _, step := range add {

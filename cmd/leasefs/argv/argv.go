@@ -39,7 +39,7 @@ type Grammar struct {
 	// Operand tells whether an argument of a command that begins with a dash is an
 	// operand all the same.
 	Operand func(op, arg string) bool
-	// Runs tells whether all after the first operand of a command is a command line of
+	// Runs reports whether everything after a command's first operand is a command line of
 	// another program.
 	Runs func(op string) bool
 }

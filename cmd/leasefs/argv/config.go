@@ -12,8 +12,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// fileConfig is the TOML file: the global flags by name. A pointer tells what
-// the file does not set.
+// fileConfig is the TOML file: the global flags by name. A nil pointer means that
+// the file does not set the flag.
 type fileConfig struct {
 	Namenode      any     `toml:"namenode"` // a string, or a list of them
 	User          *string `toml:"user"`

@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// UnsetEmpty makes an empty variable with the prefix as good as none: the parser would take it
-// as a value.
+// UnsetEmpty unsets empty variables with the prefix, since the parser would take them as
+// values.
 func UnsetEmpty(prefix string) {
 	for _, v := range os.Environ() {
 		if name, value, _ := strings.Cut(v, "="); value == "" && strings.HasPrefix(name, prefix) {

@@ -25,17 +25,17 @@ func (c Exit) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", int(c))
 }
 
-// Failure is a failure of whoever runs the command: its exit code is FailureBase more.
+// Failure is a failure of leasefs itself, not of the command: its exit code is that of its
+// cause plus FailureBase.
 type Failure struct{ Err error }
 
 func (f Failure) Error() string { return f.Err.Error() }
 func (f Failure) Unwrap() error { return f.Err }
 
-// FailureBase is the exit code of a Failure, less that of its cause.
+// FailureBase is added to the exit code of a Failure's cause.
 const FailureBase = 100
 
-// Failed makes what ended the running of a command a Failure, unless it is the exit
-// code of that command. Nil stays nil.
+// Failed makes an error a Failure, unless it is the Exit of the command. Nil stays nil.
 func Failed(err error) error {
 	var code Exit
 	if err == nil || errors.As(err, &code) {
@@ -54,11 +54,11 @@ type CannotRun struct {
 func (c CannotRun) Error() string { return c.Err.Error() }
 func (c CannotRun) Unwrap() error { return c.Err }
 
-// cannotRun names the command: it is what was not found.
+// cannotRun names the command in the error, since that is what was not found.
 func cannotRun(op, command string, err error) error {
 	var of *exec.Error
 	var at *fs.PathError
-	if errors.As(err, &of) { // the command is said already
+	if errors.As(err, &of) { // it would name the command twice
 		err = of.Err
 	}
 	if errors.As(err, &at) {
@@ -80,8 +80,8 @@ type Command struct {
 	args    []string
 }
 
-// Find looks a command up, of which the first argument is what was typed for the
-// program. The error is a CannotRun.
+// Find looks a command up; args begins with the name of the program. The error is a
+// CannotRun.
 func Find(op string, args []string) (*Command, error) {
 	program, err := exec.LookPath(args[0])
 	if err != nil {
@@ -99,7 +99,7 @@ type Claim struct {
 	Jeopardy <-chan struct{}
 	// Remaining is for how long it certainly is not another's.
 	Remaining func() time.Duration
-	// Late is what is told of a command that was ended because of Jeopardy.
+	// Late is the message if the command was ended because of Jeopardy.
 	Late string
 }
 
@@ -108,7 +108,7 @@ const killMargin = 100 * time.Millisecond
 
 func (c *Claim) killIn() time.Duration { return c.Remaining() - killMargin }
 
-// lost says that the command was killed because the claim was lost.
+// lost is the error of a command that was killed because the claim was lost.
 func (c *Claim) lost(op string) error {
 	var cause *fserror.Error
 	if !errors.As(context.Cause(c.Lost), &cause) {
@@ -194,7 +194,7 @@ func retakeTerminal(terminal *os.File) {
 	_ = unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
 }
 
-// exitOf makes an exit code of how a command ended.
+// exitOf turns how a command ended into an exit code.
 func exitOf(err error) error {
 	var exit *exec.ExitError
 	switch {

@@ -23,8 +23,8 @@ func SignalOf(ctx context.Context) syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// Signals are what the first SIGINT, SIGTERM or SIGHUP ends, and who cares for
-// the next ones.
+// Signals catches SIGINT, SIGTERM and SIGHUP: the first of them ends a context (Watch), and
+// the next ones go to the command, if one runs (claim).
 type Signals struct {
 	claimed atomic.Bool
 	again   chan struct{}
@@ -34,8 +34,8 @@ type Signals struct {
 func NewSignals() *Signals { return &Signals{again: make(chan struct{}, 1)} }
 
 // claim keeps the signals after the first from killing the program: they come
-// from the channel, until release. It must not be counted on if the context has
-// ended when claim returns: that signal may have been the last that is caught.
+// from the channel, until release. If the context has ended when claim returns, claim may
+// have come too late: that signal may have been the last one caught.
 func (s *Signals) claim() (again <-chan struct{}, release func()) {
 	s.claimed.Store(true)
 	return s.again, func() { s.claimed.Store(false) }

@@ -1,5 +1,5 @@
-// Package steps reads the steps of a transaction as people write them: one a line, words
-// between spaces, in double quotes if there are spaces in them.
+// Package steps parses the steps of a transaction as people write them: one a line, its
+// words separated by spaces, those that contain spaces in double quotes.
 package steps
 
 import (
@@ -16,9 +16,9 @@ import (
 // Step adds one compare or operation to a transaction.
 type Step func(*client.Tx)
 
-// Parse reads steps, of which each string has one a line. Empty lines and those that
-// begin with # are left out. Directories get dirMode unless their step says another. The error says which line is wrong, of all strings together,
-// and how.
+// Parse reads steps, one a line of each text, and skips empty lines and those that begin
+// with #. Directories get dirMode unless their step gives a mode. The error says which line
+// is wrong, counted over all texts, and how.
 func Parse(dirMode fs.FileMode, texts ...string) (compares, operations []Step, err error) {
 	n := 0
 	for _, text := range texts {
@@ -46,7 +46,7 @@ func Parse(dirMode fs.FileMode, texts ...string) (compares, operations []Step, e
 	return compares, operations, nil
 }
 
-// split makes words of a line.
+// split cuts a line into words.
 func split(line string) (words []string, err error) {
 	for line != "" {
 		word, rest := line, ""
@@ -71,15 +71,15 @@ func split(line string) (words []string, err error) {
 	return words, nil
 }
 
-// form is how a step is written, and what it does with its operands.
+// form is how a kind of step is written, and what it does with its operands.
 type form struct {
-	usage   string // the words, those in capitals being operands; [X] may be missing
-	flags   string // the names of those it takes
+	usage   string // the words; those in capitals are operands, those in [] optional
+	flags   string // the names of the flags that it takes
 	min     int    // operands
 	prepare func(o operands) (Step, error)
 }
 
-// operands are what stands behind the words that name a step.
+// operands are what follows the words that name a step.
 type operands struct {
 	args    []string
 	flags   map[string]string
@@ -136,7 +136,7 @@ var forms = map[string]form{
 	}},
 }
 
-// number is for a compare with a number.
+// number makes a compare with a number.
 func number(add func(t *client.Tx, path string, n uint64)) func(operands) (Step, error) {
 	return func(o operands) (Step, error) {
 		n, err := strconv.ParseUint(o.args[1], 10, 63)
@@ -147,7 +147,7 @@ func number(add func(t *client.Tx, path string, n uint64)) func(operands) (Step,
 	}
 }
 
-// file is for what makes a file.
+// file makes an operation that makes a file.
 func file(add func(t *client.Tx, path string, data []byte, opts ...client.OpenOption) *client.Tx) func(operands) (Step, error) {
 	return func(o operands) (Step, error) {
 		var opts []client.OpenOption
@@ -204,7 +204,7 @@ func parse(words []string, dirMode fs.FileMode) (Step, error) {
 		switch {
 		case ended || word == "-" || !strings.HasPrefix(word, "-"):
 			o.args = append(o.args, word)
-			ended = true // what begins with - behind a path is no option
+			ended = true // after a path, what begins with - is no option
 		case word == "--":
 			ended = true
 		case slices.Contains(known, word):
@@ -225,7 +225,7 @@ func parse(words []string, dirMode fs.FileMode) (Step, error) {
 	return f.prepare(o)
 }
 
-// Names are how all steps begin, in order.
+// Names are the words with which steps begin, in order.
 func Names() string {
 	var names []string
 	for name := range forms {
