@@ -19,20 +19,20 @@ const handOverAfter = time.Millisecond
 
 // batch is the calls of one message. One goroutine carries them out in turn, and then
 // waits until their answers may be given: that saves a goroutine, with its stack and its
-// wake-ups, for each. If a call waits (Waits), or takes long, another goroutine continues
-// with what is left, so no call waits for another.
+// wake-ups, for each call. If a call waits (Waits) or takes long, another goroutine
+// continues with the rest, so no call waits for another.
 type batch struct {
 	*served
 	ctx  context.Context //nolint:containedctx // of its calls
-	late *time.Timer     // nil: of no use
+	late *time.Timer     // fires when a call takes long; nil: there is only one call
 
 	mu       sync.Mutex
 	turn     int    // number of the goroutine that serves the batch now
-	carrying bool   // it carries out a call
+	carrying bool   // that goroutine is carrying out a call
 	begun    int    // calls, so far
 	seen     int    // begun, when late fired last
-	calls    []call // not begun, the oldest first
-	done     []done // carried out, without an answer yet, the oldest first
+	calls    []call // not yet begun, the oldest first
+	done     []done // carried out, but not yet answered, the oldest first
 }
 
 type call struct {
@@ -45,7 +45,7 @@ type done struct {
 	id uint64
 }
 
-// batchKey is under what the context of a call has its batch.
+// batchKey is the key of a call's batch in its context.
 type batchKey struct{}
 
 func (l *served) newBatch() *batch {
@@ -55,8 +55,8 @@ func (l *served) newBatch() *batch {
 }
 
 // Waits says that the call of ctx, or of a context that ctx was made from, is about to
-// wait, so that others of its message need not wait for it. It does nothing for a context
-// of no call.
+// wait, so that the other calls of its message need not wait for it. It does nothing if
+// ctx belongs to no call.
 func Waits(ctx context.Context) {
 	if b, ok := ctx.Value(batchKey{}).(*batch); ok {
 		b.mu.Lock()
@@ -65,7 +65,7 @@ func Waits(ctx context.Context) {
 	}
 }
 
-// add takes a call on, once the answers that are not sent yet leave room for its own.
+// add accepts a call once the answers that are not yet sent leave room for its own.
 // It reports false if no more calls are taken.
 func (b *batch) add(c *pb.CarriedCall) (more bool, err error) {
 	l := b.served
@@ -124,8 +124,8 @@ func (b *batch) serve(turn int) {
 	}
 }
 
-// next returns a call to be carried out or, if it has an Answer, one to be answered:
-// first what is answered without a wait, then calls, then the other answers.
+// next returns a call to be carried out or, if d has an Answer, one to be answered:
+// first answers that need no wait, then calls, then the other answers.
 func (b *batch) next(turn int) (c call, d done, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +148,8 @@ func (b *batch) next(turn int) (c call, d done, more bool) {
 	return c, d, false
 }
 
-// later leaves an answer for after the calls, and reports false if it is not the
-// goroutine's turn any more.
+// later puts an answer off until the calls are carried out. It reports false if it is no
+// longer the goroutine's turn.
 func (b *batch) later(turn int, d done) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,13 +159,13 @@ func (b *batch) later(turn int, d done) bool {
 	return b.turn == turn
 }
 
-// answer waits for an answer and has it sent.
+// answer waits until an answer may be given, and has it sent.
 func (b *batch) answer(d done) {
 	resp, err := d.Wait()
 	b.served.answer(d.id, resp, err)
 }
 
-// handOver has another goroutine do what is left. The caller holds mu.
+// handOver lets another goroutine do the rest. The caller holds mu.
 func (b *batch) handOver() {
 	if len(b.calls) > 0 || len(b.done) > 0 {
 		b.turn++
@@ -174,7 +174,7 @@ func (b *batch) handOver() {
 	}
 }
 
-// overdue hands over what waits for a call that takes long.
+// overdue hands over the rest of the batch if one call takes long.
 func (b *batch) overdue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,7 +187,7 @@ func (b *batch) overdue() {
 	}
 }
 
-// carryOut does all of a call but to wait for its answer.
+// carryOut carries a call out, without waiting until it may be answered.
 func (b *batch) carryOut(c call) done {
 	d := done{id: c.GetId()}
 	m, ok := b.methods[c.GetMethod()]
@@ -209,7 +209,7 @@ func (b *batch) carryOut(c call) done {
 	return d
 }
 
-// AtOnce makes an Around of an interceptor: answers are ready when it returns.
+// AtOnce makes an Around of an interceptor whose answers are ready when it returns.
 func AtOnce(intercept grpc.UnaryServerInterceptor) Around {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) Answer {
 		resp, err := intercept(ctx, req, info, h)

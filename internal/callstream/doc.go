@@ -6,7 +6,7 @@
 // come while a message is being sent leave with the next one. Each call keeps what a
 // unary call has: its own deadline, cancellation, error and size limit, and an answer as
 // soon as it is done, whatever others do. The server carries out the calls of a message
-// one after the other, but lets none wait for one that waits or takes long. See
+// one after the other, but no call waits for another that waits or takes long. See
 // docs/adr/0019-calls-travel-together.md.
 //
 // Conn is a grpc.ClientConn that does so by itself. While it has no stream (at the

@@ -62,21 +62,21 @@ type method struct {
 	handler grpc.MethodHandler
 }
 
-// Around is around each call: it carries the call out by h, or refuses it.
+// Around wraps each call: it carries the call out with h, or refuses it.
 type Around func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) Answer
 
-// Answer is that of a call that was carried out. It may have to wait for something that
-// makes it final.
+// Answer is the answer of a call that was carried out. It may have to wait until it is
+// final.
 type Answer interface {
 	// Ready reports whether Wait returns at once.
 	Ready() bool
-	// Wait returns what is sent, once it may be. It is called once.
+	// Wait returns what is to be sent, once it may be sent. It is called once.
 	Wait() (any, error)
 }
 
-// NewServer returns a server of unary methods, each called through around, at most so
-// many of one stream at once. When stop ends, streams end as soon as none of their calls
-// is under way: until then around has to refuse new ones.
+// NewServer returns a server of unary methods, each called through around; most is the
+// number of calls of one stream at once. When stop ends, streams end as soon as none of their calls
+// is under way; until then around has to refuse new ones.
 func NewServer(stop context.Context, around Around, most int) *Server {
 	return &Server{stop: stop, around: around, most: most, methods: map[string]method{}, streams: map[string]int{}}
 }
@@ -242,12 +242,12 @@ func (l *served) cancelCalls(ids []uint64) {
 	}
 }
 
-// answer has the answer of a call sent.
+// answer queues the answer of a call to be sent.
 func (l *served) answer(id uint64, resp any, err error) {
 	l.send(encode(id, resp, err))
 }
 
-// encode makes an answer ready for the wire.
+// encode prepares an answer for the wire.
 func encode(id uint64, resp any, err error) *pb.CarriedAnswer {
 	a := &pb.CarriedAnswer{Id: id}
 	if err == nil {
@@ -268,7 +268,7 @@ func encode(id uint64, resp any, err error) *pb.CarriedAnswer {
 	return a
 }
 
-// send has an answer sent, which ends its call.
+// send queues an answer to be sent, which ends its call.
 func (l *served) send(a *pb.CarriedAnswer) {
 	size := cost(a)
 	l.mu.Lock()

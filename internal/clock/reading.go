@@ -21,8 +21,8 @@ func (r Reading) Since(earlier Reading) time.Duration {
 	return max(r.Boot-earlier.Boot, time.Duration(r.Wall-earlier.Wall))
 }
 
-// Sure is how much of a time that a grantor has given its holder relies on, who
-// lets go before the grantor does: 5 % less, but no more than a second.
+// Sure is how much of a granted time its holder relies on: 5 % less than granted, but at
+// most a second less, so that the holder lets go before the grantor does.
 func Sure(granted time.Duration) time.Duration { return granted - min(granted/20, time.Second) }
 
 // Stamp is when a lease was certainly good last: the moment at which a request was

@@ -161,14 +161,14 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// Has reports whether err is an *Error of that kind, for that reason.
+// Has reports whether err is an *Error of that kind and reason.
 func Has(err error, kind Kind, reason string) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == kind && e.Reason == reason
 }
 
-// Under returns an *Error in err as one of that operation and path, whatever it
-// said; an err that is none, or nil, as it is.
+// Under returns the *Error in err with the operation and path replaced. An err that
+// contains none, or nil, is returned unchanged.
 func Under(err error, op, path string) error {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -74,8 +74,7 @@ const (
 	// Truncated: the file was shortened while it was read, so that what comes
 	// next may not belong to what was read before.
 	Truncated
-	// CompareFailed: something was not as a transaction says it has to be; nothing
-	// was done.
+	// CompareFailed: a compare of a transaction does not hold; nothing was done.
 	CompareFailed
 
 	// Kinds is how many there are.
@@ -139,8 +138,8 @@ var table = [Kinds]row{
 	CompareFailed:   {"COMPARE_FAILED", codes.FailedPrecondition, syscall.ECANCELED, ExitCompare},
 }
 
-// Transient reports whether what ended with err may succeed if it is tried again:
-// nobody answered in time, or who answered cannot for now.
+// Transient reports whether a call that ended with err may succeed if it is tried again:
+// nobody answered in time, or the one who answered cannot serve it for now.
 func Transient(err error) bool {
 	switch KindOf(err) {
 	case Unavailable, Retry, Deadline, NotActive:

@@ -40,8 +40,8 @@ type Waits struct {
 	op, path string
 	began    time.Time
 	deadline time.Time     // no pause ends later; zero: none
-	limit    time.Duration // as it is told
-	told     []string      // causes
+	limit    time.Duration // as it is reported
+	told     []string      // causes reported
 }
 
 // Waits begins the waiting of a call, which Config.Timeout limits.
@@ -50,7 +50,7 @@ func (s *Namenodes) Waits(op, path string) Waits {
 	return Waits{s: s, op: op, path: path, began: now, deadline: now.Add(s.cfg.Timeout), limit: s.cfg.Timeout}
 }
 
-// Endless begins the waiting of what nothing limits but its context.
+// Endless begins a waiting that only its context limits.
 func (s *Namenodes) Endless(op, path string) Waits {
 	return Waits{s: s, op: op, path: path, began: time.Now()}
 }
@@ -60,9 +60,9 @@ func (w *Waits) Over(pause time.Duration) bool {
 	return !w.deadline.IsZero() && time.Now().Add(pause).After(w.deadline)
 }
 
-// Try calls once, which makes calls of its own, until it succeeds or fails with what
-// is not transient. Its error is the last one when the time is over, and that of
-// the context or of the Namenodes when these end.
+// Try calls once, a function that makes calls of its own, until it succeeds or fails with
+// an error that is not transient. When the time is over Try returns once's last error, and
+// when the context or the Namenodes end the error of these.
 func (w *Waits) Try(ctx context.Context, once func() error) error {
 	for n := 0; ; n++ {
 		err := once()

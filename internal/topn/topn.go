@@ -14,12 +14,12 @@ type First[T any] struct {
 }
 
 // New returns a First of n values, at least one. compare is as for slices.SortFunc, and
-// 0 for no two values.
+// must not be 0 for any two values.
 func New[T any](n int, compare func(a, b T) int) *First[T] {
 	return &First[T]{n: max(n, 1), kept: last[T]{compare: compare}}
 }
 
-// Add takes a value in, and lets go of the last one if there are too many.
+// Add takes a value in, and drops the last one if there are too many.
 func (f *First[T]) Add(v T) {
 	switch {
 	case len(f.kept.list) < f.n:
@@ -38,7 +38,7 @@ func (f *First[T]) Sorted() []T {
 	return list
 }
 
-// last is a heap with the last value on top.
+// last is a heap whose top is the last value in order.
 type last[T any] struct {
 	list    []T
 	compare func(a, b T) int

@@ -1,15 +1,15 @@
-// Package turn is a lock for work that may take long.
+// Package turn has a lock for work that may take long.
 package turn
 
 import "context"
 
-// Turn is a lock that who waits for it can give up. It is made by New.
+// Turn is a lock whose waiters can give up. It is made by New.
 type Turn chan struct{}
 
-// New returns a Turn that nobody has.
+// New returns a Turn that is free.
 func New() Turn { return make(Turn, 1) }
 
-// Taken reports whether somebody has the turn.
+// Taken reports whether the turn is taken.
 func (t Turn) Taken() bool { return len(t) > 0 }
 
 // Lock waits for the turn. Its error is the context's cause.
@@ -22,7 +22,7 @@ func (t Turn) Lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// TryLock takes the turn if nobody has it; else unlock is nil.
+// TryLock takes the turn if it is free; otherwise unlock is nil.
 func (t Turn) TryLock() (unlock func()) {
 	select {
 	case t <- struct{}{}:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// One has the turn at a time; who waits gets it next, or gives up with his context.
+// The turn has one holder at a time; a waiter gets it next, or gives up with its context.
 func TestTurn(t *testing.T) {
 	turn, gaveUp := New(), errors.New("gave up")
 	unlock, err := turn.Lock(t.Context())

@@ -11,8 +11,8 @@ import (
 // Full reports whether an error says that the disk, or the user's part of it, is full.
 func Full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// KindOf is the kind that the failure of a file system of this machine has in a
-// namespace; Internal if it has none there.
+// KindOf is the kind that a namespace gives to the same failure as one of this machine's
+// file system; Internal if it has none.
 func KindOf(err error) fserror.Kind {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

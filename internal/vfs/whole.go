@@ -9,8 +9,8 @@ import (
 // TempSuffix is what WriteAtomic adds to the name of a file that is not whole.
 const TempSuffix = ".tmp"
 
-// Durably calls fill, which writes to f, makes that durable, and closes f in any
-// case. A name that is new is durable after SyncDir.
+// Durably calls fill, which writes to f, makes the bytes durable, and closes f in any
+// case. A new name is durable only after SyncDir.
 func Durably(f interface {
 	Sync() error
 	Close() error

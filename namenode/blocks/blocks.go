@@ -51,7 +51,7 @@ type Blocks struct {
 	// back.
 	Deleted chan struct{}
 
-	turn      turn.Turn // who has it may delete, or change safe mode
+	turn      turn.Turn // its holder may delete, or change safe mode
 	term      uint64    // of the reign
 	activated time.Duration
 	allocs    *allocTable

@@ -2,8 +2,8 @@ package engine
 
 import "context"
 
-// Answer is that of a call. Whoever gives it waits until what it was made from is
-// durable, so the call itself need not: DoAnswer and ViewAnswer return at once.
+// Answer is the answer of a call. Whoever sends it waits until the changes that it depends
+// on are durable, so the call itself need not wait: DoAnswer and ViewAnswer return at once.
 // An Answer is for one goroutine at a time.
 type Answer struct {
 	before func(context.Context)
@@ -11,7 +11,7 @@ type Answer struct {
 	asOf   uint64  // txid
 }
 
-// answerKey is under what the context of a call has its Answer.
+// answerKey is the key of a call's Answer in its context.
 type answerKey struct{}
 
 // WithAnswer returns the context of a call, and its Answer. waits is called whenever
@@ -21,7 +21,7 @@ func WithAnswer(ctx context.Context, waits func(context.Context)) (context.Conte
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
-// answerOf returns nil for what is no call, such as the namenode's own work.
+// answerOf returns nil outside a call, as in the namenode's own work.
 func answerOf(ctx context.Context) *Answer {
 	a, _ := ctx.Value(answerKey{}).(*Answer)
 	return a
@@ -36,8 +36,8 @@ func (a *Answer) waits(ctx context.Context) {
 // Ready reports whether Wait returns at once.
 func (a *Answer) Ready() bool { return a.e == nil || a.e.durable(a.asOf) }
 
-// Wait waits until the answer may be given. An error says why it may not, and takes the
-// answer's place.
+// Wait waits until the answer may be given. An error says why it may not be given, and is
+// the answer then.
 func (a *Answer) Wait(ctx context.Context) error {
 	if a.e == nil {
 		return nil
@@ -45,8 +45,8 @@ func (a *Answer) Wait(ctx context.Context) error {
 	return a.e.waitDurable(ctx, a.asOf)
 }
 
-// AnswerAsOf is WaitDurable for what is nothing but answered: a call's Answer waits, if it
-// has one.
+// AnswerAsOf is WaitDurable for a result that is only answered: if the call has an Answer,
+// that waits instead.
 func (e *Engine) AnswerAsOf(ctx context.Context, txid uint64) error {
 	a := answerOf(ctx)
 	if a == nil {

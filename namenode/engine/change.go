@@ -52,8 +52,8 @@ func (e *Engine) Do(ctx context.Context, r Request) (Outcome, error) {
 	return out, err
 }
 
-// DoAnswer is Do for what is nothing but answered: a call's Answer waits until the change
-// is durable, if it has one.
+// DoAnswer is Do for a change whose result is only answered: if the call has an Answer,
+// that waits until the change is durable, and DoAnswer does not.
 func (e *Engine) DoAnswer(ctx context.Context, r Request) (Outcome, error) {
 	out, wait, err := e.Begin(ctx, r)
 	if werr := e.AnswerAsOf(ctx, wait); werr != nil {

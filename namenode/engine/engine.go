@@ -220,8 +220,8 @@ func (e *Engine) View(ctx context.Context, c *namespace.Call, fn func(*Tx) error
 	return err
 }
 
-// ViewAnswer is View for what is nothing but answered: a call's Answer waits, if it has
-// one.
+// ViewAnswer is View for a result that is only answered: if the call has an Answer, that
+// waits, and ViewAnswer does not.
 func (e *Engine) ViewAnswer(ctx context.Context, c *namespace.Call, fn func(*Tx) error) error {
 	err := e.Read(fn)
 	if werr := e.AnswerAsOf(ctx, c.AsOf()); werr != nil {

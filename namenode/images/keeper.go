@@ -60,7 +60,7 @@ type Keeper struct {
 	cfg     Config
 	journal journal.Journal
 	wake    chan struct{}
-	turn    turn.Turn // who has it may write an image, which takes as long as the store does
+	turn    turn.Turn // its holder may write an image, which takes as long as the store does
 
 	found []Image // the images at the start
 	from  Image   // what the tree was loaded from; none: the journal alone

@@ -103,7 +103,7 @@ type Owner struct {
 	term  uint64 // of the reign
 	nonce string
 
-	turn     turn.Turn                          // held by who asks the store, and guards what has no lock of its own
+	turn     turn.Turn                          // held while the store is asked; guards the fields without a lock of their own
 	mine     atomic.Pointer[marker.Incarnation] // as the store has it; nil: a private one
 	told     atomic.Bool                        // the store has this reign's object
 	since    atomic.Int64                       // when it was told, by the clock's Mono

@@ -65,8 +65,8 @@ type Config struct {
 	TLS           *tls.Config // of both; nil: none
 	Pprof         bool        // serve /debug/pprof
 
-	// Answer gives the context of a call its Answer. Whoever gets that context calls
-	// waits when the call is about to wait for something else than its Answer does.
+	// Answer returns a context with an Answer for a call. waits has to be called when the
+	// call is about to wait for anything but what its Answer waits for.
 	Answer func(ctx context.Context, waits func(context.Context)) (context.Context, Answer)
 
 	MaxConnections int
@@ -75,11 +75,11 @@ type Config struct {
 	MaxStreams     int   // of one connection
 }
 
-// Answer is what the answer of a call waits for once the call was carried out.
+// Answer is the answer of a call that was carried out.
 type Answer interface {
 	// Ready reports whether Wait returns at once.
 	Ready() bool
-	// Wait waits until the answer may be given. An error takes the answer's place.
+	// Wait waits until the answer may be given. An error is the answer then.
 	Wait(ctx context.Context) error
 }
 
@@ -338,12 +338,12 @@ func servedFor(ctx context.Context, method string) share.Taker {
 // adminPrefix begins the names of the methods of service Admin.
 const adminPrefix = "/leasefs.v1.Admin/"
 
-// unary is around every unary call.
+// unary wraps every unary call.
 func (f *Front) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 	return f.carry(ctx, req, info, h).Wait()
 }
 
-// carry is around every call, however it came: limit, panic barrier, metrics, errors.
+// carry wraps every call, however it came: limit, panic barrier, metrics, errors.
 func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) callstream.Answer {
 	growStack(false)
 	c := &call{f: f, method: info.FullMethod, req: req, who: servedFor(ctx, info.FullMethod)}
@@ -369,14 +369,14 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return c
 }
 
-// call is one that was carried out, but for its answer.
+// call is a call that was carried out and is yet to be answered.
 type call struct {
 	f      *Front
 	ctx    context.Context //nolint:containedctx // its own, until it is answered
 	cancel context.CancelFunc
 	method string
 	who    share.Taker
-	served bool // it has its place among those served
+	served bool // it counts among the calls that are served
 	began  time.Duration
 	answer Answer
 	req    any

@@ -14,7 +14,7 @@ type link struct {
 	to  zkconn.Config
 	log *slog.Logger
 
-	dialing turn.Turn // who has it may open a session
+	dialing turn.Turn // its holder may open a session
 	mu      sync.Mutex
 	last    *zkconn.Session
 }
