@@ -108,8 +108,8 @@ type LeaseTimes struct {
 	// are raised to it. 0: reign.DefaultMinLeaseTTL, or of several namenodes three session
 	// time-outs, which outlive a failover.
 	MinLeaseTTL time.Duration
-	// ReapRate is how many files of granted leases that have ended are removed in a
-	// second. They are not in the tree any more.
+	// ReapRate is how many files of granted leases that have ended are removed from memory
+	// in a second. They have left the tree with the end of their lease, which needs no rate.
 	ReapRate int
 	// AgesEvery is how often the age of leases that missed renewals is
 	// journalled.

@@ -42,8 +42,8 @@ func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 	return &pb.GrantLeaseResponse{Id: uint64(out.Inode), TtlMs: ttl, Txid: out.TxID, FailoverMs: s.role.OutlivesFailover().Milliseconds()}, nil
 }
 
-// RevokeLease ends a granted lease: nothing that was attached to it is there any more.
-// What it took is freed at the rate of Config.ReapRate.
+// RevokeLease ends a granted lease, with everything attached to it. The memory of that is
+// freed at the rate of Config.ReapRate.
 func (s *granted) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*pb.RevokeLeaseResponse, error) {
 	c, id, err := s.asked(ctx, r)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *granted) AttachLease(ctx context.Context, r *pb.AttachLeaseRequest) (*p
 	})
 }
 
-// DetachLease takes what is attached from its lease: it stays when the lease ends.
+// DetachLease detaches something from its lease, so that it stays when the lease ends.
 func (s *granted) DetachLease(ctx context.Context, r *pb.DetachLeaseRequest) (*pb.MutateResponse, error) {
 	return s.mutate(ctx, r, false, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
 		return engine.OrNil(namespace.PlanDetach(tx.Tree, c, ref(r.GetAt())))

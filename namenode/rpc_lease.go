@@ -232,7 +232,7 @@ func (s *streams) renew(ctx context.Context, r *pb.RenewLeaseRequest) (*pb.Renew
 	return resp, s.engine.WaitDurable(ctx, s.engine.Facts().Last)
 }
 
-// ListLeases lists leases, in the order that is asked for.
+// ListLeases lists leases in the order that the request names.
 func (s *granted) ListLeases(ctx context.Context, r *pb.ListLeasesRequest) (*pb.ListLeasesResponse, error) {
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {

@@ -31,11 +31,11 @@ type placed struct {
 	leasePlace
 }
 
-// leasePage returns a page of leases that match, whether there are more, and how the
-// cursor of a listing that continues behind a lease is written.
+// leasePage returns a page of leases that match, whether there are more, and a function
+// that writes the cursor of a listing that continues after a lease.
 //
-// Each reign gives sessions' leases ids of its own, so a listing that meets another one
-// begins again; its reader passes over what it has.
+// Each reign gives sessions' leases new ids, so a listing that continues in another reign
+// begins again; its reader skips what it has already.
 func (s *granted) leasePage(ctx context.Context, c *namespace.Call, r *pb.ListLeasesRequest, f leasemanager.Filter) (infos []leasemanager.Info, more bool, cursor func(leasemanager.Info) string, err error) {
 	var after leasePlace
 	begun := false
@@ -51,7 +51,7 @@ func (s *granted) leasePage(ctx context.Context, c *namespace.Call, r *pb.ListLe
 	}
 	order := r.GetOrder()
 	if f.At == 0 && order != pb.LeaseOrder_LEASE_ORDER_ID {
-		f.At = s.leases.Moment() // of the first page: by one clock all is in order
+		f.At = s.leases.Moment() // of the first page, so that all pages go by one moment
 	}
 	write := func(p leasePlace) string { return fmt.Sprintf("%d.%d@%d.%d", p.key, p.id, s.role.Term(), f.At) }
 	if order == pb.LeaseOrder_LEASE_ORDER_ID {

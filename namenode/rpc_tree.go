@@ -99,7 +99,7 @@ func (l *removals) disturbed(r *removal) bool {
 	return r.moved
 }
 
-// tell tells removals of a record, which was applied just now.
+// tell reports the removals of a record that was just applied.
 func (l *removals) tell(t *namespace.Tree, op namespace.Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

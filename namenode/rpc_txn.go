@@ -55,7 +55,7 @@ func (s *writers) Transact(ctx context.Context, r *pb.TransactRequest) (*pb.Muta
 	return resp, err
 }
 
-// inTxn says in an error which part of a transaction it is about.
+// inTxn names in an error the part of a transaction that it is about.
 func inTxn(what string, i int, path string, err error) error {
 	var e *fserror.Error
 	if !errors.As(err, &e) {
@@ -66,8 +66,8 @@ func inTxn(what string, i int, path string, err error) error {
 	return fserror.With(&out, "", path)
 }
 
-// checkTransact checks what does not depend on the tree: limits, paths, and that no
-// operation touches what is another's. size is how many bytes files get.
+// checkTransact checks what does not depend on the tree: limits, paths, and that no two
+// operations touch the same names. size is the number of bytes that files get.
 func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 	wrong := func(format string, args ...any) error {
 		return fserror.New(fserror.InvalidArgument, "", "", format, args...)
@@ -134,7 +134,7 @@ type touched []struct {
 	path string
 }
 
-// add takes one in, unless another operation touches it, something above or below.
+// add adds a name, unless another operation touches it or something above or below it.
 func (t *touched) add(op int, path string) error {
 	if err := fspath.Check(path); err != nil {
 		return inTxn("operation", op, path, err)
@@ -157,15 +157,15 @@ func within(path, top string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// compare returns nil if it is so, and an error of kind CompareFailed that says what was
-// found if it is not.
+// compare returns nil if a compare holds, and otherwise an error of kind CompareFailed that
+// says what was found.
 func (s *writers) compare(tx *engine.Tx, c *namespace.Call, x *pb.TxCompare) error {
 	failed := func(format string, args ...any) error {
 		return fserror.New(fserror.CompareFailed, "", x.GetPath(), format, args...)
 	}
 	switch w := x.GetWhat().(type) {
 	case nil:
-		return fserror.New(fserror.InvalidArgument, "", x.GetPath(), "it says nothing that this namenode knows")
+		return fserror.New(fserror.InvalidArgument, "", x.GetPath(), "this namenode does not know what to compare")
 	case *pb.TxCompare_Lease:
 		l, ok := tx.Tree.Lease(c, namespace.LeaseID(w.Lease))
 		if _, _, alive := s.leases.TimeToLive(w.Lease); !ok || l.Ended != 0 || !alive {
@@ -247,7 +247,7 @@ func absent(err error) bool {
 	return errors.Is(err, fserror.NotFound) || errors.Is(err, fserror.NotDirectory)
 }
 
-// txnPlans makes the plans of all operations, and says of which operation each is.
+// txnPlans makes the plans of all operations, and says to which operation each belongs.
 func (s *writers) txnPlans(tx *engine.Tx, c *namespace.Call, ops []*pb.TxOp, h namespace.Holder) (plans []func(*namespace.Tree) (namespace.Op, error), of []int) {
 	add := func(i int, plan func(*namespace.Tree) (namespace.Op, error)) {
 		plans, of = append(plans, plan), append(of, i)
@@ -260,14 +260,14 @@ func (s *writers) txnPlans(tx *engine.Tx, c *namespace.Call, ops []*pb.TxOp, h n
 				case *pb.TxOp_Create, *pb.TxOp_Write, *pb.TxOp_Mkdir:
 					return planXattr(t, c, o.GetPath(), x, namespace.XattrSet)
 				}
-				return nil, fserror.New(fserror.InvalidArgument, "", "", "only what it makes can get extended attributes with it")
+				return nil, fserror.New(fserror.InvalidArgument, "", "", "only an operation that makes something can set extended attributes on it")
 			})
 		}
 	}
 	return plans, of
 }
 
-// planOp plans one operation on t, which is tx.Tree as those before it leave it.
+// planOp plans one operation on t, which is tx.Tree as the earlier operations leave it.
 func (s *writers) planOp(tx *engine.Tx, t *namespace.Tree, c *namespace.Call, o *pb.TxOp, h namespace.Holder) (namespace.Op, error) {
 	path := o.GetPath()
 	switch w := o.GetOp().(type) {

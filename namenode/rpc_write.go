@@ -161,7 +161,7 @@ func (s *writers) createRequest(r *pb.CreateRequest) (namespace.CreateRequest, e
 	return req, err
 }
 
-// checkData refuses bytes that are not those that were sent.
+// checkData refuses bytes that differ from those that were sent.
 func checkData(data []byte, want uint32) error {
 	if got := blockstore.CRC(data); len(data) > 0 && got != want {
 		return fserror.New(fserror.InvalidArgument, "", "", "the request's bytes are damaged: their CRC32C is %08x, the request says %08x; send it again", got, want)

@@ -237,7 +237,7 @@ func (m *monitor) endNext(ctx context.Context) (txid uint64, found bool) {
 	return txid, found
 }
 
-// reap removes files of ended leases, of the one that ended first before others.
+// reap removes files of ended leases, in the order in which the leases ended.
 // It tells whether some are left for whom the rate is to be waited.
 func (m *monitor) reap(ctx context.Context) (left bool) {
 	t := m.Table

@@ -3,7 +3,7 @@ package namespace
 // Affects returns what a record, planned on the tree as it is now, will change
 // of what callers can look at: who has cached one of these must give it up
 // before the record is applied. What the record makes is left out. Of granted leases
-// it lists only those that end: of others, nobody has cached anything.
+// it lists only those that end, since nobody has cached anything about others.
 //
 // A change of a file that is open for write is listed though open files are
 // not cached.

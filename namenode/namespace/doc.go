@@ -86,9 +86,10 @@
 // too much. Until then its blocks count as part of files; then they are
 // garbage, as those of a single deleted file are at once.
 //
-// What is attached to a granted lease is dead from the record of the lease's end on
-// (docs/adr/0021): lookup and children pass over dead entries, reachable ends at them, and
-// no count of entries includes them. OpReap removes them, or who gets the name.
+// The record that ends a granted lease makes everything attached to it dead
+// (docs/adr/0021): lookup and children skip dead entries, reachable stops at them, and
+// no count of entries includes them. OpReap removes them, or a record that gives the name
+// to something else.
 //
 // Garbage is kept until OpCollected says that the store does not have it any
 // more; till then a commit of such a block is refused. Afterwards the tree has
@@ -140,8 +141,9 @@
 //
 // apply.go, entries.go, file.go, garbage.go, lease.go are how a record changes them, by
 // an applier; view.go and resolve.go what a call sees, and paths and permissions;
-// plan.go, writer.go, read.go, walk.go what callers ask, in the words of package calls;
-// affects.go and event.go who hears of a change; track.go durability; image.go the image, imageinode.go and
-// imageparts.go the layouts of its parts, imagelink.go what is made of them; check.go.
+// plan.go, writer.go, read.go, walk.go the operations that callers ask for, in the types of
+// package calls; affects.go and event.go who hears of a change; track.go durability; image.go
+// the image, imageinode.go and imageparts.go the layouts of its parts, imagelink.go how they
+// become a tree; check.go.
 // The byte formats are in docs/design/records-and-image.md.
 package namespace

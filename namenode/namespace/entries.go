@@ -124,7 +124,7 @@ func (t applier) move(n *inode, dir InodeID, name string, grown int64) Result {
 	return Result{Inode: n.id, Length: moved.length(), BlocksLength: moved.blocksLength()}
 }
 
-// clear removes what is dead and has a name that something gets.
+// clear removes a dead entry from a name that something else is about to get.
 func (t applier) clear(dir InodeID, name string) {
 	if n := t.named(dir, name); n != nil && t.isDead(n) {
 		t.takeOut(n, ReasonDeleted)
@@ -147,8 +147,9 @@ func (t applier) unlink(n *inode) []ClosedFile {
 	return closed
 }
 
-// takeOut removes an entry, which its directory does not count any more or is about not
-// to. A directory with entries is detached, anything else freed at once.
+// takeOut removes an entry without changing its directory's count of entries: the caller
+// does, or End did for a dead one. A directory with entries is detached, anything else freed
+// at once.
 func (t applier) takeOut(n *inode, reason string) []ClosedFile {
 	if n.typ == TypeDir && t.stored(n) > 0 {
 		t.detach(n)

@@ -38,8 +38,8 @@ func (n news) gone(ids ...InodeID) news {
 	return n
 }
 
-// buried is for what is dead and is now removed: it was deleted, if nobody was told of
-// that when the lease ended.
+// buried reports the removal of a dead inode as a deletion, unless the record of the
+// lease's end has reported that already.
 func (n news) buried(f *inode) news {
 	if f.id > n.t.leases.Of(f.id).Told && n.t.reachable(n.t.get(f.parent), nil) {
 		n.list = append(n.list, n.t.event(EventDelete, f))
@@ -47,7 +47,7 @@ func (n news) buried(f *inode) news {
 	return n
 }
 
-// taken is for a name that something gets: what is dead and has it is removed.
+// taken is for a name that something gets: a dead entry of that name is removed.
 func (n news) taken(dir InodeID, name string) news {
 	if f := n.t.named(dir, name); f != nil && n.t.isDead(f) {
 		return n.buried(f)
@@ -69,8 +69,8 @@ func (n news) moved(dir InodeID, name string, detach bool) news {
 	return n
 }
 
-// made is for names, each in the directory before and the first in dir, of inodes that
-// get the next numbers.
+// made reports new inodes, which get the next numbers: the first name is in dir, each
+// later one in the directory before it.
 func (n news) made(dir InodeID, names ...string) news {
 	if len(names) > 0 {
 		n = n.taken(dir, names[0])

@@ -35,8 +35,8 @@ func (t *granted) LeaseFiles(id LeaseID, after InodeID, limit int) (files []Inod
 	return files
 }
 
-// deadWith is the lease with whose end an inode was deleted; nil if that is not known,
-// or it was deleted otherwise.
+// deadWith is the lease whose end deleted an inode; nil if that is no longer known, or
+// the inode was deleted otherwise.
 func (t *inodes) deadWith(n *inode) *Lease {
 	for ; n != nil; n = t.get(n.parent) {
 		if l := t.leases.Of(n.id); l != nil && l.Dead {

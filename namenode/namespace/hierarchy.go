@@ -64,14 +64,14 @@ func (t *inodes) openAttached(l *Lease) []*inode {
 	return t.openAmong(tops, func(n *inode) bool { return t.leases.Of(n.id) == l })
 }
 
-// openBudget is how many inodes are looked at when so many are open, before those that
-// are open are looked at one by one.
+// openBudget is how many inodes of subtrees are looked at, by the number of open files,
+// before the open files are looked at one by one instead.
 func openBudget(open int) int { return 64 + 2*open }
 
-// openAmong returns the open files by number that are tops or below them. It looks
-// through the subtrees if they are small, else at what is above of all open files,
-// so that it takes no longer than the number of open files warrants. tops may be
-// cut off where there are many; isTop tells which inodes would be among all of them.
+// openAmong returns the open files, by number, that are among tops or below them. It looks
+// through the subtrees if they are small, otherwise at the directories above each open
+// file, so that its time is bounded by the number of open files. tops may be incomplete if
+// there are many; isTop reports whether an inode belongs to the complete list.
 func (t *inodes) openAmong(tops []*inode, isTop func(*inode) bool) []*inode {
 	if t.open.Len() == 0 {
 		return nil
@@ -104,7 +104,7 @@ func (t *inodes) openAmong(tops []*inode, isTop func(*inode) bool) []*inode {
 	}
 	if budget > 0 {
 		slices.SortFunc(found, func(a, b *inode) int { return cmp.Compare(a.id, b.id) })
-		return slices.Compact(found) // one may be a top, and below another one
+		return slices.Compact(found) // a top may be below another top
 	}
 
 	found = found[:0]

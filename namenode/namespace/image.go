@@ -7,8 +7,8 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
-// imageVersion is that of the layout: one that is changed has another number. Those
-// since oldestImage are read.
+// imageVersion is the version of the layout, and grows with each change to it. Versions
+// from oldestImage on can be read.
 const (
 	imageVersion = 8
 	oldestImage  = 7
@@ -19,8 +19,8 @@ type imageCoder struct {
 	coder
 	t       *Tree
 	version uint32
-	prev    inode  // the one before, from which numbers are counted
-	name    []byte // of that, with its length before it
+	prev    inode  // the previous one; numbers are relative to it
+	name    []byte // of prev, preceded by its length
 	read    unlinked
 }
 

@@ -181,7 +181,7 @@ func (n *inode) tail() []byte {
 	return n.ext.tail
 }
 
-// content is what the bytes of a file are made of, shared.
+// content is the content of a file, whose memory is shared.
 func (n *inode) content() content.File {
 	return content.File{Blocks: n.blocks(), End: n.blocksLength(), Tail: n.tail()}
 }

@@ -132,14 +132,14 @@ func (p *probe) free() {
 	probes.Put(p)
 }
 
-// isDead reports whether an inode is attached to a lease that has ended: then it, and
-// all below it, is not in the tree any more.
+// isDead reports whether an inode is attached to a lease that has ended: then neither it
+// nor anything below it is in the tree any more.
 func (t *inodes) isDead(n *inode) bool { return t.leases.IsDead(n.id) }
 
 // stored is how many entries a directory has in memory, dead ones included.
 func (t *inodes) stored(dir *inode) int64 { return dir.entries() + t.leases.DeadIn(dir.id) }
 
-// lookup returns the entry of a directory, nil if there is none that lives.
+// lookup returns a directory's entry of a name, nil if there is none or it is dead.
 func (t *inodes) lookup(dir InodeID, name string) *inode {
 	if n := t.named(dir, name); n != nil && !t.isDead(n) {
 		return n
@@ -147,7 +147,7 @@ func (t *inodes) lookup(dir InodeID, name string) *inode {
 	return nil
 }
 
-// named is lookup that finds a dead entry too.
+// named is lookup, but finds dead entries, too.
 func (t *inodes) named(dir InodeID, name string) *inode {
 	if len(name) == 0 || len(name) > 255 {
 		return nil
@@ -164,7 +164,7 @@ func (t *inodes) children(dir InodeID, after string, fn func(*inode) bool) {
 	t.everyChild(dir, after, func(n *inode) bool { return t.isDead(n) || fn(n) })
 }
 
-// everyChild is children with dead entries too.
+// everyChild is children, but with dead entries, too.
 func (t *inodes) everyChild(dir InodeID, after string, fn func(*inode) bool) {
 	p := newProbe(dir, after)
 	defer p.free()

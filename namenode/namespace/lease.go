@@ -11,7 +11,7 @@ const (
 	LeaseRevoked = "revoked"
 )
 
-// attachTo attaches an entry to a living lease, instead of another one if it is.
+// attachTo attaches an entry to a living lease, and detaches it from another one first.
 func (t applier) attachTo(id LeaseID, n *inode) {
 	t.unattach(n)
 	t.leases.Attach(id, n.id, n.parent, n.typ == TypeDir)
@@ -57,13 +57,13 @@ func noLease(op string, id LeaseID) error {
 // NotFound, Permission (another user's).
 func (t *Tree) CheckLease(c *Call, id LeaseID) error { return view{t, c, ""}.checkLease(id) }
 
-// checkRoom returns an error if a lease, of those that live, has to do with too many
-// directories to have something attached in one more; 0: in one that is to be made.
+// checkRoom returns an error if a living lease concerns too many directories to have
+// something attached in these, too; 0 is a directory that is yet to be made.
 func (v view) checkRoom(id LeaseID, path string, dirs ...InodeID) error {
 	if v.leases.HasRoom(id, dirs...) {
 		return nil
 	}
-	return v.errorf(fserror.NoSpace, path, "lease %x has to do with %d directories, the most that it can; use another lease, or have fewer directories", uint64(id), tables.MaxLeaseDirs)
+	return v.errorf(fserror.NoSpace, path, "lease %x concerns %d directories, the most that it can; use another lease, or fewer directories", uint64(id), tables.MaxLeaseDirs)
 }
 
 func (v view) checkLease(id LeaseID) error {

@@ -270,8 +270,8 @@ func (r *rig) attachMany(t tb, id LeaseID, dir string, n int) {
 	}
 }
 
-// A lease that has ended as older records end it refuses everything, for as long as
-// its files are deleted a few at a time.
+// A lease that an older kind of record has ended refuses everything while its files are
+// deleted a few at a time.
 func TestEndedLease(t *testing.T) {
 	r := leaseRig(t)
 	r.attachMany(t, 1, "/d", endFiles)
@@ -705,8 +705,8 @@ func TestLeaseEndsInOneStep(t *testing.T) {
 	}
 }
 
-// A name of what ended with a lease can be had at once, however it is taken; and the
-// directory can be removed, or replaced.
+// A name of what ended with a lease can be reused at once, in any way; and the directory
+// can be removed, or replaced.
 func TestNameOfWhatEnded(t *testing.T) {
 	for name, do := range map[string]func(r *rig){
 		"create":     func(r *rig) { r.create(t, "/d/f", "new") },
@@ -767,8 +767,8 @@ func TestWriterOfWhatEnded(t *testing.T) {
 	wantKind(t, r.tree.CheckWriter(nil, w), fserror.LeaseLostGone)
 }
 
-// What is not there any more since a lease ended is not shown to be gone before the
-// record of the end is durable.
+// Nobody is shown that what was attached to a lease is gone before the record of the
+// lease's end is durable.
 func TestEndIsNotDurable(t *testing.T) {
 	r := newRig(t)
 	r.grant(t, 1, 60_000)
@@ -789,7 +789,7 @@ func TestEndIsNotDurable(t *testing.T) {
 	}
 }
 
-// A lease can have to do with so many directories; files in those are no more.
+// A lease can concern only so many directories, each of them with any number of files.
 func TestLeaseOfManyDirectories(t *testing.T) {
 	r := newRig(t)
 	r.grant(t, 1, 60_000)
@@ -895,8 +895,8 @@ func TestAttachedDirectory(t *testing.T) {
 	}
 }
 
-// Who attaches a directory, or moves one into an attached one, could delete all that is
-// below it.
+// Only a caller that may delete everything below a directory may attach it, or move it
+// into an attached one.
 func TestWhoMayAttachADirectory(t *testing.T) {
 	r := newRig(t)
 	r.grant(t, 1, 60_000) // u's

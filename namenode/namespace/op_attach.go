@@ -14,11 +14,11 @@ func (op *OpAttach) fields(c coder) {
 	c.inode(&op.Inode)
 }
 
-// PlanAttach checks the attaching to a lease, away from another one if need be. It takes
-// permission to delete what is named, which the end of the lease will do, for a directory
-// also all that is below it now; and since the end does so wherever it is by then, and
-// whoever may delete it there, it must be the caller's, if that is no superuser. A nil
-// record without an error: it is attached to it already.
+// PlanAttach checks the attaching to a lease, away from another one if need be. The end of
+// the lease will delete what is named, so it takes permission to delete that and, for a
+// directory, everything that is below it now. Since the end deletes it wherever it is then,
+// whoever may delete things there, only its owner or a superuser may attach it. A nil
+// record without an error: it is attached to that lease already.
 // Errors: NotFound, Permission, InvalidArgument (the root), NoSpace (too many
 // directories), TooLarge (a directory with more below it than can be looked at).
 func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
@@ -49,7 +49,7 @@ func PlanAttach(t *Tree, c *Call, id LeaseID, r Ref) (*OpAttach, error) {
 // maxAttachLook is how many inodes below a directory are looked at before it is attached.
 const maxAttachLook = 10_000
 
-// mayGoWhole checks that a caller could delete all that is below a directory now. Who
+// mayGoWhole checks that a caller could delete all that is below a directory now. Whoever
 // makes something there later entrusts it to the lease.
 func (v view) mayGoWhole(n *inode, path string) error {
 	if n.typ != TypeDir {
@@ -57,7 +57,7 @@ func (v view) mayGoWhole(n *inode, path string) error {
 	}
 	done, err := v.CanRemoveAll(v.c, n.id, new(RemoveCheck), maxAttachLook)
 	if err == nil && !done {
-		err = v.errorf(fserror.TooLarge, path, "there is more below it than the %d files that are checked for permission to delete them; only a superuser may have it deleted with a lease now", maxAttachLook)
+		err = v.errorf(fserror.TooLarge, path, "there are more than %d files below it, too many to check for permission to delete them; only a superuser may attach it", maxAttachLook)
 	}
 	return fserror.With(err, v.op, path)
 }
@@ -74,8 +74,8 @@ func (v view) inAttached(dir *inode) (is bool) {
 // mayAttach reports whether a caller may have an inode deleted with a lease.
 func (v view) mayAttach(n *inode) bool { return v.c.IsSuper() || v.isOwner(n) }
 
-// attached returns what the caller may attach or detach: may delete, and its lease, if
-// it has one, has not ended.
+// attached returns what r names if the caller may attach or detach it: the caller may
+// delete it, and its lease, if it has one, has not ended.
 func (v view) attached(r Ref) (n *inode, path string, err error) {
 	at, err := v.find(r)
 	if err != nil {

@@ -1,14 +1,14 @@
 package namespace
 
-// OpEnd ends a granted lease. All that is attached to it is dead from then on: it is
-// not in the tree any more, though its memory is freed later, by OpReap.
+// OpEnd ends a granted lease. Everything attached to it is dead from then on: it is
+// no longer in the tree, though its memory is freed later, by OpReap.
 type OpEnd struct {
 	ID     LeaseID
 	Reason string // LeaseExpired or LeaseRevoked
 }
 
-// endEvents is how many of the inodes attached to a lease the record of its end tells
-// watchers of. Of the rest they are told as it is removed.
+// endEvents is how many of a lease's inodes are reported to watchers with the record of its
+// end. The rest are reported as they are removed.
 const endEvents = 1000
 
 func (op *OpEnd) fields(c coder) {
@@ -26,7 +26,7 @@ func PlanEnd(t *Tree, c *Call, id LeaseID, why string) (*OpEnd, error) {
 	return &OpEnd{ID: id, Reason: why}, nil
 }
 
-// It takes as long as there are directories that it concerns and files open for write.
+// Its time grows with the directories that it concerns and the files open for write.
 func (op *OpEnd) apply(t applier) (Result, error) {
 	l, err := t.liveLease(op.ID)
 	if err != nil {
@@ -75,7 +75,7 @@ func (op *OpEnd) events(n news) news {
 	if l == nil {
 		return n
 	}
-	for _, f := range n.t.openAttached(l) { // who reads one waits for news of it
+	for _, f := range n.t.openAttached(l) { // their readers wait for events about them
 		n.list = append(n.list, n.t.event(EventClose, f))
 	}
 	for _, id := range n.t.leases.Files(l, 0, endEvents) {
@@ -86,8 +86,8 @@ func (op *OpEnd) events(n news) news {
 	return n
 }
 
-// goesWithDir reports whether the deletion of a directory above, attached to the same
-// lease, tells of that of an inode as well.
+// goesWithDir reports whether an inode needs no event of its own, since a directory above
+// it is attached to the same lease.
 func (t *Tree) goesWithDir(l *Lease, id InodeID) bool {
 	for n := t.get(t.get(id).parent); n != nil; n = t.get(n.parent) {
 		if n.id < id && t.leases.Of(n.id) == l {

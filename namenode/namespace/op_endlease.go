@@ -1,7 +1,7 @@
 package namespace
 
-// OpEndLease ends a granted lease as leasefs did before there was OpEnd: it deletes
-// a few of the files attached, and the others are there until OpReap deletes them.
+// OpEndLease ends a granted lease as leasefs did before it had OpEnd: it deletes a few of
+// the files attached, and the others stay in the tree until OpReap deletes them.
 type OpEndLease struct {
 	ID     LeaseID
 	Reason string

@@ -2,8 +2,8 @@ package namespace
 
 import "github.com/leasefs/leasefs/internal/fserror"
 
-// PlanMkdirLeased is PlanMkdir for a directory that is attached to a lease. One that is
-// there already is an error with parents, too, unless it is attached to that lease.
+// PlanMkdirLeased is PlanMkdir for a directory that is attached to a lease. If it exists
+// already that is an error, also with parents, unless it is attached to that lease.
 // Errors: also those of PlanAttach.
 func PlanMkdirLeased(t *Tree, c *Call, r Ref, mode uint16, parents bool, lease LeaseID) (*OpTxn, error) {
 	v := view{t, c, "mkdir"}
@@ -36,7 +36,7 @@ func PlanSymlinkLeased(t *Tree, c *Call, r Ref, target string, parents bool, lea
 	return view{t, c, "symlink"}.planLeased(r, op, lease)
 }
 
-// planLeased makes one record of one that makes something, and of its attaching.
+// planLeased makes one OpTxn of a record that makes something and one that attaches it.
 func (v view) planLeased(r Ref, makes Op, lease LeaseID) (*OpTxn, error) {
 	op, _, err := PlanTxn(v.Tree,
 		func(*Tree) (Op, error) { return makes, nil },

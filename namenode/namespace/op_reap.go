@@ -1,7 +1,7 @@
 package namespace
 
-// OpReap removes up to Limit inodes attached to a lease that has ended; of several of
-// that id the one that ended first.
+// OpReap removes up to Limit inodes attached to an ended lease; if several of that id have
+// ended, to the one that ended first.
 type OpReap struct {
 	ID    LeaseID
 	Limit uint32
@@ -12,7 +12,7 @@ func (op *OpReap) fields(c coder) {
 	c.U32(&op.Limit)
 }
 
-// files are what it removes, and of which lease.
+// files returns what it removes, and from which lease.
 func (op *OpReap) files(t *Tree) (l *Lease, files []InodeID) {
 	if l = t.leases.FirstEnded(op.ID); l != nil {
 		files = t.leases.Files(l, 0, int(op.Limit))

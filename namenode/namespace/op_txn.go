@@ -7,7 +7,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
-// MaxTxn is how many records one OpTxn may consist of.
+// MaxTxn is the largest number of records in one OpTxn.
 const MaxTxn = 128
 
 // OpTxn is several records that take effect together or not at all, in their order.
@@ -28,7 +28,7 @@ func part(op Op) bool {
 	return false
 }
 
-// Parts returns the records that a record consists of: of most kinds itself alone.
+// Parts returns the records that a record consists of: for most kinds, only itself.
 func Parts(op Op) []Op {
 	if t, ok := op.(*OpTxn); ok {
 		return t.Parts
@@ -53,9 +53,9 @@ func (op *OpTxn) fields(c coder) {
 	})
 }
 
-// PlanTxn plans several changes, each on a tree as those before it leave it, and makes
+// PlanTxn plans several changes, each on the tree as the earlier ones leave it, and makes
 // one record of them. A plan that returns a nil Op without an error changes nothing; if
-// none does, the record is nil, too. With an error of a plan failed is the plan's number,
+// no plan changes anything, the record is nil, too. If a plan fails, failed is its number,
 // from 0 on.
 func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, err error) {
 	trial := applier{t.trial(), stamp{TxID: t.txid + 1, Time: t.time, reigned: t.reigned}}
@@ -82,8 +82,8 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 	return op, 0, nil
 }
 
-// trial returns a copy of the tree to find out what records would do to it. Who looks at
-// it has to wait for what is not durable in the tree. It is of use until that changes.
+// trial returns a copy of the tree on which records can be tried out. A call that looks at
+// it has to wait for what is not durable in the tree. It is valid until the tree changes.
 func (t *Tree) trial() *Tree {
 	c := t.copied()
 	c.tracker = t.tracker.Still()
@@ -112,7 +112,7 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 			n = p.events(n)
 		}
 		r, err := p.apply(t)
-		if err != nil { // it has fitted the same tree
+		if err != nil { // it fitted a copy of this tree
 			panic(fmt.Sprintf("part %d (%s) of a record, whose parts before are applied: %v", i, opName(p), err))
 		}
 		all.Inode = r.Inode
@@ -124,9 +124,9 @@ func (op *OpTxn) apply(t applier) (Result, error) {
 	return all, nil
 }
 
-// affects asks each part on the tree as it is before all of them. A part that is about
-// what an earlier one makes or moves names inodes, so what it changes besides is in
-// what that one affects.
+// affects asks each part on the tree as it is before all of them. That is enough for a part
+// about something that an earlier part makes or moves: it names inodes, and whatever else it
+// changes is among what the earlier part affects.
 func (op *OpTxn) affects(a affected) affected {
 	for _, p := range op.Parts {
 		a = p.affects(a)

@@ -39,9 +39,9 @@ type (
 	StoredBlock = tables.StoredBlock
 )
 
-// What calls ask, and are told; package calls says more.
+// The types of requests and answers; package calls says more.
 type (
-	// Call is who asks.
+	// Call is the caller of an operation.
 	Call = calls.Call
 	// Ref names what a call is about.
 	Ref = calls.Ref
@@ -53,7 +53,7 @@ type (
 	Event = calls.Event
 	// EventType is what happened to a file, directory or link.
 	EventType = calls.EventType
-	// Type is what an inode is.
+	// Type is the type of an inode.
 	Type = calls.Type
 	// Block is one entry of a file's block list.
 	Block = content.Block
@@ -61,11 +61,11 @@ type (
 	Attr = calls.Attr
 	// FileView is all that a reader needs of a file.
 	FileView = calls.FileView
-	// OpenFile is a file open for write, and who has it.
+	// OpenFile is a file open for write, and its holder.
 	OpenFile = calls.OpenFile
 	// ClosedFile is a file that is no longer open under an epoch.
 	ClosedFile = calls.ClosedFile
-	// Writer is what a writer shows with each call.
+	// Writer is what a writer identifies itself with in each call.
 	Writer = calls.Writer
 	// CreateRequest asks for a new file.
 	CreateRequest = calls.CreateRequest
@@ -107,10 +107,10 @@ const (
 	XattrRemove     = calls.XattrRemove
 )
 
-// At is what has a path: a symbolic link at its end is meant itself.
+// At is what a path names; a symbolic link at its end is not followed.
 func At(path string) Ref { return calls.At(path) }
 
-// Follow is what a path leads to.
+// Follow is what a path leads to, through a symbolic link at its end.
 func Follow(path string) Ref { return calls.Follow(path) }
 
 // Inode is an inode, wherever it is.

@@ -8,7 +8,7 @@ import (
 // RootID is the root directory.
 const RootID tables.InodeID = 1
 
-// Type is what an inode is.
+// Type is the type of an inode.
 type Type uint8
 
 // The types of inodes.
@@ -49,7 +49,7 @@ type FileView struct {
 	Cut uint64
 }
 
-// OpenFile is a file open for write, and who has it.
+// OpenFile is a file open for write, and its holder.
 type OpenFile struct {
 	Inode  tables.InodeID
 	Epoch  uint64 // the number of the record that granted it

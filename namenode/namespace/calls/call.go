@@ -2,26 +2,26 @@ package calls
 
 import "slices"
 
-// Call is who asks. It also collects what the answer depends on: the number of
-// the newest record, not yet durable, that changed an inode or a name which
+// Call is the caller of an operation. It also collects what the answer depends on: the
+// number of the newest record, not yet durable, that changed an inode or a name which
 // the call looked at. The zero value is a user without a name or rights; a nil
-// *Call is the namenode itself, which may everything and collects nothing.
-// A Call is of one goroutine.
+// *Call is the namenode itself, which may do everything and collects nothing.
+// A Call is for one goroutine.
 type Call struct {
 	User   string
 	Groups []string
-	Super  bool // may everything: the superuser, or a member of the supergroup
+	Super  bool // may do everything: the superuser, or a member of the supergroup
 
-	// ForUser and ForGroup, which only a superuser may say, are whose things are
-	// that the call makes; empty: the caller's, and of their directory's group.
+	// ForUser and ForGroup, which only a superuser may set, own what the call makes;
+	// empty: the caller, and the group of the directory.
 	ForUser, ForGroup string
 
-	// NoNewUser refuses (NoSpace) to make a user an owner who was none.
+	// NoNewUser refuses (NoSpace) to make anybody an owner who owns nothing yet.
 	NoNewUser bool
 
-	// Looks collects what the call has looked at, if Collect is set: for who
-	// wants to keep the answer for as long as none of it changes. A call whose
-	// answer cannot be kept takes Collect back.
+	// Looks collects what the call has looked at, if Collect is set, so that the answer
+	// can be cached for as long as none of that changes. A call whose answer cannot be
+	// cached clears Collect.
 	Collect bool
 	Looks   []Change
 	// DirLooks is how many of Looks a List had collected before it looked at the
@@ -41,11 +41,11 @@ func (c *Call) AsOf() uint64 {
 	return c.asOf
 }
 
-// IsSuper reports whether a caller may everything.
+// IsSuper reports whether a caller may do everything.
 func (c *Call) IsSuper() bool { return c == nil || c.Super }
 
-// Allowed reports whether a caller has all the permission bits want on an inode, by the
-// one class of the mode (owner, group, others) that is the caller's.
+// Allowed reports whether a caller has all the permission bits in want on an inode, by the
+// one class of the mode (owner, group, others) that applies to the caller.
 func (c *Call) Allowed(mode uint16, user, group string, want uint16) bool {
 	switch {
 	case c.IsSuper():

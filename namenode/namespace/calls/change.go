@@ -2,21 +2,21 @@ package calls
 
 import "github.com/leasefs/leasefs/namenode/namespace/tables"
 
-// ChangeKind is what of an inode, or of a name, changes.
+// ChangeKind says which aspect of an inode or a name changes.
 type ChangeKind uint8
 
 // The kinds of changes.
 const (
-	// ChangeAttr: what stat shows of an inode and is not in ChangeEntries; also
-	// that there is such an inode, and where it hangs.
+	// ChangeAttr: what stat shows of an inode, except for what ChangeEntries covers; also
+	// whether the inode exists, and its place in the tree.
 	ChangeAttr ChangeKind = iota
 	// ChangeEntries: which entries a directory has, how many, and its mtime.
 	ChangeEntries
 	// ChangeName: which inode, if any, has this name in this directory.
 	ChangeName
-	_ // of what no record changes: engine.KeyDelegation
-	// ChangeLease: what there is to know of a granted lease, such as that it has
-	// ended; its id is in Inode.
+	_ // engine.KeyDelegation, which no record changes
+	// ChangeLease: the state of a granted lease, such as whether it has ended; Inode is
+	// its id.
 	ChangeLease
 )
 

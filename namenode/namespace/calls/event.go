@@ -13,7 +13,7 @@ const (
 	EventRename                      // it, and all below it, moved
 	EventLength                      // its length changed
 	EventAttr                        // owner, group, mode or mtime were set
-	EventLease                       // somebody has it open for write, or it was attached or detached
+	EventLease                       // it was opened for write, attached or detached
 )
 
 // Event is what a record did to one name.
@@ -27,5 +27,5 @@ type Event struct {
 	NewPath string
 	Length  int64 // bytes, of a file after the record
 	IsDir   bool
-	Holder  string // of EventLease: the client name of who has it open; empty: nobody
+	Holder  string // of EventLease: the client name of its writer; empty: it has none
 }

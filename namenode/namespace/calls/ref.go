@@ -21,21 +21,21 @@ const (
 // Ref names what a call is about, as openat(2) does: by a path from an inode. It is
 // resolved within one attempt of the call, under the lock.
 //
-// It gives no rights, as a descriptor would: numbers of inodes can be guessed. So
-// also who names a base has to be allowed to search all directories above it.
+// Unlike a descriptor it gives no rights, since numbers of inodes can be guessed. So a
+// caller that names a base must be allowed to search all directories above it.
 type Ref struct {
 	Base tables.InodeID // 0: the root, and Path is absolute
 	Path string         // from Base, without a slash before it; empty: Base itself
 	How  How
 	// Expect is the inode that it has to lead to, else NotFound; 0: any, or none. It
-	// keeps a change by name from what has got the name since.
+	// protects whatever has taken the name since from a change by name.
 	Expect tables.InodeID
 }
 
-// At is what has a path: a symbolic link at its end is meant itself.
+// At is what a path names; a symbolic link at its end is not followed.
 func At(path string) Ref { return Ref{Path: path} }
 
-// Follow is what a path leads to.
+// Follow is what a path leads to, through a symbolic link at its end.
 func Follow(path string) Ref { return Ref{Path: path, How: FollowLast} }
 
 // Inode is an inode, wherever it is.

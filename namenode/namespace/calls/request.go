@@ -2,7 +2,7 @@ package calls
 
 import "github.com/leasefs/leasefs/namenode/namespace/tables"
 
-// Writer is what a writer shows with each call.
+// Writer is what a writer identifies itself with in each call.
 type Writer struct {
 	Inode tables.InodeID
 	Epoch uint64
@@ -18,7 +18,7 @@ type CreateRequest struct {
 	DirMode   uint16 // of directories made on the way
 	Overwrite bool   // replace an existing file
 	Parents   bool   // make missing directories
-	Close     bool   // the file is whole: Holder and Token do not count
+	Close     bool   // the file is complete and closed: Holder and Token do not count
 	Holder    tables.Holder
 	Token     tables.Token
 	Data      []byte

@@ -14,9 +14,9 @@ type Tracker struct {
 	pending map[Change]uint64 // the newest record of each; nil: off
 	queue   []tracked         // in the order of records, from head on
 	head    int
-	still   bool // it takes nothing in
+	still   bool // it tracks nothing further
 	newest  uint64
-	// minAsOf is what every look at a clone counts as having seen, in txids.
+	// minAsOf is the txid that every look at a clone counts as having seen.
 	minAsOf uint64
 }
 
@@ -31,8 +31,8 @@ func (tr *Tracker) On() {
 // that is not durable now.
 func (tr *Tracker) Clone() Tracker { return Tracker{minAsOf: tr.newest} }
 
-// Still is for a copy of the tree that is not to outlive the next change of the tree
-// itself: looks see the same, and changes to the copy are not tracked.
+// Still is for a copy of the tree that is used only until the next change of the tree
+// itself: looks see the same as in the tree, and changes to the copy are not tracked.
 func (tr *Tracker) Still() Tracker {
 	return Tracker{pending: tr.pending, still: true, minAsOf: tr.minAsOf}
 }

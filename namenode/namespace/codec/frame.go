@@ -94,7 +94,7 @@ type ImageError struct {
 	Offset int64  // bytes from the beginning, of about the place
 	Detail string // what does not fit
 	Err    error  // of the reader, if that is why
-	Format uint32 // not 0: this is no format that is known here, which need not be damage
+	Format uint32 // not 0: the image is in this unknown format, which need not be damage
 }
 
 func (e *ImageError) Error() string {
@@ -117,15 +117,15 @@ type ImageReader struct {
 	mem    []byte // of the chunks read
 	r      io.Reader
 	offset int64 // of r
-	// Version is that of the layout of what is in it.
+	// Version is the version of the layout of the image's content.
 	Version uint32
 	chunks  uint64
 	end     bool
-	err     *ImageError // in the frame
+	err     *ImageError // what is wrong with the frame
 }
 
-// NewImageReader returns a Coder that reads an image of a version from oldest to newest
-// and checks its sums. All of it must be read.
+// NewImageReader returns a Coder that reads an image whose version is from oldest to newest,
+// and checks its checksums. The image must be read to its end.
 func NewImageReader(r io.Reader, oldest, newest uint32) *ImageReader {
 	ir := &ImageReader{r: r}
 	ir.more = ir.fill

@@ -17,7 +17,7 @@ type Block struct {
 	CRC    uint32 // CRC32C of the whole object
 }
 
-// File is the content of a file. It is a value: what changes it returns another one.
+// File is the content of a file. It is a value: methods that change it return a new one.
 type File struct {
 	Blocks []Block
 	End    int64 // of the blocks, where the tail begins: the sum of Used, in bytes
@@ -47,8 +47,8 @@ func (f File) HasBlock(offset int64, b Block) bool {
 }
 
 // Commit is a block that is to become part of a file at Offset. Its first Covered bytes
-// were the tail's first; later ones of the tail stay. With Replace it takes the place of
-// the last block, whose bytes it begins with.
+// are the first of the tail; the rest of the tail stays. With Replace it replaces
+// the last block, with whose bytes it begins.
 type Commit struct {
 	Offset  int64
 	Block   Block
@@ -89,8 +89,7 @@ func (c Commit) Check(f File, open bool) error {
 	return nil
 }
 
-// To returns the file with a block that was checked, and the blocks which that has not
-// any more.
+// To returns the file with a block that was checked, and the blocks that it no longer has.
 func (c Commit) To(f File) (changed File, lost []Block) {
 	if c.Replace {
 		last := len(f.Blocks) - 1
@@ -105,8 +104,7 @@ func (c Commit) To(f File) (changed File, lost []Block) {
 	}, lost
 }
 
-// Cut returns the file's first bytes, fewer than it has, and the blocks which that has
-// not any more.
+// Cut returns the file cut to fewer bytes, and the blocks that it no longer has.
 func (f File) Cut(length int64) (short File, lost []Block) {
 	if length >= f.End {
 		f.Tail = CopyTail(f.Tail[:length-f.End])
@@ -144,25 +142,25 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Sum is the CRC32C of data.
 func Sum(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
 
-// Append is what was last appended to a file, by which its repetition is known even if
-// the bytes have become part of a block since. Len 0: nothing was.
+// Append describes what was last appended to a file, so that a repetition is recognised
+// even if the bytes have become part of a block since. Len 0: nothing was appended.
 type Append struct {
 	Offset int64
 	Len    uint32
 	CRC    uint32 // CRC32C
 }
 
-// NewAppend is that of data, at most MaxInt32 bytes, at an offset.
+// NewAppend describes the append of data, at most MaxInt32 bytes, at an offset.
 func NewAppend(offset int64, data []byte) Append {
 	return Append{Offset: offset, Len: uint32(len(data)), CRC: Sum(data)} //nolint:gosec // as said
 }
 
-// Was reports whether these bytes are what was appended at offset.
+// Was reports whether these bytes were the last append, at this offset.
 func (a Append) Was(offset int64, data []byte) bool {
 	return a.Len != 0 && a.Offset == offset && int64(a.Len) == int64(len(data)) && a.CRC == Sum(data)
 }
 
-// Within reports whether a file of this length can have been appended to so.
+// Within reports whether a file of this length can contain the append.
 func (a Append) Within(length int64) bool {
 	return a.Offset >= 0 && a.Offset <= length && int64(a.Len) <= length-a.Offset
 }

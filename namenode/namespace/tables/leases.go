@@ -14,7 +14,7 @@ const (
 	// MaxLeases is how many granted leases there may be, those that have ended
 	// and still have files included.
 	MaxLeases = 1 << 21
-	// MaxLeaseDirs is how many directories a lease may have to do with: those in which
+	// MaxLeaseDirs is how many directories the end of a lease may concern: those in which
 	// something is attached to it, and those that are attached themselves.
 	MaxLeaseDirs = 4096
 	// MaxLeaseTTL is the longest time to live, in milliseconds: a year.
@@ -30,19 +30,19 @@ type Lease struct {
 	Since int64 // Unix milliseconds by the journal
 	// Owner is who it was granted to; any process of that user may use it.
 	Owner LeaseOwner
-	// Ended is the record that ended it, 0 while it lives. An ended lease is
-	// there until its files are removed; its id is free before.
+	// Ended is the record that ended it, 0 while it lives. An ended lease is kept
+	// until its files are removed; its id is free at once.
 	Ended uint64
-	// Dead: what is attached is not in the tree any more, since the lease ended.
-	// Otherwise, as older records end leases, it is there until it is removed.
+	// Dead: what is attached left the tree when the lease ended. If an older kind of
+	// record ended the lease it is false, and the files stay there until removed.
 	Dead bool
-	// Told is the last one, in the order of numbers, of which the record of the end
-	// told that it was deleted; 0: none.
+	// Told is the last inode, in the order of numbers, whose deletion was reported with
+	// the record of the end; 0: none.
 	Told  InodeID
 	Files int // attached: files, directories and links
-	Dirs  int // that its end concerns, see Place
+	Dirs  int // how many its end concerns, see Place
 
-	key uint64 // names it here, and after its id has another lease
+	key uint64 // identifies it in these tables, even when its id belongs to a later lease
 }
 
 // LeaseOwner is who a lease was granted to.
@@ -69,7 +69,7 @@ type Leases struct {
 	byFile Set[attachment]
 	places Set[Place]
 	dead   Set[deadIn]
-	last   uint64 // the key that was given last
+	last   uint64 // the last key that was given out
 }
 
 // leaseName is the id of a lease that lives.
@@ -156,8 +156,8 @@ func (t *Leases) EndedAfter(txid uint64) (l Lease, ok bool) {
 	return l, ok
 }
 
-// FirstEnded returns, of the ended leases of an id, the one that ended first; nil if
-// there is none.
+// FirstEnded returns the ended lease of an id, the one that ended first if there are
+// several; nil if there is none.
 func (t *Leases) FirstEnded(id LeaseID) (l *Lease) {
 	t.ended.Ascend(func(e endedLease) bool {
 		if x := t.get(e.key); x.ID == id {
@@ -253,7 +253,7 @@ func (t *Leases) HasRoom(id LeaseID, dirs ...InodeID) bool {
 	return more == 0 || l.Dirs+more <= MaxLeaseDirs
 }
 
-// Grant adds a lease, of an id that none has which lives.
+// Grant adds a lease, whose id no living lease has.
 func (t *Leases) Grant(l *Lease) {
 	t.last++
 	l.key = t.last
@@ -265,8 +265,8 @@ func (t *Leases) Grant(l *Lease) {
 	}
 }
 
-// End ends a lease that lives. With dead, what is attached is dead from then on, and
-// was told up to told. It is forgotten when it has no files any more.
+// End ends a living lease. With dead, what is attached is dead from then on, and its
+// deletion is reported up to told. A lease without files is forgotten.
 func (t *Leases) End(id LeaseID, txid uint64, dead bool, told InodeID) {
 	l := *t.Get(id)
 	l.Ended, l.Dead, l.Told = txid, dead, told
@@ -302,7 +302,7 @@ func (t *Leases) count(l *Lease, d int) {
 	t.byKey.ReplaceOrInsert(&c)
 }
 
-// Attach attaches an inode of a directory, attached to none, to a lease that lives.
+// Attach attaches an inode in a directory, which is attached to no lease, to a living lease.
 func (t *Leases) Attach(id LeaseID, inode, dir InodeID, isDir bool) {
 	l := *t.Get(id)
 	t.attach(&l, inode, dir, isDir)
@@ -321,7 +321,7 @@ func (t *Leases) attach(l *Lease, inode, dir InodeID, isDir bool) {
 	}
 }
 
-// place changes what a lease, which is changed, has to do with a directory.
+// place changes what a lease has in a directory. The lease is a copy that may be changed.
 func (t *Leases) place(l *Lease, dir InodeID, change func(*Place)) {
 	p, had := t.places.Get(Place{lease: l.key, Dir: dir})
 	if !had {
@@ -359,7 +359,7 @@ func (t *Leases) Detach(inode, dir InodeID) LeaseID {
 	return l.ID
 }
 
-// Move notes that an inode got from one directory to another.
+// Move notes that an inode was moved from one directory to another.
 func (t *Leases) Move(inode, from, to InodeID) {
 	old := t.Of(inode)
 	if old == nil || from == to {
@@ -371,8 +371,8 @@ func (t *Leases) Move(inode, from, to InodeID) {
 	t.byKey.ReplaceOrInsert(&l)
 }
 
-// Where returns the directory of an inode that can be attached, and whether it is
-// one itself.
+// Where returns the directory of an inode that can be attached, and whether the inode is
+// a directory itself.
 type Where func(InodeID) (dir InodeID, isDir, can bool)
 
 // Code is the layout in an image of record txid: the leases that live by id, then
@@ -463,8 +463,8 @@ func (t *Leases) fits(l, last *Lease, txid uint64) bool {
 		(l.Ended == 0 || !t.ended.Has(endedLease{ended: l.Ended})) && (l.Ended != 0 || !l.Dead && l.Told == 0)
 }
 
-// load attaches what was read to a lease that nobody else has seen yet; false if that
-// cannot be.
+// load attaches what was read to a lease that nobody else has seen yet; false if the
+// image contradicts itself.
 func (t *Leases) load(l *Lease, inode InodeID, where Where) bool {
 	dir, isDir, can := where(inode)
 	if !can || t.byFile.Has(attachment{inode: inode}) {
