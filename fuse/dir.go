@@ -199,9 +199,9 @@ func (n *node) Link(context.Context, gofs.InodeEmbedder, string, *fuse.EntryOut)
 
 // taken is what has a name that this mount is about to take away.
 type taken struct {
-	ino    uint64 // 0: nothing has it
+	ino    uint64 // 0: the name is free
 	file   *file  // if it is open here, or being opened
-	thread uint32 // who takes it
+	thread uint32 // the thread that takes the name away
 }
 
 // takeName calls do, which takes a name from what has it, or gives it to something
@@ -280,7 +280,7 @@ func (f *file) enter(ctx context.Context) syscall.Errno {
 // can still be used; with its last handle, or with this mount, it is gone.
 func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
 	thread := threadOf(ctx)
-	n.m.hasTried(thread) // who removes is not about to open
+	n.m.hasTried(thread) // a thread that removes a file is not about to open it
 	ctx, end := n.m.op(ctx)
 	defer end()
 	at, e := n.at(ctx, name)

@@ -27,14 +27,14 @@
 // each notification comes from it.
 //
 // Attributes: in answers to GETATTR and LOOKUP, for at most what remains of the
-// cache lease. A notification that overtakes an answer under way does no harm: of
-// an inode that the kernel knows it remembers that it came, and about one that it
-// does not know yet it is told until it does. What was just made
-// is answered without a time-out, and so is SETATTR: these answers it takes in
+// cache lease. A notification that overtakes an answer under way does no harm: for
+// an inode that the kernel knows it remembers the notification, and for one that it
+// does not know yet the notification is repeated until it does. What was just made
+// is answered without a time-out, and so is SETATTR: the kernel takes these answers in
 // whatever it was told meanwhile.
 //
 // Lengths: of two answers under way the kernel may keep the older, so the book knows
-// which length the kernel was told, and by what it may believe less ([length]).
+// which length the kernel was told, and when it may believe a smaller one ([length]).
 //
 // Names: only of directories, and only if the kernel has epochs ([names]): no
 // notification is about a name, so none takes the lock of a directory. Names in
@@ -51,9 +51,9 @@
 // attributes and pages and waits for that. The kernel waits for READs of the
 // pages that are under way. So a READ must never wait for a change by this
 // mount of the same inode: it flushes a Writer at the most, and what is open for
-// write is cached by nobody. From a handler nothing is notified but that attributes
-// are to be dropped, which waits for nothing, and that a file has grown, which waits
-// for READs too, as answers to GETATTR and to what changes no contents may.
+// write is cached by nobody. Handlers send two kinds of notifications only: to drop
+// attributes, which waits for nothing, and that a file has grown, which also waits for
+// READs; answers to GETATTR, and to requests that change no contents, may wait for those.
 //
 // Of creates, flushes and closes of its own a mount is not told, if the kernel has
 // no pages of what they change ([kernelCache.givesUp]): it gives that up before, and

@@ -65,8 +65,8 @@ type hold struct {
 	writes, synced uint64
 }
 
-// moves is the drawing of a hold: what leads from where to where, and whether a new
-// generation begins.
+// moves is the drawing of a hold in a table: which event leads from which phase to which,
+// and whether a new generation begins.
 var moves = []struct {
 	from  phase
 	by    string

@@ -30,7 +30,7 @@ import (
 // Whoever looks at something takes a glance first, and afterwards asks the book what
 // may be said of it. A revocation in between makes the glance invalid, and one that
 // comes later is notified, so nothing is given that cannot be taken back. The book
-// also knows of which size the kernel believes a file to be: see length.
+// also knows which size the kernel believes a file to have: see length.
 //
 // Its methods are safe for concurrent use.
 type kernelCache struct {
@@ -224,8 +224,8 @@ func (k *kernelCache) givesUp(r client.Revocation) bool {
 }
 
 // takeAttrs makes the kernel drop attributes that this mount is about to change, or
-// that others may change from now on, and waits for nobody; false, and nothing is
-// noted, if it has pages of one of the inodes.
+// that others may change from now on, without waiting; false, with nothing noted, if the
+// kernel has pages of one of the inodes.
 func (k *kernelCache) takeAttrs(inodes ...uint64) bool {
 	tell, ok := k.strikeAttrs(inodes)
 	for _, n := range tell {
@@ -267,7 +267,7 @@ func (k *kernelCache) tell(n kernelInode, pages bool) {
 		}
 		_ = clock.Pause(k.ctx, unknownAgain) // the loop looks whether it is over
 	}
-	if pages { // else it is a directory, or who changes the file holds it
+	if pages { // else it is a directory, or the thread that changes the file holds it
 		k.voided(k.ctx, n, asks)
 	}
 }
@@ -277,7 +277,7 @@ const (
 	// further ones get no time-out.
 	maxGiven = 100_000
 	// givenGrace is for how long an answer may take to reach the kernel, whose
-	// time-out begins only then. Who is stopped for longer has lost its lease.
+	// time-out begins only then. A mount that is stopped for longer has lost its lease.
 	givenGrace = 10 * time.Second
 	// epochQuiet is how long the kernel gets no names to believe after it had to
 	// forget all of them: with them it forgets what it has of the files below that

@@ -7,29 +7,29 @@ import (
 
 // length is what the book has of the size that the kernel believes a file to have.
 //
-// The kernel takes in the attributes of an answer only if since it asked it has taken
-// in none and was told to drop none: else the answer is void. So of two answers
-// under way it keeps the one that it comes to first, though that may be the older.
+// The kernel takes in the attributes of an answer only if, since it asked, it has taken in
+// no others and was not told to drop any: otherwise the answer is void. So of two answers
+// under way it keeps the one that it processes first, though that may be the older.
 // But a read through pages asks for the attributes and then ends where the kernel
 // believes the file to end: too early, if the answer was void and the file has grown.
-// So if an answer with a greater size may be void the file is grown by a notification,
-// which is never void. All answers to questions before it are.
+// So if an answer with a greater size may be void, a notification grows the file. A
+// notification is never void, and voids the answers to all earlier questions.
 //
-// An answer is under way from the question on until its thread asks again: only then
-// is it sure that the kernel has come to it. And a question that comes after a
-// notification may have been asked before, unless its thread did something since.
+// An answer is under way from its question until its thread asks again: only then is it
+// certain that the kernel has processed it. And a question that arrives after a
+// notification may have been asked before it, unless its thread did something in between.
 type length struct {
-	least  int64  // the kernel believes that much at the least
-	said   int64  // what it was told last
-	alone  int64  // what the only thread was told to whom an answer is under way
-	says   uint64 // how often it was told one
+	least  int64  // the kernel believes the size to be this at least
+	said   int64  // the size that the kernel was told last
+	alone  int64  // the size told to thread, while it is the only one with an answer under way
+	says   uint64 // how often the kernel was told a size
 	asks   uint64 // the number of the last question
 	void   uint64 // answers to questions up to this one may be void
-	asked  bool   // others are under way
-	thread uint32 // to this thread; or who has not asked since the notification. 0: not known
-	many   bool   // or to several
+	asked  bool   // answers are under way
+	thread uint32 // to this thread; if none are, one that has not asked since a notification; 0: unknown
+	many   bool   // to several threads
 	told   bool   // there was a notification
-	// changer is the thread whose answer is under way that is never void; or 0, or several.
+	// changer is the thread with an answer under way that is never void; or 0, or several.
 	changer uint32
 	opens   int // how many handles read through pages
 }
@@ -40,7 +40,7 @@ const several = math.MaxUint32
 type question struct {
 	thread uint32
 	number uint64
-	says   uint64 // how much had been said before the mount looked
+	says   uint64 // length.says before the mount looked
 }
 
 // asks notes that a thread asks for the attributes of a file. The mount looks next.
@@ -59,19 +59,19 @@ func (l *length) ask(thread uint32) uint64 {
 	switch {
 	case !l.asked && (same || !l.told):
 		l.asked, l.thread, l.alone = true, thread, l.least
-	case !l.asked: // it may have asked before the notification
+	case !l.asked: // the thread may have asked before the notification
 		l.asked, l.thread, l.void = true, thread, l.asks+1
 	case l.many || !same:
 		l.many = true
-	case l.asks > l.void && l.changer == 0: // it has taken in what it was told
+	case l.asks > l.void && l.changer == 0: // the kernel has taken in what it was told
 		l.least = l.alone
 	}
 	l.asks++
 	return l.asks
 }
 
-// says notes the size that answers a question. False, and nothing is noted, if a greater
-// one was said since the mount looked: it has to look again.
+// says notes the size that answers a question. False, with nothing noted, if the kernel was
+// told a greater one since the mount looked: the mount has to look again.
 func (k *kernelCache) says(ctx context.Context, n kernelInode, q *question, size int64) bool {
 	k.mu.Lock()
 	e := k.get(n.number())
@@ -89,7 +89,7 @@ func (k *kernelCache) says(ctx context.Context, n kernelInode, q *question, size
 	return true
 }
 
-// doubts tells whether the answer to a question may be void.
+// doubts reports whether the answer to a question may be void.
 func (l *length) doubts(question uint64) bool { return l.many || l.changer != 0 || question <= l.void }
 
 // say notes a size; true if the kernel may still believe that it is less.
@@ -104,8 +104,8 @@ func (l *length) say(question uint64, size int64) bool {
 }
 
 // notes notes a size that a thread is told without having asked for it. False if the
-// file is read through pages: then it must not be told, as it may be older than what
-// was said meanwhile.
+// file is read through pages: then the thread must not be told, since the size may be older
+// than what the kernel was told meanwhile.
 func (k *kernelCache) notes(ino uint64, thread uint32, size int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,8 +120,8 @@ func (k *kernelCache) notes(ino uint64, thread uint32, size int64) bool {
 	return true
 }
 
-// changes is called before an answer to a thread that changes a file, not only its
-// contents: it is never void, and voids others.
+// changes is called before the answer to a thread that changes more of a file than its
+// contents: such an answer is never void, and voids others.
 func (k *kernelCache) changes(ctx context.Context, ino uint64, thread uint32) {
 	k.mu.Lock()
 	e := k.of[ino]
@@ -197,7 +197,7 @@ func (k *kernelCache) grow(ctx context.Context, n kernelInode, size int64, asks 
 }
 
 // settle notes that a notification has voided all answers to questions up to asks, and
-// perhaps later ones. thread is one that asks nothing until it is over.
+// perhaps later ones. thread is a thread that asks nothing before settle returns.
 func (l *length) settle(asks uint64, thread uint32) {
 	l.void, l.told = l.asks, true
 	if l.many = l.asks != asks; !l.many {
@@ -205,8 +205,8 @@ func (l *length) settle(asks uint64, thread uint32) {
 	}
 }
 
-// shrinks notes that the kernel is going to believe that a file is shorter, since it
-// was told that a read ends there.
+// shrinks notes that the kernel will believe that a file has only this size, since a read
+// was told that the file ends there.
 func (k *kernelCache) shrinks(ino uint64, size int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,13 +215,13 @@ func (k *kernelCache) shrinks(ino uint64, size int64) {
 	}
 }
 
-// opened notes that a thread opens a file to read it through pages; closed has to
-// follow.
+// opened notes that a thread opens a file to read it through pages. Each call needs a
+// call of closed.
 func (k *kernelCache) opened(n kernelInode, thread uint32) {
 	k.mu.Lock()
 	e := k.get(n.number())
 	e.opens++
-	// Nobody relies on what is under way: there was no such handle.
+	// This is the first such handle, so nobody relies on the answers under way.
 	void, asks := e.opens == 1 && e.many && e.said > e.least, e.asks
 	k.mu.Unlock()
 	if !void || n.drop(false) != 0 {
@@ -232,7 +232,7 @@ func (k *kernelCache) opened(n kernelInode, thread uint32) {
 	e.settle(asks, thread)
 }
 
-// closed ends opened.
+// closed undoes opened.
 func (k *kernelCache) closed(ino uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

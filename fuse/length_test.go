@@ -17,7 +17,7 @@ type modelInode struct {
 	version uint64 // of the attributes in the kernel
 	size    int64  // that the kernel believes in
 	truth   int64  // that the file has
-	grown   int    // how often the kernel was told to
+	grown   int    // how often a notification grew it
 	log     []string
 }
 
@@ -98,9 +98,9 @@ func (n *modelInode) step(ctx context.Context, th *modelThread, what []string, r
 	return wrong
 }
 
-// TestLengthsOfAModel: in whatever order threads, the mount and the kernel do what they
-// do, a read that begins after a file has grown does not end before. To a thread that is
-// alone nothing is notified for that.
+// TestLengthsOfAModel: in whatever order threads, the mount and the kernel act, a read that
+// begins after a file has grown does not end before its new end. A thread that is alone
+// needs no notification for that.
 func TestLengthsOfAModel(t *testing.T) {
 	for seed := range uint64(10_000) {
 		rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's choice

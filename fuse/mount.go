@@ -57,7 +57,7 @@ type testOptions struct {
 	noEpochs bool                                        // as if the kernel had none
 	quiet    *time.Duration                              // instead of epochQuiet
 	draft    *time.Duration                              // instead of draftTime
-	linger   *time.Duration                              // the last close is RELEASE, and so much later; nil: as /proc has it
+	linger   *time.Duration                              // the last close is RELEASE, this much later; nil: as /proc shows it
 	raw      func(fuse.RawFileSystem) fuse.RawFileSystem // what is put before the mount
 	looked   func(name string)                           // called when a name is found, before go-fuse learns of it
 	moved    func(inode uint64, move string)             // called when a hold moves, under the file's mu

@@ -149,7 +149,7 @@ func (n *node) getattr(ctx context.Context, thread uint32, out *fuse.AttrOut) sy
 	return e
 }
 
-// answer is attrs for a thread that asks, whose answer the kernel takes the size from.
+// answer is attrs for a thread that asks, when the kernel takes the size from the answer.
 func (n *node) answer(ctx context.Context, thread uint32, out *fuse.Attr) (i *client.FileInfo, kept bool, e syscall.Errno) {
 	file := n.Mode() == syscall.S_IFREG
 	var q question
@@ -165,7 +165,7 @@ func (n *node) answer(ctx context.Context, thread uint32, out *fuse.Attr) (i *cl
 }
 
 // notes notes that a thread is about to be told the attributes of an entry; false if
-// it must not be, unless it asks.
+// it must not be told them unless it asks.
 func (m *Mounted) notes(thread uint32, i *client.FileInfo) bool {
 	return typeOf(i.Mode()) != syscall.S_IFREG || m.kernel.notes(i.Inode, thread, i.Length)
 }

@@ -39,10 +39,10 @@ func (n inKernel) forgotten() bool {
 		n.Root().NotifyContent(attrsOnly, 0) == syscall.ENOENT
 }
 
-// grow implements kernelInode: the file's last byte is stored in a page. Pages are
-// dropped before, which may have zeros where the file has grown, and after, should
-// the file have been cut and written again meanwhile. Of a file that is open for write
-// here the kernel knows the size, since it comes from its own WRITEs.
+// grow implements kernelInode: it stores the file's last byte in a page. It drops pages
+// before, which may have zeros where the file has grown, and after, in case the file was
+// cut and written again meanwhile. The kernel knows the size of a file that is open for
+// write here, since it comes from its own WRITEs.
 func (n inKernel) grow(ctx context.Context, size int64) bool {
 	f := n.m.file(n.ino)
 	defer f.put()

@@ -14,8 +14,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// The extended attributes that can only be read, but for that of the lease, and the namespace of those
-// that files have.
+// The extended attributes that the mount itself provides (all but that of the lease can only
+// be read), and the prefix of those that files have.
 const (
 	xattrPrefix = "leasefs."
 	xattrHolder = xattrPrefix + "holder"
@@ -143,8 +143,8 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 	return xattrErrno(n.m.fs.XattrsInode(n.ino).Set(ctx, attr, data, mode))
 }
 
-// attach attaches a node to a granted lease, or with 0 detaches it. That is for its
-// owner, as far as the kernel knows: it checks no more than that one may write it.
+// attach attaches a node to a granted lease, or with 0 detaches it. Only its owner may,
+// which is checked here: the kernel checks only for permission to write.
 func attach(raw context.Context, n *node, id client.LeaseID, flags uint32) syscall.Errno {
 	ctx, end := n.m.op(raw)
 	defer end()
