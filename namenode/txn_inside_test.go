@@ -46,8 +46,8 @@ func requests() []*pb.TransactRequest {
 	}
 }
 
-// FuzzTransact: whatever a request says, it is carried out or refused, and the tree is
-// sound.
+// FuzzTransact: whatever a request contains, it is carried out or refused, and the tree
+// stays sound.
 func FuzzTransact(f *testing.F) {
 	for _, r := range requests() {
 		raw, err := proto.Marshal(r)

@@ -6,10 +6,10 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
-// leased attaches what is made to a granted lease.
+// leased attaches the file that a create makes to a granted lease.
 func leased(id uint64) func(*pbCreate) { return func(q *pbCreate) { q.Lease = id } }
 
-// revoke ends a granted lease: all that is attached to it goes, or nothing.
+// revoke ends a granted lease: everything attached to it is deleted, or nothing.
 func (c *client) revoke(id uint64) *call {
 	q := &pb.RevokeLeaseRequest{Call: c.id(), Caller: c.who(), Id: id}
 	return &call{name: fmt.Sprintf("revoke %x", id), answers: true, send: api(pb.NamenodeClient.RevokeLease, q), effect: func(m *model, _ any) {
@@ -21,8 +21,8 @@ func (c *client) revoke(id uint64) *call {
 	}}
 }
 
-// ends: granted leases end, and names of what was attached are had again while most of
-// it is still to be removed.
+// ends: granted leases end, and names of what was attached are reused while most of it is
+// still to be removed.
 func ends(r *run) {
 	a, b, op := r.by("a"), r.by("b"), r.by("operator")
 	r.do(a.grant(1))

@@ -18,8 +18,8 @@ import (
 // readRate is how often a reader of experiment A reads, a second.
 const readRate = 4.0
 
-// cacheTerms counts what readers and the namenode say to each other, by the term, and how
-// long a change takes while readers answer and while one does not.
+// cacheTerms counts the messages between readers and the namenode, by the term, and measures
+// how long a change takes while readers answer and while one does not.
 func cacheTerms(t *testing.T, r *report.Result) {
 	terms := sizes([]time.Duration{0, time.Second, 10 * time.Second}, []time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second})
 	readers := sizes([]int{1, 5}, []int{1, 10, 100})

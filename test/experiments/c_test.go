@@ -20,8 +20,8 @@ const (
 	busyReadRate = 10.0 // of each, a second
 )
 
-// recallOrTerm compares a change that asks for what was lent with one that waits until
-// it is over; and what becomes of reads while a change waits.
+// recallOrTerm compares a change that recalls what was lent with one that waits for the end
+// of the term, and measures what happens to reads while a change waits.
 func recallOrTerm(t *testing.T, r *report.Result) {
 	terms := sizes([]time.Duration{3 * time.Second}, []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second})
 	n := sizes(5, 20)
@@ -194,7 +194,7 @@ type grantor struct {
 	policy   policy
 	term     time.Duration
 	mu       sync.Mutex
-	until    map[int]time.Time // the ends of what is lent, by reader
+	until    map[int]time.Time // when what is lent ends, by reader
 	changing chan struct{}     // closed when the change is made; nil: there is none
 	longest  time.Time         // that the change waits for
 	calls    int
@@ -261,7 +261,7 @@ func (g *grantor) recall(silent int, recalled func(reader int)) (some bool) {
 	return some
 }
 
-// modelled is readsMeanwhile of a grantor.
+// modelled is readsMeanwhile with a grantor of the model.
 func modelled(t *testing.T, p policy, term, answers time.Duration) *reads {
 	got := new(reads)
 	g := &grantor{policy: p, term: term, until: map[int]time.Time{}}

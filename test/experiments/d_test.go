@@ -49,12 +49,12 @@ func managers(t *testing.T, r *report.Result) {
 			before := heapBytes()
 			o := k.make(n)
 			bytes := float64(heapBytes()-before) / float64(n)
-			for i := range n { // a first round, of which a lazy order is not in order
+			for i := range n { // a first round, after which a lazy order is unsorted
 				o.renew(i)
 			}
 			rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // chance by a seed
 			each := timeOf(func(int) { o.renew(rnd.IntN(n)) })
-			o.look() // which a lazy order puts in order
+			o.look() // which sorts a lazy order
 			one := timeOf(func(int) { o.look() })
 			table.Row(fmt.Sprintf("%s, %s", report.Show(n), k.name), each, one, bytes)
 			renewal.Add(float64(n), float64(each))
@@ -105,8 +105,8 @@ func managers(t *testing.T, r *report.Result) {
 	r.Tables, r.Charts = []report.Table{table, shared, servers}, []report.Chart{renewals, looks}
 }
 
-// timeOf is how long one call takes: in the fastest of five rounds, each of as many calls as
-// are good to measure, since other work of the machine only adds to it.
+// timeOf is how long one call takes in the fastest of five rounds, since other work of the
+// machine only adds to it. Each round has enough calls to be measured well.
 func timeOf(do func(i int)) time.Duration {
 	least := sizes(10*time.Millisecond, 50*time.Millisecond)
 	for n := 1; ; n *= 4 {
@@ -137,10 +137,10 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // less than that
 }
 
-// order is a table of leases, all of the same time to live, which is not over yet.
+// order is a table of leases, all with the same time to live, none of them expired.
 type order interface {
 	renew(i int)
-	look() int // how many are over
+	look() int // how many have expired
 }
 
 const longTTL = time.Hour

@@ -16,8 +16,8 @@ import (
 	"github.com/leasefs/leasefs/test/experiments/report"
 )
 
-// softLimits weighs the live writers that a soft limit evicts against how long a dead one
-// is waited for.
+// softLimits weighs the number of live writers that a soft limit evicts against the wait for
+// a dead one.
 func softLimits(t *testing.T, r *report.Result) {
 	limits := sizes([]time.Duration{2 * time.Second, 10 * time.Second}, []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 60 * time.Second})
 	writers := sizes(8, 40)
@@ -102,7 +102,7 @@ func each(all []*contended, soft time.Duration, do func(i int, c *contended)) {
 func (c *contended) take(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		if w, err := c.other.fs.Append(ctx, c.path, client.WithWait(time.Minute)); err == nil {
-			_ = w.Detach() // who has it counts
+			_ = w.Detach() // only taking the file counts
 			return true
 		}
 	}
@@ -110,7 +110,7 @@ func (c *contended) take(ctx context.Context) bool {
 }
 
 // pausedWriters has each writer stand still once, and returns how many lost their file to
-// the one who waits before they came back.
+// the waiting client before they came back.
 func pausedWriters(t *testing.T, soft time.Duration, pauses []time.Duration) (evicted int) {
 	f, all := contend(t, soft, len(pauses))
 	var mu sync.Mutex

@@ -13,7 +13,7 @@ import (
 	"github.com/leasefs/leasefs/test/experiments/report"
 )
 
-// clockRates has readers whose clocks run slow or fast keep what is then changed while
+// clockRates has readers with slow or fast clocks cache a file that is then changed while
 // they are cut off.
 func clockRates(t *testing.T, r *report.Result) {
 	const term = 10 * time.Second
@@ -63,8 +63,8 @@ func clockRates(t *testing.T, r *report.Result) {
 	r.Tables, r.Charts = []report.Table{table, margins}, []report.Chart{chart}
 }
 
-// slowReaders cuts readers off and changes what they keep. It returns how many of them
-// answered what was before the change after it was made, and for how long.
+// slowReaders cuts readers off and changes what they have cached. It returns how many of
+// them gave stale answers after the change, and for how long.
 func slowReaders(t *testing.T, term time.Duration, rate float64, readers int) (stale int, longest time.Duration) {
 	f := newFleet(t, fleetConfig{times: namenode.LeaseTimes{CacheTerm: term}})
 	writer := f.client("writer")

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// file is what writers take, write to and lose. write returns when the bytes are durable.
+// file is the file that writers take, write to and lose. write returns when the bytes are
+// durable.
 type file struct {
 	write func(ctx context.Context, line string) error
 	close func()
@@ -52,7 +53,7 @@ var takers = map[string]func(ctx context.Context, ttl time.Duration, addr, path,
 	"leasefs": takeLeasefs, "etcd": takeEtcd, "flock": takeFlock,
 }
 
-// connected is a leasefs client that is there before it has to take a file.
+// connected is a leasefs client that is connected before it has to take a file.
 func connected(ctx context.Context, ttl time.Duration, addr, name string) (*client.FS, error) {
 	return client.New(ctx, client.Config{Namenodes: []string{addr}, Client: name, TTL: ttl})
 }

@@ -105,8 +105,8 @@ func TestScenario08AttachedFiles(t *testing.T) {
 	}
 }
 
-// The end of a lease outlives restarts, amid the removal of its files too: they are not
-// there any more, and its id is free.
+// The end of a lease outlives restarts, even during the removal of its files: they stay
+// deleted, and its id is free.
 func TestScenario08Restart(t *testing.T) {
 	t.Parallel()
 	n, clk := frozen(t, func(c *namenode.Config) { c.ReapRate = 100 })
@@ -165,7 +165,7 @@ func entries(t *testing.T, fs *client.FS, dir string) int {
 	return int(stat(t, fs, dir).Entries) //nolint:gosec // small
 }
 
-// stored is how many files take memory, those included that are not there any more.
+// stored is how many files take memory, including those that have left the tree.
 func stored(t *testing.T, fs *client.FS) int {
 	t.Helper()
 	st, err := fs.Status(t.Context())
@@ -229,8 +229,8 @@ func TestScenario08SafeMode(t *testing.T) {
 	})
 }
 
-// Whatever ends at once ends at once, however many files that takes away. No more of
-// them is removed than the rate allows, and other calls continue.
+// Leases that expire together end together, however many files that deletes. Their memory is
+// freed no faster than the rate allows, and other calls continue.
 func TestScenario08ReapRate(t *testing.T) {
 	t.Parallel()
 	const rate, burst = 100, 10

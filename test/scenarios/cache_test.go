@@ -547,9 +547,9 @@ func TestCacheOff(t *testing.T) {
 	}
 }
 
-// TestLeaseEndsForWhoCaches: a lease with many files ends, and each reader that has
-// cached them gives up three things for that: the lease, the entries of the directory
-// and the right to make files there. From then on it finds none of them.
+// TestLeaseEndsForWhoCaches: when a lease with many files ends, each reader that has cached
+// them gives up three things only: the lease, the entries of the directory and the right to
+// make files there. From then on it finds none of the files.
 func TestLeaseEndsForWhoCaches(t *testing.T) {
 	t.Parallel()
 	const files = 200
@@ -578,7 +578,7 @@ func TestLeaseEndsForWhoCaches(t *testing.T) {
 	if n := metric(t, nn, "leasefs_cache_revocations_total") - before; n > 3 {
 		t.Errorf("%v revocations", n)
 	}
-	// A name is had again at once.
+	// A name can be reused at once.
 	must(t, a.WriteFile(ctx, path(7), []byte("new")))
 	if got := lengthOf(t, b, path(7)); got != 3 {
 		t.Errorf("the new file has %d bytes", got)

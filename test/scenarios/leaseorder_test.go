@@ -102,7 +102,7 @@ func TestLeasesAreListedInOrder(t *testing.T) {
 		t.Errorf("by files: %v", got)
 	}
 
-	// What is renewed between two pages comes last, and nothing is left out.
+	// A lease that is renewed between two pages comes last, and none is left out.
 	renewed := all[3]
 	again := ids(list(pb.LeaseOrder_LEASE_ORDER_IDLE, 3, func() {
 		clk.Advance(time.Millisecond)

@@ -14,7 +14,7 @@ import (
 	"github.com/leasefs/leasefs/test/env"
 )
 
-// What follows are cases of other projects' lease tests that no test here had;
+// These are cases of other projects' lease tests that no test here covered;
 // docs/CONFORMANCE.md says which.
 
 // A file is open for write, is renamed, and another is made under its old name:
@@ -277,8 +277,8 @@ func TestSwitchedLeasesOverARestart(t *testing.T) {
 	wantSound(t, a)
 }
 
-// A closed client asks for no lease any more, and says so at once; what it keeps
-// alive ends for it, and not for others.
+// A closed client refuses lease calls at once, and its kept leases end for it, but not
+// for others.
 func TestLeasesOfAClosedClient(t *testing.T) {
 	t.Parallel()
 	n, _ := frozen(t)
@@ -371,7 +371,7 @@ func TestRecoverTakesPermissionToWrite(t *testing.T) {
 	admin := n.Client(t)
 	must(t, admin.Mkdir(ctx, "/d", 0o777))
 	must(t, admin.Chmod(ctx, "/d", 0o777))
-	a := n.Raw(t, "A") // nobody renews its lease
+	a := n.Raw(t, "A") // a raw client, whose lease nobody renews
 	w := a.Create("/d/f")
 	must(t, a.Flush(w, 0, "A's"))
 	must(t, admin.Chmod(ctx, "/d/f", 0o644))
@@ -398,7 +398,7 @@ func TestRecoverTakesPermissionToWrite(t *testing.T) {
 	wantContent(t, b, "/d/f", "A's")
 }
 
-// Answers from memory are the caller's own: who changes one changes no other.
+// Answers from memory are the caller's own: changing one changes no other.
 func TestAnswersFromMemoryAreCopies(t *testing.T) {
 	t.Parallel()
 	n, _ := frozen(t)

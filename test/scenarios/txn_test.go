@@ -20,7 +20,7 @@ func commit(t *testing.T, tx *client.Tx) uint64 {
 	return txid
 }
 
-// refusedTx commits one that has to fail, and whose error says all of the words.
+// refusedTx commits a transaction that has to fail with an error that contains all words.
 func refusedTx(t *testing.T, tx *client.Tx, kind fserror.Kind, words ...string) {
 	t.Helper()
 	_, err := tx.Commit(t.Context())
@@ -207,7 +207,7 @@ func TestTxRefusals(t *testing.T) {
 	wantSound(t, root)
 }
 
-// A leader whose lock is another's by now writes nothing more, however late it asks.
+// A leader that has lost its lock to another writes nothing more, however late it asks.
 func TestTxOfALostLeader(t *testing.T) {
 	t.Parallel()
 	n := env.Start(t)

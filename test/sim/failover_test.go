@@ -330,8 +330,8 @@ func (w *World) waitActive(ctx context.Context) {
 	}
 }
 
-// The end of a lease is whole, whoever is active: amid it, and amid the removal of what
-// was attached, the active namenode crashes; who looks sees all files, or none.
+// A lease ends as a whole, whichever namenode is active: the active one crashes during the
+// end, and during the removal of what was attached; observers see all files, or none.
 func TestLeaseEndsInOneStepOverACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files = 1200 // more than are removed in a second

@@ -29,7 +29,7 @@ func TestGrantedLeasesOverFailovers(t *testing.T) {
 				}, 7, func(c *worker) { c.plain = seed%2 == 0 })
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
-				must(t, w.operator.connect(ctx)) // whom nothing cuts off
+				must(t, w.operator.connect(ctx)) // the operator is never cut off
 				var tenants []*tenant
 				var working sync.WaitGroup
 				for i, c := range w.clients {
@@ -58,7 +58,7 @@ func TestGrantedLeasesOverFailovers(t *testing.T) {
 const longestTTL = 15 * time.Second
 
 // tenant is a client that has granted leases with files, up to three alive at a time, and
-// knows what must be there.
+// knows what must exist.
 type tenant struct {
 	c      *worker
 	w      *World
@@ -70,14 +70,14 @@ type tenant struct {
 	seen   atomic.Pointer[[]sight]
 }
 
-// sight is a file that has to be there for as long as a lease is promised.
+// sight is a file that must exist for as long as a lease is promised.
 type sight struct {
 	path  string
 	kept  *client.KeptLease
 	stops int
 }
 
-// show says what has to be there, but for a file that is about to get another name.
+// show says what must exist, except for a file that is about to be renamed.
 func (at *tenant) show(but *tenanted) {
 	var all []sight
 	for _, f := range at.files {
@@ -88,7 +88,7 @@ func (at *tenant) show(but *tenanted) {
 	at.seen.Store(&all)
 }
 
-// watch has another client see, also while this one is cut off, that what has to be there is.
+// watch has another client check, even while this one is cut off, that what must exist does.
 func (at *tenant) watch(ctx context.Context, eyes *client.FS) {
 	r := at.w.rand("watch of "+at.c.name, 0)
 	for ; ctx.Err() == nil; <-time.After(100 * time.Millisecond) {
@@ -190,8 +190,8 @@ func (at *tenant) stop() {
 	}
 }
 
-// failed takes the error of a call, and reports whether it failed otherwise than by what is
-// gone.
+// failed takes the error of a call, and reports whether it failed for a reason other than
+// that something has ended.
 func (at *tenant) failed(what string, err error) bool {
 	at.w.log.note(at.c.name, "%s: %v", what, err)
 	switch {
@@ -291,7 +291,7 @@ func (at *tenant) revoke(call context.Context, l *tenancy) {
 	}
 }
 
-// look sees whether one file is there as long as it must be, and no longer.
+// look checks that one file exists for as long as it must, and no longer.
 func (at *tenant) look(call context.Context) {
 	there := slices.DeleteFunc(slices.Clone(at.files), func(f *tenanted) bool { return f.gone })
 	if len(there) == 0 {
@@ -317,7 +317,7 @@ func (at *tenant) look(call context.Context) {
 	}
 }
 
-// check sees that all leases have ended, with their files, and that all others are there.
+// check checks that all leases have ended, with their files, and that all other files exist.
 func (at *tenant) check(ctx context.Context) {
 	for _, l := range at.leases {
 		if ttl, err := at.c.fs.Leases().TimeToLive(ctx, l.id, true); !errors.Is(err, fserror.NotFound) {

@@ -13,10 +13,10 @@ import (
 	"github.com/leasefs/leasefs/test/env/crashfs"
 )
 
-// What follows leads to defects that were mended, and that the worlds of no seed find.
+// These tests lead worlds to mended defects that no seed's world finds by chance.
 
-// Nobody is shown that a file is open, from what he keeps, once the hard limit has
-// closed it and another knows.
+// No client's cache shows that a file is open once the hard limit has closed it and another
+// client knows.
 func TestTheHardLimitIsNewsToReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(t, 2, func(*worker) {})
@@ -54,7 +54,7 @@ func TestTheHardLimitIsNewsToReaders(t *testing.T) {
 	})
 }
 
-// A tail stays where it is if its block was so long on its way that its key was given up
+// A tail is not sealed into a block that took so long to arrive that its key was given up
 // and the block deleted.
 func TestTailsOutliveTheirKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -198,10 +198,10 @@ func TestNoWatchOnWhoHasJustGone(t *testing.T) {
 				}
 			}
 			expire(second)
-			// Last is told after one way, has an up-to-date view after three, and after five the
-			// answer to who is before it, which it looks at after six.
+			// Last is told after one way, has an up-to-date view after three, gets the answer to
+			// "who is before me?" after five, and looks at that node after six.
 			<-time.After(5 * way)
-			expire(first) // who is in the answer, and not there any more
+			expire(first) // it is in the answer, but has gone by then
 			<-time.After(2 * time.Second)
 			slow(usualDelay)
 			w.waitActive(t.Context())
@@ -212,7 +212,7 @@ func TestNoWatchOnWhoHasJustGone(t *testing.T) {
 	})
 }
 
-// A lock that was taken away has no time left, however well its holder is heard of.
+// A lock that was taken away has no time left, even if its holder's renewals arrive.
 func TestALockThatWasTakenHasNoTimeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(t, 2, func(c *worker) { c.plain = true })

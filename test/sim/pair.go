@@ -9,8 +9,8 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// The pair are two files that all clients change, only both together: each has the
-// same number, which only grows.
+// The pair are two files that clients only change together: both contain the same number,
+// which only grows.
 const (
 	pairLeft, pairRight = "/pair/left", "/pair/right"
 	pairNumber          = "user.n"
@@ -54,7 +54,7 @@ func (c *worker) pair(call context.Context) {
 	}
 }
 
-// makePair makes both files, or none. true: they are there, whoever made them.
+// makePair makes both files, or none. true: they exist, whoever made them.
 func (c *worker) makePair(call context.Context) bool {
 	number := client.WithXattrs([]client.Xattr{{Name: pairNumber, Value: []byte("0")}})
 	_, err := client.NewTx(c.fs).IfMissing(pairLeft).
@@ -75,7 +75,8 @@ func (c *worker) number(call context.Context, path string) (int, error) {
 	return strconv.Atoi(string(value))
 }
 
-// counted notes that a client has counted the pair up to n, which nobody else can have.
+// counted notes that a client has counted the pair up to n, which no other client can have
+// done.
 func (t *truth) counted(who string, n int) {
 	t.mu.Lock()
 	other := t.pair[n]

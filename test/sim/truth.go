@@ -24,7 +24,7 @@ type truth struct {
 
 	logs     map[string]*logTruth
 	locks    map[*client.Lock]owner
-	pair     map[int]string // who has counted to which number
+	pair     map[int]string // the client that counted to a number
 	ttl      time.Duration  // the longest of granted leases
 	failures []string
 	done     map[string]int // calls that succeeded, by kind, so that a run that does nothing is seen

@@ -139,7 +139,7 @@ func Load(file string) (*Result, error) {
 // Picture is the name of a chart's file.
 func (r *Result) Picture(c Chart) string { return r.ID + "-" + c.Name + ".svg" }
 
-// Markdown is the result for a page that has its pictures in the folder images.
+// Markdown is the result as text for a page whose pictures are in the folder images.
 func (r *Result) Markdown(images string) string {
 	var b strings.Builder
 	quick := ""
@@ -168,7 +168,7 @@ const (
 	endMark   = "<!-- end of run %s -->\n"
 )
 
-// Replace puts the result in the place of the former one.
+// Replace replaces the former result in a page.
 func (r *Result) Replace(page, images string) (string, error) {
 	begin, end := fmt.Sprintf(beginMark, r.ID), fmt.Sprintf(endMark, r.ID)
 	before, rest, ok := strings.Cut(page, begin)

@@ -16,7 +16,7 @@ const (
 	plotWidth, plotHeight = width - left - right, height - top - bottom
 )
 
-// colours are told apart by people who see few, too.
+// colours can be told apart by colour-blind people, too.
 var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9", "#000000", "#e69f00"}
 
 // SVG draws the chart.
