@@ -18,7 +18,7 @@ func leaseCommand(p *program) *cli.Command {
 		Name:        "lease",
 		Usage:       "see who holds files for write; recover abandoned ones; grant leases",
 		UsageText:   "leasefs lease COMMAND\n\nExample:\n  leasefs lease ls --expired",
-		Description: "Each client process that has files open for write holds one lease over all of them. Others can be\ngranted, with a time to live of their own, and have files attached that are deleted at their end.",
+		Description: "Each client process that has files open for write holds one lease over all of them. Others can be\ngranted, with a time to live of their own and with attached files, which are deleted when they end.",
 		Subcommands: append([]*cli.Command{
 			{
 				Name:        "ls",

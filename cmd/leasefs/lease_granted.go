@@ -46,7 +46,7 @@ func grantedCommands(p *program) []*cli.Command {
 			Name:        "ttl",
 			Usage:       "show how long a lease lives",
 			UsageText:   "leasefs lease ttl ID [--keys]\n\nExample:\n  leasefs lease ttl 2f1c6d0a --keys",
-			Description: "Prints the time that remains of its time to live; with --keys the files attached too.",
+			Description: "Prints the time that remains of its time to live; with --keys also the files attached.",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "keys", Usage: "list the files that are attached to it"}},
 			Action:      reading(p, operands{min: 1, max: 1, names: "an ID", local: true}, leaseIDs, leaseTTL),
 		},
@@ -61,14 +61,14 @@ func grantedCommands(p *program) []*cli.Command {
 			Name:        "attach",
 			Usage:       "have files deleted when a lease ends",
 			UsageText:   "leasefs lease attach ID PATH...\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
-			Description: "Attaches files, directories or links to a granted lease, away from another one if need be. A\ndirectory is deleted with all that is in it by then.",
+			Description: "Attaches files, directories or links to a granted lease, away from another one if need be. A\ndirectory is deleted with all that is in it at that time.",
 			Action:      reading(p, operands{min: 2, max: -1, names: "ID and one path or more", local: true}, leaseIDs, attachLease),
 		},
 		{
 			Name:        "detach",
 			Usage:       "keep files when their lease ends",
 			UsageText:   "leasefs lease detach PATH...\n\nExample:\n  leasefs lease detach /run/worker-7",
-			Description: "Takes files, directories or links from the leases that they are attached to. One that is attached\nto none is no error.",
+			Description: "Detaches files, directories or links from their leases. It is no error if one is attached to none.",
 			Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
 				return e.each(func(path string) error { return e.fail(e.fs.Leases().Detach(e.ctx, path), path) })
 			}),
