@@ -111,8 +111,8 @@ const (
 	maxPage     = 1000
 )
 
-// Moment is the present one, for Filter.At: lists of one moment can be compared. What
-// was renewed after it is not idle.
+// Moment is the present moment, for Filter.At, so that several lists can show the state at
+// one moment. Leases that were renewed after it count as not idle.
 func (m *Manager) Moment() time.Duration { return m.now() }
 
 // List returns leases in the order of their ids (granted ones first), a page at

@@ -234,7 +234,7 @@ type Filter struct {
 	SoftExpired bool              // only those past the soft limit (or their TTL)
 	LeaseID     uint64            // only this lease
 	MaxFiles    int               // how many Refs each Info may carry; 0 means none
-	At          time.Duration     // as of which moment, see Moment; 0, or a later one: now
+	At          time.Duration     // the moment to list at, see Moment; 0, or a later one: now
 }
 
 // Info is one lease in a list.

@@ -570,7 +570,7 @@ func TestDeposedWithAnImage(t *testing.T) {
 	}
 }
 
-// A namenode that is told to end while it still waits for its predecessor, which
+// A namenode that is stopped while it still waits for its predecessor, which
 // may answer for an hour, does not spare its successor that wait.
 func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
 	t.Parallel()
@@ -619,7 +619,7 @@ func TestCloseWhileThePredecessorMayAnswer(t *testing.T) {
 	}
 }
 
-// A namenode that is told to end in the middle of taking over ends, and the next
+// A namenode that is stopped in the middle of taking over ends, and the next
 // one begins.
 func TestCloseWhileTakingOver(t *testing.T) {
 	t.Parallel()

@@ -27,8 +27,7 @@ const (
 )
 
 // expiry measures the end of many granted leases at once: how many end in a
-// second, and how long other calls take meanwhile. How fast they may end is the
-// namenode's rate of reaping.
+// second, and how long other calls take meanwhile.
 func (r *runner) expiry(ctx context.Context) (Row, error) {
 	n := r.cfg.N
 	ttl := max(5*time.Second, time.Duration(n)*60*time.Microsecond)

@@ -62,8 +62,8 @@ func answered(t *testing.T, st pb.Calls_CarryClient, n int) (ids []uint64) {
 	return ids
 }
 
-// TestASlowCallHoldsUpNoneOfItsMessage: those after it are served beside it, at once if
-// it says that it waits, else soon. Those before it are answered.
+// TestASlowCallHoldsUpNoneOfItsMessage: later calls are served beside it, at once if it
+// says that it waits, else soon. Earlier ones are answered.
 func TestASlowCallHoldsUpNoneOfItsMessage(t *testing.T) {
 	for name, within := range map[string]time.Duration{"waits": 0, "is silent": 10 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestAMessageTakesOneGoroutine(t *testing.T) {
 	})
 }
 
-// TestABadCallEndsTheStream, and not before those of its message that were good ended.
+// TestABadCallEndsTheStream: but not before the good calls of its message have ended.
 func TestABadCallEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, 2, echo)

@@ -59,7 +59,7 @@ type Candidacy struct {
 	s    *zkconn.Session
 	mark string // begins the names of our nodes
 
-	changing turn.Turn // our node: waiting for ZooKeeper may take long, and others may have less time
+	changing turn.Turn // of our node; waiting for ZooKeeper may take long, and other callers may have less time
 	self     Member
 	own      candidate // our node, if it was there when it was last written
 

@@ -45,7 +45,7 @@ var (
 	ErrFull = errors.New("journal: backlog full")
 )
 
-// Purged is ErrPurged, with which record is asked for, and the oldest kept.
+// Purged is ErrPurged with the numbers of the record asked for and of the oldest kept.
 func Purged(asked, oldest uint64) error {
 	return fmt.Errorf("%w: record %d is asked for, the oldest kept is %d", ErrPurged, asked, oldest)
 }

@@ -67,7 +67,7 @@ type Calls interface {
 	// OpenInode is Open for an inode. kept tells whether its view of the file is: as
 	// long as it is, Refresh would not change it.
 	OpenInode(ctx context.Context, inode uint64, path string) (r *client.Reader, kept bool, err error)
-	// AttachInode is Leases.Attach, or with no lease Leases.Detach, for an inode.
+	// AttachInode is Leases.Attach for an inode, or Leases.Detach if lease is 0.
 	AttachInode(ctx context.Context, inode uint64, lease client.LeaseID) error
 	// XattrsInode is Xattrs for an inode.
 	XattrsInode(inode uint64) *client.Xattrs

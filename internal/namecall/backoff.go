@@ -28,7 +28,7 @@ func Backoff(n int) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // G404: jitter is no secret
 }
 
-// Seek is the pause before the n-th repetition of what waits for an active namenode.
+// Seek is the pause before the n-th repetition of a call that waits for an active namenode.
 func (w *Waits) Seek(n int) time.Duration {
 	d := Backoff(n)
 	if time.Since(w.began) < seekFor {

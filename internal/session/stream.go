@@ -48,7 +48,7 @@ type renewal struct {
 // holdStream holds a stream open for as long as the session lives.
 func (s *Session) holdStream() {
 	number := uint64(0)
-	w := s.nn.Endless("connect", "") // since there is no stream
+	w := s.nn.Endless("connect", "") // how long there has been no stream
 	var names namecall.Lookups
 	for n := 0; s.ctx.Err() == nil; n++ {
 		ep := s.nn.Active()

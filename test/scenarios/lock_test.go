@@ -18,7 +18,7 @@ func withTTL(d time.Duration) func(*client.Config) {
 	return func(c *client.Config) { c.TTL = d }
 }
 
-// inJeopardy tells whether the lock's holder was told to end its work.
+// inJeopardy reports whether the lock's holder was told to stop its work.
 func inJeopardy(l *client.Lock) bool {
 	select {
 	case <-l.Jeopardy():

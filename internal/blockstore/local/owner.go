@@ -25,8 +25,8 @@ func Format(fsys vfs.FS, dir string, id [16]byte) error {
 			return err
 		}
 	}
-	// Not by way of another name: several may be at it at once, and none of them
-	// must take a file from under another.
+	// Not by way of another name: several processes may do this at once, and none of them
+	// may take a file from another.
 	f, err := fsys.CreateExclusive(filepath.Join(root, markerFile))
 	if err == nil {
 		err = vfs.Durably(f, func() error { _, err := f.Write(marker(id)); return err })

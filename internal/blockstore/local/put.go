@@ -191,8 +191,8 @@ func brokenOff(what string, got, want int64, err error) error {
 }
 
 // diskError is an error of the file system about a block, or an object. What is
-// missing, or in the way, has its own kind; but in a put a missing file is trouble:
-// somebody removed a folder.
+// missing, or in the way, has its own kind; but in a put a missing file means that
+// somebody removed a folder, which makes the store Unavailable.
 func diskError(op, what string, err error) error {
 	var own *fserror.Error
 	kind := fserror.Unavailable

@@ -258,6 +258,6 @@ func (c *Commit) Roll() error {
 	return nil
 }
 
-// Close implements journal.Journal. It is not to be called from the function given
+// Close implements journal.Journal. It must not be called from the function given
 // to Notify. Further calls return the same.
 func (c *Commit) Close() error { return c.close() }
