@@ -63,7 +63,7 @@ func (v view) checkRoom(id LeaseID, path string, dirs ...InodeID) error {
 	if v.leases.HasRoom(id, dirs...) {
 		return nil
 	}
-	return v.errorf(fserror.NoSpace, path, "lease %x concerns %d directories, the most that it can; use another lease, or fewer directories", uint64(id), tables.MaxLeaseDirs)
+	return v.errorf(fserror.NoSpace, path, "lease %x would concern more than %d directories, the most that it can; use another lease, or fewer directories", uint64(id), tables.MaxLeaseDirs)
 }
 
 func (v view) checkLease(id LeaseID) error {
