@@ -27,8 +27,8 @@ const (
 // keeper is the namenode's end of one stream of keep-alives.
 type keeper struct {
 	*sessions.Keeper
-	// sends is taken by who sends: ends are told in order, and before the answer to what
-	// came after them. They may have to become durable first, so it is no mutex.
+	// sends is taken by whoever sends: ends are reported in order, and before the answers to
+	// messages that came after them. They may have to become durable first, so it is no mutex.
 	sends turn.Turn
 	out   func(*pb.KeepAliveResponse) error
 }

@@ -318,7 +318,8 @@ const grantedPass = 1000
 // reapSlice is how many files of ended leases one record removes.
 const reapSlice = 100
 
-// manyEnded is from how many ended leases on their files are removed at any rate.
+// manyEnded is the number of ended leases from which on their files are removed without
+// regard to the rate.
 const manyEnded = namespace.MaxLeases / 8
 
 func (t *Table) endedLeases() (n int) {
@@ -326,8 +327,8 @@ func (t *Table) endedLeases() (n int) {
 	return n
 }
 
-// reapTokens is how many files, of up to n, may be removed now. Ended leases count among
-// those that there can be, so they are not to be many.
+// reapTokens is how many files, of up to n, may be removed now. Ended leases count
+// towards the limit of granted leases, so there must not be too many of them.
 func (t *Table) reapTokens(n int) int {
 	if t.endedLeases() > manyEnded {
 		return n

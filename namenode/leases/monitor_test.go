@@ -141,8 +141,8 @@ func TestManyEnds(t *testing.T) {
 	}
 }
 
-// Nothing that is attached is removed before the end of its lease is durable: who does not
-// find it then is answered at once.
+// Nothing that is attached is removed before the end of its lease is durable, since a call
+// that does not find it afterwards is answered at once.
 func TestNothingIsRemovedBeforeTheEndIsDurable(t *testing.T) {
 	r := newRig(t)
 	r.grant(1, time.Minute)
