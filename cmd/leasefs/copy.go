@@ -60,7 +60,7 @@ func put(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	lease, err := e.leaseID(e.flags.String("lease"))
+	lease, err := e.leaseFlag("lease")
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func grantedCommands(p *program) []*cli.Command {
 				if _, err := e.timeToLive(); err != nil {
 					return 0, err
 				}
-				return e.leaseID(e.flags.String("id"))
+				return e.leaseFlag("id")
 			}, grantLease),
 		},
 		{
@@ -91,11 +91,21 @@ func (c *commandLine) timeToLive() (time.Duration, error) {
 	return ttl, nil
 }
 
-// leaseID reads an id from the command line; "" is 0.
-func (c *commandLine) leaseID(s string) (client.LeaseID, error) {
-	if s == "" {
-		return 0, nil
+// leaseFlag reads an id from a flag; 0 if it is not given. An empty one is most likely
+// that of a grant that failed.
+func (c *commandLine) leaseFlag(name string) (client.LeaseID, error) {
+	s := c.flags.String(name)
+	switch {
+	case s != "":
+		return c.leaseID(s)
+	case c.flags.IsSet(name):
+		return 0, argv.Usagef(c.op, "--%s is empty; give the ID of a lease, or leave the flag out", name)
 	}
+	return 0, nil
+}
+
+// leaseID reads an id from the command line.
+func (c *commandLine) leaseID(s string) (client.LeaseID, error) {
 	id, err := client.ParseLeaseID(s)
 	if err != nil {
 		var f *fserror.Error

@@ -24,7 +24,8 @@ func lockCommand(p *program) *cli.Command {
 			"holder, and what COMMAND changes elsewhere should refuse a smaller one than it has seen.\n" +
 			"When renewals do not come through, COMMAND gets SIGTERM, and SIGKILL before the lock can be\n" +
 			"another's. A supervisor that is itself stopped cannot do that: then the token protects.\n" +
-			"A signal to lock is passed on to COMMAND and all that it has started; a second one kills them.\n" +
+			"SIGINT, SIGTERM or SIGHUP to lock is passed on to COMMAND and all that it has\n" +
+			"started; a second one kills them.\n" +
 			"The exit code is COMMAND's (128 + N if signal N ended it; 127 if it is not found, 126 if it\n" +
 			"cannot be executed); of a failure of the lock itself it is 100 + the usual code, such as\n" +
 			"105 (held by another) and 107 (lost). Put -- before COMMAND: flags before it are lock's,\n" +

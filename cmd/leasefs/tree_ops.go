@@ -52,7 +52,7 @@ type newDirectory struct {
 // mkdirOptions reads -m and --lease.
 func mkdirOptions(e *invocation) (o newDirectory, err error) {
 	if o.mode, err = mkdirMode(e); err == nil {
-		o.lease, err = e.leaseID(e.flags.String("lease"))
+		o.lease, err = e.leaseFlag("lease")
 	}
 	return o, err
 }
@@ -221,7 +221,7 @@ func lnCommand(p *program) *cli.Command {
 			if e.args[1], err = e.path(e.args[1]); err != nil {
 				return 0, err
 			}
-			return e.leaseID(e.flags.String("lease"))
+			return e.leaseFlag("lease")
 		}, func(e *invocation, lease client.LeaseID) error {
 			path, target := e.args[1], e.args[0]
 			if info, serr := e.fs.Lstat(e.ctx, path); serr == nil && info.IsDir() {

@@ -103,7 +103,7 @@ func createOptions(e *invocation) (o streamOptions, err error) {
 			o.open = append(o.open, opt)
 		}
 	}
-	if o.lease, err = e.leaseID(e.flags.String("lease")); err != nil {
+	if o.lease, err = e.leaseFlag("lease"); err != nil {
 		return o, err
 	}
 	if o.lease != 0 {

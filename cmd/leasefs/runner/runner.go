@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -138,7 +137,7 @@ func (c *Command) Run(ctx context.Context, signals *Signals, claim Claim) error 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if term.IsTerminal(int(c.Stdin.Fd())) {
+	if inForeground(c.Stdin) {
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(c.Stdin.Fd())
 		defer retakeTerminal(c.Stdin)
 	}
@@ -185,6 +184,13 @@ func (c *Command) Run(ctx context.Context, signals *Signals, claim Claim) error 
 			why = claim.lost(c.Op)
 		}
 	}
+}
+
+// inForeground reports whether the terminal is this process's to hand on: a job in the
+// background must not take it from the shell.
+func inForeground(terminal *os.File) bool {
+	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }
 
 // retakeTerminal makes this process's own group the terminal's again.

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -142,5 +145,35 @@ func TestCannotRun(t *testing.T) {
 		if !errors.As(err, &cannot) || cannot.Code != code || !errors.As(err, &e) || e.Path != name {
 			t.Errorf("%s: %v, want %d", name, err, code)
 		}
+	}
+}
+
+// A terminal that is not the program's to hand on, as that of a job in the background,
+// stays with whom it belongs to.
+func TestTerminalOfAnother(t *testing.T) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	c, err := Find("lock", []string{"sh", "-c", "exit 7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stdin, c.Stdout, c.Stderr = terminal, terminal, terminal
+	if err := c.Run(t.Context(), NewSignals(), hold(t, time.Hour).Claim); !errors.Is(err, Exit(7)) {
+		t.Error(err)
 	}
 }
