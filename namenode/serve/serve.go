@@ -358,15 +358,20 @@ func (f *Front) carry(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		ctx, c.cancel = context.WithTimeout(ctx, maxCall)
 	}
 	c.ctx = ctx
-	defer func() {
-		if p := recover(); p != nil {
-			c.err = f.panicked(c.method, p)
-		}
-	}()
 	if c.err = f.gate(c.method); c.err == nil {
-		c.resp, c.err = h(ctx, req)
+		c.run(h)
 	}
 	return c
+}
+
+// run calls the handler. A panic in it is the call's error.
+func (c *call) run(h grpc.UnaryHandler) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.err = c.f.panicked(c.method, p)
+		}
+	}()
+	c.resp, c.err = h(c.ctx, c.req)
 }
 
 // call is a call that was carried out and is yet to be answered.

@@ -1,0 +1,51 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/leasefs/leasefs/internal/clock"
+	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/internal/fserror/wire"
+	"github.com/leasefs/leasefs/namenode/share"
+	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
+)
+
+// final is an Answer that waits for nothing.
+type final struct{}
+
+func (final) Ready() bool                { return true }
+func (final) Wait(context.Context) error { return nil }
+
+// TestAPanicIsAnAnswer: a handler that panics ends its call, unary or of a stream, with an
+// error that says where to look, is counted, and gives its place back.
+func TestAPanicIsAnAnswer(t *testing.T) {
+	f := &Front{calls: newCalls(), Served: share.New(1), cfg: Config{
+		Clock: new(clock.Fake), Log: slog.New(slog.DiscardHandler),
+		Answer: func(ctx context.Context, _ func(context.Context)) (context.Context, Answer) { return ctx, final{} },
+	}}
+	info := &grpc.UnaryServerInfo{FullMethod: pb.Admin_Status_FullMethodName} // answered by any namenode
+	panics := func(context.Context, any) (any, error) { panic("as the test says") }
+	for name, serve := range map[string]func() (any, error){
+		"unary":       func() (any, error) { return f.unary(t.Context(), &pb.StatusRequest{}, info, panics) },
+		"of a stream": func() (any, error) { return f.carry(t.Context(), &pb.StatusRequest{}, info, panics).Wait() },
+	} {
+		resp, err := serve()
+		if err = wire.FromStatus(err); resp != nil || !errors.Is(err, fserror.Internal) {
+			t.Errorf("%s: %v, %v", name, resp, err)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(f.calls.panics)
+	if m, err := registry.Gather(); err != nil || m[0].GetMetric()[0].GetCounter().GetValue() != 2 {
+		t.Errorf("panics are counted as %v, %v", m, err)
+	}
+	if _, err := f.unary(t.Context(), &pb.StatusRequest{}, info, func(context.Context, any) (any, error) { return 1, nil }); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+}
