@@ -40,8 +40,9 @@ func (f *FS) Leases() *Leases { return &Leases{fs: f} }
 
 // Granted is a lease as granted.
 type Granted struct {
-	ID  LeaseID
-	TTL time.Duration // at least what was asked for: the namenode has a minimum
+	ID   LeaseID
+	Name string        // empty if it has none
+	TTL  time.Duration // at least what was asked for: the namenode has a minimum
 	// Outlives is true if a lease that is kept alive cannot be lost to a failover of the
 	// namenodes, false if its TTL is shorter than a failover can take.
 	Outlives bool
@@ -50,6 +51,7 @@ type Granted struct {
 // TimeToLive is how a granted lease stands.
 type TimeToLive struct {
 	ID        LeaseID
+	Name      string // empty if it has none
 	TTL       time.Duration
 	Remaining time.Duration // until its end, if nobody keeps it alive
 	FileCount uint64        // attached
@@ -62,13 +64,25 @@ type TimeToLive struct {
 // one. Exists if there is a lease of that id. It belongs to the user: any
 // process of that user may use it.
 func (l *Leases) Grant(ctx context.Context, ttl time.Duration, id LeaseID) (Granted, error) {
-	req := &pb.GrantLeaseRequest{Call: l.fs.ids.Begin(), Caller: l.fs.caller, Id: uint64(id), TtlMs: ceilMS(ttl)}
+	return l.grant(ctx, &pb.GrantLeaseRequest{Id: uint64(id), TtlMs: ceilMS(ttl)})
+}
+
+// GrantNamed is Grant of a lease that has a name beside its id: 1 to 255 bytes of UTF-8
+// without a slash, a space or a control character, that are no hexadecimal number. Exists,
+// with the lease that has it, if another lease of the user has that name; it is free as soon
+// as that one ends. Find finds the lease.
+func (l *Leases) GrantNamed(ctx context.Context, ttl time.Duration, name string) (Granted, error) {
+	return l.grant(ctx, &pb.GrantLeaseRequest{Name: name, TtlMs: ceilMS(ttl)})
+}
+
+func (l *Leases) grant(ctx context.Context, req *pb.GrantLeaseRequest) (Granted, error) {
+	req.Call, req.Caller = l.fs.ids.Begin(), l.fs.caller
 	defer l.fs.ids.End(req.Call)
 	r := new(pb.GrantLeaseResponse)
 	if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease grant", Mutates: true}, pb.Namenode_GrantLease_FullMethodName, req, r); err != nil {
 		return Granted{}, err
 	}
-	return Granted{ID: LeaseID(r.GetId()), TTL: ms(r.GetTtlMs()), Outlives: r.GetTtlMs() >= r.GetFailoverMs()}, nil
+	return Granted{ID: LeaseID(r.GetId()), Name: req.GetName(), TTL: ms(r.GetTtlMs()), Outlives: r.GetTtlMs() >= r.GetFailoverMs()}, nil
 }
 
 // ceilMS is a duration in milliseconds, no shorter.
@@ -87,12 +101,27 @@ func (l *Leases) Revoke(ctx context.Context, id LeaseID) error {
 // TimeToLive tells how a granted lease stands, and with files what is
 // attached to it. It does not keep it alive. NotFound if there is no such lease.
 func (l *Leases) TimeToLive(ctx context.Context, id LeaseID, files bool) (TimeToLive, error) {
+	return l.timeToLive(ctx, &pb.LeaseTimeToLiveRequest{Id: uint64(id), Files: files})
+}
+
+// Find returns the id of the user's lease that has a name. What is an id already
+// (ParseLeaseID) it returns as it is, and asks nobody. NotFound if there is no such lease. A
+// name that is given to another lease afterwards does no harm, since all calls go by id.
+func (l *Leases) Find(ctx context.Context, nameOrID string) (LeaseID, error) {
+	if id, err := ParseLeaseID(nameOrID); err == nil || nameOrID == "" {
+		return id, err
+	}
+	t, err := l.timeToLive(ctx, &pb.LeaseTimeToLiveRequest{Name: nameOrID})
+	return t.ID, err
+}
+
+func (l *Leases) timeToLive(ctx context.Context, req *pb.LeaseTimeToLiveRequest) (TimeToLive, error) {
 	r := new(pb.LeaseTimeToLiveResponse)
-	req := &pb.LeaseTimeToLiveRequest{Caller: l.fs.caller, Id: uint64(id), Files: files}
+	req.Caller = l.fs.caller
 	if err := l.fs.nn.Do(ctx, &namecall.Call{Op: "lease ttl"}, pb.Namenode_LeaseTimeToLive_FullMethodName, req, r); err != nil {
 		return TimeToLive{}, err
 	}
-	return TimeToLive{ID: id, TTL: ms(r.GetTtlMs()), Remaining: ms(r.GetRemainingMs()), FileCount: r.GetFileCount(), Files: r.GetFiles()}, nil
+	return TimeToLive{ID: LeaseID(r.GetId()), Name: r.GetName(), TTL: ms(r.GetTtlMs()), Remaining: ms(r.GetRemainingMs()), FileCount: r.GetFileCount(), Files: r.GetFiles()}, nil
 }
 
 // Mkdir makes a directory that is attached to a granted lease: it is deleted with all that
@@ -212,7 +241,7 @@ func (s seenLeases) add(l *pb.Lease) (isNew bool) {
 
 func leaseOf(l *pb.Lease) *Lease {
 	out := &Lease{
-		ID: l.GetId(), Holder: wire.Holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
+		ID: l.GetId(), Name: l.GetName(), Holder: wire.Holder(l.GetHolder()), Session: hex.EncodeToString(l.GetHolder().GetSession()),
 		SoftExpired: l.GetSoftExpired(), HardExpired: l.GetHardExpired(), Connected: l.GetConnected(),
 		FileCount: l.GetFileCount(), Attached: l.GetAttached(),
 		Granted: l.GetGranted(), TTL: ms(l.GetTtlMs()), Remaining: ms(l.GetRemainingMs()), AttachedCount: l.GetAttachedCount(),

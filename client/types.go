@@ -180,6 +180,7 @@ const (
 // Lease is one lease as the namenode shows it.
 type Lease struct {
 	ID          string
+	Name        string // of a granted lease that has one
 	Holder      fserror.Holder
 	Session     string // hexadecimal
 	SoftExpired bool

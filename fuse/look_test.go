@@ -277,10 +277,18 @@ func TestAttachByAttribute(t *testing.T) {
 	is(t, set("kept", "2f", unix.XATTR_REPLACE), syscall.ENODATA)
 	is(t, set("kept", "none", 0), syscall.EINVAL)
 	is(t, set("kept", "99", 0), syscall.EINVAL)
+	is(t, set("kept", "a/b", 0), syscall.EINVAL)
 	is(t, unix.Removexattr(m.path("kept"), "leasefs.lease"), syscall.ENODATA)
 	must(t, set("kept", "2f", 0))
 	if got := getXattr(t, m.path("kept"), "leasefs.lease"); got != "2f" {
 		t.Errorf("attached to %q", got)
+	}
+	must(t, unix.Removexattr(m.path("kept"), "leasefs.lease"))
+	named, err := m.FS().Leases().GrantNamed(t.Context(), time.Hour, "server-1")
+	must(t, err)
+	must(t, set("kept", "server-1", 0))
+	if got := getXattr(t, m.path("kept"), "leasefs.lease"); got != named.ID.String() {
+		t.Errorf("attached to %q of the lease named server-1, %v", got, named.ID)
 	}
 	must(t, unix.Removexattr(m.path("kept"), "leasefs.lease"))
 	must(t, m.FS().Leases().Revoke(t.Context(), g.ID))

@@ -116,11 +116,7 @@ func (n *node) Listxattr(ctx context.Context, dest []byte) (uint32, syscall.Errn
 // Setxattr sets one of the user namespace, or attaches the node to a granted lease.
 func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uint32) syscall.Errno {
 	if attr == xattrLease {
-		id, err := client.ParseLeaseID(strings.TrimRight(string(data), "\x00\n"))
-		if err != nil {
-			return syscall.EINVAL
-		}
-		return attach(ctx, n, id, flags)
+		return attachTo(ctx, n, strings.TrimRight(string(data), "\x00\n"), flags)
 	}
 	if !strings.HasPrefix(attr, userPrefix) {
 		return noXattr(attr)
@@ -141,6 +137,20 @@ func (n *node) Setxattr(ctx context.Context, attr string, data []byte, flags uin
 		return e
 	}
 	return xattrErrno(n.m.fs.XattrsInode(n.ino).Set(ctx, attr, data, mode))
+}
+
+// attachTo attaches a node to the granted lease that has an id, or a name of the mount's user.
+func attachTo(raw context.Context, n *node, lease string, flags uint32) syscall.Errno {
+	ctx, end := n.m.op(raw)
+	id, err := n.m.fs.Leases().Find(ctx, lease)
+	end()
+	if k := fserror.KindOf(err); k == fserror.NotFound || k == fserror.InvalidArgument {
+		return syscall.EINVAL // the file is there, and the value names no lease
+	}
+	if err != nil {
+		return errno(err)
+	}
+	return attach(raw, n, id, flags)
 }
 
 // attach attaches a node to a granted lease, or with 0 detaches it. Only its owner may,

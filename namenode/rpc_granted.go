@@ -1,17 +1,19 @@
 package namenode
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
 // GrantLease grants a lease with a time to live of its own. Whether its id is
-// free is decided where the record is applied: of two calls with the same id
+// or name is free is decided where the record is applied: of two calls with the same
 // one gets EXISTS.
 func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.GrantLeaseResponse, error) {
 	c, id, err := s.asked(ctx, r)
@@ -34,7 +36,7 @@ func (s *granted) GrantLease(ctx context.Context, r *pb.GrantLeaseRequest) (*pb.
 				lease = 0
 			}
 		}
-		return engine.OrNil(namespace.PlanGrant(tx.Tree, c, lease, ttl, owner))
+		return namespace.PlanGrant(tx.Tree, c, namespace.Lease{ID: lease, TTL: ttl, Owner: owner, Name: r.GetName()})
 	}})
 	if err != nil {
 		return nil, err
@@ -61,20 +63,31 @@ func (s *granted) RevokeLease(ctx context.Context, r *pb.RevokeLeaseRequest) (*p
 }
 
 // LeaseTimeToLive answers how long a lease lives without a keep-alive. Anybody
-// may ask.
+// may ask. A name is one of the caller's: it is looked up here, and all else goes by id.
 func (s *granted) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
 	const op = "lease ttl"
 	c, err := s.caller(ctx, r.GetCaller())
 	if err != nil {
 		return nil, err
 	}
+	if r.GetName() != "" {
+		if err := tables.CheckLeaseName(r.GetName()); err != nil || r.GetId() != 0 {
+			return nil, cmp.Or(err, error(fserror.New(fserror.InvalidArgument, op, "", "a lease is named by its id or by its name, not by both")))
+		}
+	}
 	resp := &pb.LeaseTimeToLiveResponse{Id: r.GetId()}
 	err = s.engine.View(ctx, c, func(tx *engine.Tx) error {
-		l, ok := tx.Tree.Lease(c, namespace.LeaseID(r.GetId()))
-		remaining, ttl, alive := s.leases.TimeToLive(r.GetId())
-		if !ok || !alive {
-			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", r.GetId()).Because(fserror.ReasonNoLease)
+		if r.GetName() != "" {
+			if resp.Id = uint64(tx.Tree.NamedLease(c, c.User, r.GetName())); resp.Id == 0 {
+				return fserror.New(fserror.NotFound, op, "", "user %s has no lease %q: it has ended, or never was", c.User, r.GetName()).Because(fserror.ReasonNoLease)
+			}
 		}
+		l, ok := tx.Tree.Lease(c, namespace.LeaseID(resp.Id))
+		remaining, ttl, alive := s.leases.TimeToLive(resp.Id)
+		if !ok || !alive {
+			return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", resp.Id).Because(fserror.ReasonNoLease)
+		}
+		resp.Name = l.Name
 		resp.RemainingMs, resp.TtlMs, resp.FileCount = remaining.Milliseconds(), ttl.Milliseconds(), uint64(l.Files) //nolint:gosec // a count
 		if r.GetFiles() {
 			resp.Files = leaseFiles(tx, c, l.ID, maxLeaseFiles)

@@ -340,7 +340,7 @@ func (s *granted) lease(tx *engine.Tx, c *namespace.Call, in leasemanager.Info, 
 		out.Holder.Session = nil // it is its user's
 		out.Granted, out.TtlMs, out.RemainingMs = true, in.TTL.Milliseconds(), in.Remaining.Milliseconds()
 		if l, ok := tx.Tree.Lease(nil, namespace.LeaseID(in.ID)); ok {
-			out.AttachedCount = uint64(l.Files) //nolint:gosec // a count
+			out.AttachedCount, out.Name = uint64(l.Files), l.Name //nolint:gosec // a count
 			out.Attached = leaseFiles(tx, c, l.ID, min(maxLeaseFiles, max(*left, 1)))
 			*left -= len(out.Attached)
 		}

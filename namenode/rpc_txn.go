@@ -11,6 +11,7 @@ import (
 	"github.com/leasefs/leasefs/internal/fspath"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -258,7 +259,7 @@ func (s *writers) txnPlans(tx *engine.Tx, c *namespace.Call, ops []*pb.TxOp, h n
 			add(i, func(t *namespace.Tree) (namespace.Op, error) {
 				switch o.GetOp().(type) {
 				case *pb.TxOp_Create, *pb.TxOp_Write, *pb.TxOp_Mkdir:
-					return planXattr(t, c, o.GetPath(), x, namespace.XattrSet)
+					return planXattr(t, c, o.GetPath(), x, calls.XattrSet)
 				}
 				return nil, fserror.New(fserror.InvalidArgument, "", "", "only an operation that makes something can set extended attributes on it")
 			})
@@ -290,14 +291,14 @@ func (s *writers) planOp(tx *engine.Tx, t *namespace.Tree, c *namespace.Call, o 
 	case *pb.TxOp_Attach:
 		return engine.OrNil(namespace.PlanAttach(t, c, namespace.LeaseID(w.Attach), namespace.At(path)))
 	case *pb.TxOp_SetXattr:
-		return planXattr(t, c, path, w.SetXattr, namespace.XattrSet)
+		return planXattr(t, c, path, w.SetXattr, calls.XattrSet)
 	case *pb.TxOp_RemoveXattr:
-		return planXattr(t, c, path, &pb.TxXattr{Name: w.RemoveXattr}, namespace.XattrRemove)
+		return planXattr(t, c, path, &pb.TxXattr{Name: w.RemoveXattr}, calls.XattrRemove)
 	}
 	return nil, fserror.New(fserror.InvalidArgument, "", "", "it is of no kind that this namenode knows")
 }
 
-func planXattr(t *namespace.Tree, c *namespace.Call, path string, x *pb.TxXattr, action namespace.XattrAction) (namespace.Op, error) {
+func planXattr(t *namespace.Tree, c *namespace.Call, path string, x *pb.TxXattr, action calls.XattrAction) (namespace.Op, error) {
 	return engine.OrNil(namespace.PlanXattr(t, c, namespace.Follow(path), x.GetName(), x.GetValue(), action))
 }
 

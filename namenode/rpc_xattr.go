@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
@@ -12,7 +13,7 @@ import (
 func (s *tree) SetXattr(ctx context.Context, r *pb.SetXattrRequest) (*pb.MutateResponse, error) {
 	grows := r.GetAction() != pb.XattrAction_XATTR_ACTION_REMOVE
 	return s.mutate(ctx, r, grows, func(tx *engine.Tx, c *namespace.Call) (namespace.Op, error) {
-		action := namespace.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
+		action := calls.XattrAction(r.GetAction()) //nolint:gosec // an unknown one is refused
 		return engine.OrNil(namespace.PlanXattr(tx.Tree, c, ref(r.GetAt()), r.GetName(), r.GetValue(), action))
 	})
 }

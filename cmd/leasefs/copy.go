@@ -36,7 +36,7 @@ func putCommand(p *program) *cli.Command {
 			"The first error ends the copy; files copied before it stay.",
 		Flags: append(copyFlags(),
 			&cli.BoolFlag{Name: "skip-special", Usage: "leave sockets, pipes and devices out instead of failing"},
-			&cli.StringFlag{Name: "lease", Usage: "delete the files (not directories and links) when the granted lease `ID` ends"}),
+			&cli.StringFlag{Name: "lease", Usage: "delete the files (not directories and links) when the granted lease `ID|NAME` ends"}),
 		Action: p.action(operands{min: 2, max: 2, names: "LOCAL PATH", local: true}, put),
 	}
 }
@@ -65,7 +65,13 @@ func put(e *invocation) error {
 		return err
 	}
 	return e.transfer(func(ctx context.Context, opts transfer.Options) (transfer.Result, error) {
-		opts.SkipSpecial, opts.Lease = e.flags.Bool("skip-special"), lease
+		opts.SkipSpecial = e.flags.Bool("skip-special")
+		if lease != "" {
+			var err error
+			if opts.Lease, err = e.fs.Leases().Find(ctx, lease); err != nil {
+				return transfer.Result{}, err
+			}
+		}
 		return transfer.Put(ctx, e.fs, e.args[0], remote, opts)
 	})
 }

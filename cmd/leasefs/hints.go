@@ -123,7 +123,7 @@ func (h hintingHandler) WithGroup(name string) slog.Handler {
 const noDescriptors = "raise the limit of open files, which ulimit -n shows, or have fewer open"
 
 // nextStep finds in a message what its reader should do.
-var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|--[a-z]|: (use|set|stop|delete|remove|mount|write|name|correct|make|get|is it|they need) `)
+var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|--[a-z]|: (use|choose|set|stop|delete|remove|mount|write|name|correct|make|get|is it|they need) `)
 
 // errorText is an error's line, the next step included, without the program's name.
 func errorText(err error) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,9 +37,9 @@ func leaseCommand(p *program) *cli.Command {
 			{
 				Name:        "show",
 				Usage:       "show leases with their files",
-				UsageText:   "leasefs lease show ID|HOLDER|PATH\n\nExample:\n  leasefs lease show /logs/a",
-				Description: "Shows the lease that has the id or holds the path, or all leases of a client name.",
-				Action:      p.connected(operands{min: 1, max: 1, names: "ID, HOLDER or PATH", local: true}, showLease),
+				UsageText:   "leasefs lease show ID|NAME|HOLDER|PATH\n\nExample:\n  leasefs lease show /logs/a",
+				Description: "Shows the lease that has the id or the name, or holds the path, or all leases of a client name.",
+				Action:      p.connected(operands{min: 1, max: 1, names: "ID, NAME, HOLDER or PATH", local: true}, showLease),
 			},
 			recoverCommand(p),
 		}, grantedCommands(p)...),
@@ -48,6 +49,7 @@ func leaseCommand(p *program) *cli.Command {
 // leaseJSON is a lease under --json.
 type leaseJSON struct {
 	Lease       string          `json:"lease"`
+	Name        *string         `json:"name"` // of a granted lease that has one
 	Holder      string          `json:"holder"`
 	ClientHost  string          `json:"client_host"`
 	Session     *string         `json:"session"` // not of a granted lease, as the next three
@@ -77,7 +79,7 @@ type leaseFileJSON struct {
 
 func (p *printer) printLeaseJSON(l *client.Lease) error {
 	j := leaseJSON{
-		Lease: l.ID, Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: orNull(l.Session), IdleMS: l.Holder.Idle.Milliseconds(),
+		Lease: l.ID, Name: orNull(l.Name), Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: orNull(l.Session), IdleMS: l.Holder.Idle.Milliseconds(),
 		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
 		User: l.Holder.User, PID: orNull(l.Holder.PID), FileCount: l.FileCount,
 		Granted: l.Granted, RemainingMS: l.Remaining.Milliseconds(), AttachedCnt: l.AttachedCount,
@@ -105,8 +107,8 @@ func leaseFilter(e *invocation) (client.LeaseFilter, error) {
 	switch {
 	case !ok:
 		return client.LeaseFilter{}, argv.Usagef(e.op, "--sort: %q is none of idle, remaining and files", key)
-	case e.flags.IsSet("limit") && limit == 0:
-		return client.LeaseFilter{}, argv.Usagef(e.op, "--limit: list at least 1")
+	case e.flags.IsSet("limit") && limit <= 0:
+		return client.LeaseFilter{}, argv.Usagef(e.op, "--limit %d: list at least 1", limit)
 	}
 	return client.LeaseFilter{Holder: e.flags.String("holder"), Expired: e.flags.Bool("expired"), Order: order, Limit: limit}, nil
 }
@@ -124,7 +126,7 @@ func (e *invocation) listLeases(filter client.LeaseFilter) error {
 			}
 			continue
 		case none:
-			fmt.Fprintln(w, "LEASE\tHOLDER\tUSER\tHOST\tPID\tFILES\tIDLE\tREMAINING\tWAITING\tSTATE")
+			fmt.Fprintln(w, "LEASE\tNAME\tHOLDER\tUSER\tHOST\tPID\tFILES\tIDLE\tREMAINING\tWAITING\tSTATE")
 		}
 		none = false
 		h := l.Holder
@@ -132,7 +134,7 @@ func (e *invocation) listLeases(filter client.LeaseFilter) error {
 		if h.PID != 0 {
 			pid = strconv.FormatInt(h.PID, 10)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.ID, quoteName(h.Client), h.User, h.Host, pid,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.ID, cmp.Or(l.Name, "-"), quoteName(h.Client), h.User, h.Host, pid,
 			l.FileCount+l.AttachedCount, fserror.Round(h.Idle), fserror.Round(l.Remaining), l.Waiting, leaseState(l))
 	}
 	return w.Flush()
@@ -156,7 +158,11 @@ func leaseState(l *client.Lease) string {
 
 func showLease(e *invocation) error {
 	what := e.args[0]
-	filters := []client.LeaseFilter{{Lease: what}, {Holder: what}}
+	lease := what
+	if id, err := e.fs.Leases().Find(e.ctx, what); err == nil {
+		lease = id.String()
+	}
+	filters := []client.LeaseFilter{{Lease: lease}, {Holder: what}}
 	if strings.HasPrefix(what, "/") {
 		path, err := e.path(what)
 		if err != nil {
@@ -191,7 +197,7 @@ func (p *printer) printLease(l *client.Lease) error {
 	}
 	h := l.Holder
 	if l.Granted {
-		p.printf("lease %s: granted to %s (user %s, host %s)\n", l.ID, quoteName(h.Client), h.User, h.Host)
+		p.printf("lease %s: granted to %s (user %s, host %s)\n", strings.TrimSpace(l.ID+" "+l.Name), quoteName(h.Client), h.User, h.Host)
 		p.printf("  %s, %s left of %s; %s attached\n", leaseState(l), fserror.Round(l.Remaining), l.TTL, plural(l.AttachedCount, "file", "files"))
 		for _, path := range l.Attached {
 			p.printf("  %s  deleted at its end\n", p.name(path))

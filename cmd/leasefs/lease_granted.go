@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -18,51 +19,44 @@ func grantedCommands(p *program) []*cli.Command {
 		{
 			Name:        "grant",
 			Usage:       "get a lease with a time to live of its own",
-			UsageText:   "leasefs lease grant --ttl D [--id ID]\n\nExample:\n  leasefs lease grant --ttl 30s",
-			Description: "Prints the id of a new lease. Unless it is kept alive (lease keep-alive) it ends after its time to\nlive, and the files that are attached to it (create --lease, lease attach) are deleted.",
+			UsageText:   "leasefs lease grant --ttl D [--id ID | --name NAME]\n\nExample:\n  leasefs lease grant --ttl 30s --name server-1",
+			Description: "Prints the id of a new lease. Unless it is kept alive (lease keep-alive) it ends after its time to\nlive, and the files that are attached to it (create --lease, lease attach) are deleted. Its NAME, which\nno other of your leases may have, can be given instead of its ID.",
 			Flags: []cli.Flag{
 				&cli.DurationFlag{Name: "ttl", Usage: "it lives so `LONG` without a keep-alive; raised to the namenode's minimum", DefaultText: "it must be given"},
 				&cli.StringFlag{Name: "id", Usage: "its `ID`, hexadecimal", DefaultText: "one that is free"},
+				&cli.StringFlag{Name: "name", Usage: "a `NAME` for it, such as server-1", DefaultText: "none"},
 			},
-			Action: reading(p, operands{}, func(e *invocation) (client.LeaseID, error) {
-				if !e.flags.IsSet("ttl") {
-					return 0, argv.Usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
-				}
-				if _, err := e.timeToLive(); err != nil {
-					return 0, err
-				}
-				return e.leaseFlag("id")
-			}, grantLease),
+			Action: reading(p, operands{}, grantOptions, grantLease),
 		},
 		{
 			Name:        "keep-alive",
 			Usage:       "keep leases alive",
-			UsageText:   "leasefs lease keep-alive [--once] ID...\n\nExample:\n  leasefs lease keep-alive 2f1c6d0a",
+			UsageText:   "leasefs lease keep-alive [--once] ID|NAME...\n\nExample:\n  leasefs lease keep-alive 2f1c6d0a",
 			Description: "Keeps the leases alive until it is interrupted (that is success), or one of them ends (exit code 7).",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "only now"}},
-			Action:      reading(p, operands{min: 1, max: -1, names: "one ID or more", local: true}, leaseIDs, keepAlive),
+			Action:      reading(p, operands{min: 1, max: -1, names: "one ID or NAME, or more", local: true}, leaseNames, withLeases(keepAlive)),
 		},
 		{
 			Name:        "ttl",
 			Usage:       "show how long a lease lives",
-			UsageText:   "leasefs lease ttl ID [--keys]\n\nExample:\n  leasefs lease ttl 2f1c6d0a --keys",
+			UsageText:   "leasefs lease ttl ID|NAME [--keys]\n\nExample:\n  leasefs lease ttl 2f1c6d0a --keys",
 			Description: "Prints the time that remains of its time to live; with --keys also the files attached.",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "keys", Usage: "list the files that are attached to it"}},
-			Action:      reading(p, operands{min: 1, max: 1, names: "an ID", local: true}, leaseIDs, leaseTTL),
+			Action:      reading(p, operands{min: 1, max: 1, names: "an ID or NAME", local: true}, leaseNames, withLeases(leaseTTL)),
 		},
 		{
 			Name:        "revoke",
 			Usage:       "end a lease and delete its files",
-			UsageText:   "leasefs lease revoke ID\n\nExample:\n  leasefs lease revoke 2f1c6d0a",
+			UsageText:   "leasefs lease revoke ID|NAME\n\nExample:\n  leasefs lease revoke 2f1c6d0a",
 			Description: "Ends a granted lease at once; the files that are attached to it are deleted.",
-			Action:      reading(p, operands{min: 1, max: 1, names: "an ID", local: true}, leaseIDs, revokeLease),
+			Action:      reading(p, operands{min: 1, max: 1, names: "an ID or NAME", local: true}, leaseNames, withLeases(revokeLease)),
 		},
 		{
 			Name:        "attach",
 			Usage:       "have files deleted when a lease ends",
-			UsageText:   "leasefs lease attach ID PATH...\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
+			UsageText:   "leasefs lease attach ID|NAME PATH...\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
 			Description: "Attaches files, directories or links to a granted lease, away from another one if need be. A\ndirectory is deleted with all that is in it at that time.",
-			Action:      reading(p, operands{min: 2, max: -1, names: "ID and one path or more", local: true}, leaseIDs, attachLease),
+			Action:      reading(p, operands{min: 2, max: -1, names: "ID or NAME and one path or more", local: true}, leaseNames, withLeases(attachLease)),
 		},
 		{
 			Name:        "detach",
@@ -91,62 +85,101 @@ func (c *commandLine) timeToLive() (time.Duration, error) {
 	return ttl, nil
 }
 
-// leaseFlag reads an id from a flag; 0 if it is not given. An empty one is most likely
-// that of a grant that failed.
-func (c *commandLine) leaseFlag(name string) (client.LeaseID, error) {
+// leaseFlag is the id or name of a lease in a flag, empty if it is not given. One that is
+// given and empty is most likely that of a grant that failed.
+func (c *commandLine) leaseFlag(name string) (string, error) {
 	s := c.flags.String(name)
-	switch {
-	case s != "":
-		return c.leaseID(s)
-	case c.flags.IsSet(name):
-		return 0, argv.Usagef(c.op, "--%s is empty; give the ID of a lease, or leave the flag out", name)
+	if s == "" && c.flags.IsSet(name) {
+		return "", argv.Usagef(c.op, "--%s is empty; give the ID or NAME of a lease, or leave the flag out", name)
 	}
-	return 0, nil
+	return s, nil
 }
 
-// leaseID reads an id from the command line.
-func (c *commandLine) leaseID(s string) (client.LeaseID, error) {
-	id, err := client.ParseLeaseID(s)
-	if err != nil {
-		var f *fserror.Error
-		if errors.As(err, &f) {
-			return 0, argv.Usagef(c.op, "%s", f.Message)
-		}
+// withLease is the open option for a lease named by its id or its name.
+func (e *invocation) withLease(lease string, opts []client.OpenOption) ([]client.OpenOption, error) {
+	if lease == "" {
+		return opts, nil
 	}
-	return id, err
+	id, err := e.fs.Leases().Find(e.ctx, lease)
+	return append(opts, client.WithLease(id)), err
 }
 
-// leaseIDs checks the operands before anything is connected; only the first is
-// an id where a path follows.
-func leaseIDs(e *invocation) (ids []client.LeaseID, err error) {
-	words := e.args
+// leaseNames checks before anything is connected that no operand is empty; only the first
+// names a lease where a path follows.
+func leaseNames(e *invocation) (names []string, err error) {
+	names = e.args
 	if e.flags.Command.Name == "attach" {
-		words = words[:1]
+		names = names[:1]
 	}
-	for _, s := range words {
-		if s == "" {
-			return nil, argv.Usagef(e.op, "an ID is empty")
-		}
-		id, err := e.leaseID(s)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
+	if slices.Contains(names, "") {
+		return nil, argv.Usagef(e.op, "an ID is empty")
 	}
-	return ids, nil
+	return names, nil
 }
 
-func grantLease(e *invocation, id client.LeaseID) error {
-	asked := e.flags.Duration("ttl")
-	g, err := e.fs.Leases().Grant(e.ctx, asked, id)
+// withLeases calls f with the ids of leases, each named by its id or its name.
+func withLeases(f func(*invocation, []client.LeaseID) error) func(*invocation, []string) error {
+	return func(e *invocation, names []string) error {
+		ids := make([]client.LeaseID, len(names))
+		for i, name := range names {
+			var err error
+			if ids[i], err = e.fs.Leases().Find(e.ctx, name); err != nil {
+				return e.fail(err, "")
+			}
+		}
+		return f(e, ids)
+	}
+}
+
+// newLease is how a lease is granted.
+type newLease struct {
+	ttl  time.Duration
+	id   client.LeaseID
+	name string
+}
+
+// grantOptions reads --ttl, --id and --name.
+func grantOptions(e *invocation) (o newLease, err error) {
+	if !e.flags.IsSet("ttl") {
+		return o, argv.Usagef(e.op, "give a time to live with --ttl, such as --ttl 30s")
+	}
+	if o.ttl, err = e.timeToLive(); err != nil {
+		return o, err
+	}
+	id, err := e.leaseFlag("id")
+	if err != nil {
+		return o, err
+	}
+	o.name = e.flags.String("name")
+	switch {
+	case o.name == "" && e.flags.IsSet("name"):
+		return o, argv.Usagef(e.op, "--name is empty; give the lease a NAME, or leave the flag out")
+	case id != "" && o.name != "":
+		return o, argv.Usagef(e.op, "--id and --name exclude each other; a lease with a name gets an id that is free")
+	case id != "":
+		o.id, err = client.ParseLeaseID(id)
+	}
+	var f *fserror.Error
+	if errors.As(err, &f) {
+		err = argv.Usagef(e.op, "%s", f.Message)
+	}
+	return o, err
+}
+
+func grantLease(e *invocation, o newLease) error {
+	grant := func() (client.Granted, error) { return e.fs.Leases().Grant(e.ctx, o.ttl, o.id) }
+	if o.name != "" {
+		grant = func() (client.Granted, error) { return e.fs.Leases().GrantNamed(e.ctx, o.ttl, o.name) }
+	}
+	g, err := grant()
 	if err != nil {
 		return e.fail(err, "")
 	}
 	if e.json {
-		return e.printJSON(map[string]any{"lease": g.ID.String(), "ttl_ms": g.TTL.Milliseconds()})
+		return e.printJSON(map[string]any{"lease": g.ID.String(), "name": orNull(g.Name), "ttl_ms": g.TTL.Milliseconds()})
 	}
 	e.printf("%s\n", g.ID)
-	e.noteLife(asked, g.TTL, g.Outlives)
+	e.noteLife(o.ttl, g.TTL, g.Outlives)
 	return nil
 }
 
@@ -180,7 +213,7 @@ func leaseTTL(e *invocation, ids []client.LeaseID) error {
 		return e.fail(err, "")
 	}
 	if e.json {
-		j := map[string]any{"lease": ids[0].String(), "ttl_ms": t.TTL.Milliseconds(), "remaining_ms": t.Remaining.Milliseconds(), "file_count": t.FileCount}
+		j := map[string]any{"lease": ids[0].String(), "name": orNull(t.Name), "ttl_ms": t.TTL.Milliseconds(), "remaining_ms": t.Remaining.Milliseconds(), "file_count": t.FileCount}
 		if e.flags.Bool("keys") {
 			j["attached"] = append([]string{}, t.Files...)
 		}

@@ -18,20 +18,26 @@ func mkdirCommand(p *program) *cli.Command {
 		Usage:     "make directories",
 		UsageText: "leasefs mkdir [-p] [-m MODE] [--lease ID] PATH...\n\nExample:\n  leasefs mkdir -p /logs/2026/07",
 		Description: "Makes directories. With -p parents too, and one that exists is no error. With --lease\n" +
-			"each is deleted, with all that is in it by then, when the granted lease ID ends; parents\n" +
+			"each is deleted, with all that is in it by then, when the granted lease ends; parents\n" +
 			"stay. One that exists is an error then, unless it is attached to that lease.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make parents; no error if it exists"},
 			&cli.StringFlag{Name: "mode", Aliases: []string{"m"}, Usage: "octal permission `MODE`", DefaultText: "0777 less the umask"},
-			&cli.StringFlag{Name: "lease", Usage: "delete the directories when the granted lease `ID` ends"},
+			&cli.StringFlag{Name: "lease", Usage: "delete the directories when the granted lease `ID|NAME` ends"},
 		},
 		Action: reading(p, operands{min: 1, max: -1, names: "one path or more"}, mkdirOptions, func(e *invocation, o newDirectory) error {
+			var lease client.LeaseID
+			var err error
+			if o.lease != "" {
+				if lease, err = e.fs.Leases().Find(e.ctx, o.lease); err != nil {
+					return e.fail(err, "")
+				}
+			}
 			return e.each(func(path string) error {
 				parents := e.flags.Bool("parents")
-				var err error
 				switch {
-				case o.lease != 0:
-					err = e.fs.Leases().Mkdir(e.ctx, o.lease, path, o.mode, parents)
+				case lease != 0:
+					err = e.fs.Leases().Mkdir(e.ctx, lease, path, o.mode, parents)
 				case parents:
 					err = e.fs.MkdirAll(e.ctx, path, o.mode)
 				default:
@@ -46,7 +52,7 @@ func mkdirCommand(p *program) *cli.Command {
 // newDirectory is how a directory is made.
 type newDirectory struct {
 	mode  fs.FileMode
-	lease client.LeaseID
+	lease string // id or name
 }
 
 // mkdirOptions reads -m and --lease.
@@ -208,28 +214,32 @@ func lnCommand(p *program) *cli.Command {
 	return &cli.Command{
 		Name:        "ln",
 		Usage:       "make symbolic links",
-		UsageText:   "leasefs ln -s [--lease ID] TARGET PATH\n\nExample:\n  leasefs ln -s /releases/7 /current",
+		UsageText:   "leasefs ln -s [--lease ID|NAME] TARGET PATH\n\nExample:\n  leasefs ln -s /releases/7 /current",
 		Description: "Makes PATH a symbolic link to TARGET, or a link of TARGET's name in it if PATH is a directory.\nTARGET may be relative to the link and need not exist. There are no hard links: -s is needed.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "symbolic", Aliases: []string{"s"}, Usage: "make a symbolic link"},
-			&cli.StringFlag{Name: "lease", Usage: "delete the link when the granted lease `ID` ends"},
+			&cli.StringFlag{Name: "lease", Usage: "delete the link when the granted lease `ID|NAME` ends"},
 		},
-		Action: reading(p, operands{min: 2, max: 2, names: "TARGET and PATH", local: true}, func(e *invocation) (lease client.LeaseID, err error) {
+		Action: reading(p, operands{min: 2, max: 2, names: "TARGET and PATH", local: true}, func(e *invocation) (lease string, err error) {
 			if !e.flags.Bool("symbolic") {
-				return 0, argv.Usagef(e.op, "there are no hard links; -s makes a symbolic one")
+				return "", argv.Usagef(e.op, "there are no hard links; -s makes a symbolic one")
 			}
 			if e.args[1], err = e.path(e.args[1]); err != nil {
-				return 0, err
+				return "", err
 			}
 			return e.leaseFlag("lease")
-		}, func(e *invocation, lease client.LeaseID) error {
+		}, func(e *invocation, lease string) error {
 			path, target := e.args[1], e.args[0]
 			if info, serr := e.fs.Lstat(e.ctx, path); serr == nil && info.IsDir() {
 				_, name := fspath.Split(target)
 				path = fspath.Join(path, name)
 			}
-			if lease != 0 {
-				return e.fail(e.fs.Leases().Symlink(e.ctx, lease, target, path), path)
+			if lease != "" {
+				id, err := e.fs.Leases().Find(e.ctx, lease)
+				if err == nil {
+					err = e.fs.Leases().Symlink(e.ctx, id, target, path)
+				}
+				return e.fail(err, path)
 			}
 			return e.fail(e.fs.Symlink(e.ctx, target, path), path)
 		}),

@@ -30,10 +30,16 @@ func txnCommand(p *program) *cli.Command {
 			"  mkdir [-p] [-m MODE] PATH   mv [--overwrite] FROM TO    rm PATH\n" +
 			"  xattr set PATH NAME VALUE   xattr rm PATH NAME          attach LEASE PATH\n\n" +
 			"Words with spaces go in double quotes, with \\n and \\\" as in Go. Lines that begin with # are\n" +
-			"comments. At most 64 compares, 64 operations and 1 MiB in all; no two operations may touch one path.",
-		Action: reading(p, operands{max: -1, names: "steps", local: true}, readSteps, func(e *invocation, add []steps.Step) error {
+			"comments. At most 64 compares, 64 operations and 1 MiB in all; no two operations may touch\n" +
+			"one path. LEASE is an id or a name.",
+		Action: reading(p, operands{max: -1, names: "steps", local: true}, readSteps, func(e *invocation, script *steps.Script) (err error) {
+			for name := range script.Leases {
+				if script.Leases[name], err = e.fs.Leases().Find(e.ctx, name); err != nil {
+					return e.fail(err, "")
+				}
+			}
 			tx := client.NewTx(e.fs)
-			for _, step := range add {
+			for _, step := range append(script.Compares, script.Operations...) {
 				step(tx)
 			}
 			txid, err := tx.Commit(e.ctx)
@@ -49,7 +55,7 @@ func txnCommand(p *program) *cli.Command {
 }
 
 // readSteps reads the steps from the arguments, or standard input.
-func readSteps(e *invocation) ([]steps.Step, error) {
+func readSteps(e *invocation) (*steps.Script, error) {
 	texts := e.args
 	if len(texts) == 0 {
 		data, err := io.ReadAll(io.LimitReader(e.stdin, maxSteps+1))
@@ -65,12 +71,12 @@ func readSteps(e *invocation) ([]steps.Step, error) {
 	if mask := umask(); mask != nil {
 		dirMode &^= *mask
 	}
-	compares, operations, err := steps.Parse(dirMode, texts...)
+	script, err := steps.Parse(dirMode, texts...)
 	switch {
 	case err != nil:
 		return nil, argv.Usagef(e.op, "%v", err)
-	case len(operations) == 0:
+	case len(script.Operations) == 0:
 		return nil, argv.Usagef(e.op, "there is no operation to do")
 	}
-	return append(compares, operations...), nil
+	return script, nil
 }

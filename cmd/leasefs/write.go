@@ -42,7 +42,7 @@ func createCommand(p *program) *cli.Command {
 			&cli.BoolFlag{Name: "overwrite", Usage: "replace an existing file"},
 			&cli.BoolFlag{Name: "steal", Usage: "with --overwrite: even if another has it open for write"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "make missing parent directories"},
-			&cli.StringFlag{Name: "lease", Usage: "delete the file when the granted lease `ID` ends"},
+			&cli.StringFlag{Name: "lease", Usage: "delete the file when the granted lease `ID|NAME` ends"},
 		}, streamFlags()...),
 		Action: reading(p, operands{min: 1, max: 1, names: "PATH"}, createOptions, create),
 	}
@@ -88,7 +88,7 @@ func closeCommand(p *program) *cli.Command {
 // streamOptions are how a file is opened and written to.
 type streamOptions struct {
 	open  []client.OpenOption
-	lease client.LeaseID
+	lease string // id or name
 	pump  transfer.PumpOptions
 }
 
@@ -105,9 +105,6 @@ func createOptions(e *invocation) (o streamOptions, err error) {
 	}
 	if o.lease, err = e.leaseFlag("lease"); err != nil {
 		return o, err
-	}
-	if o.lease != 0 {
-		o.open = append(o.open, client.WithLease(o.lease))
 	}
 	o.pump, err = e.pumpOptions()
 	return o, err
@@ -136,8 +133,11 @@ func appendOptions(e *invocation) (o streamOptions, err error) {
 	return o, err
 }
 
-func create(e *invocation, o streamOptions) error {
-	if o.lease != 0 && !e.flags.IsSet("flush") && !e.flags.Bool("ack") && !e.flags.Bool("keep-open") {
+func create(e *invocation, o streamOptions) (err error) {
+	if o.open, err = e.withLease(o.lease, o.open); err != nil {
+		return e.fail(err, e.args[0])
+	}
+	if o.lease != "" && !e.flags.IsSet("flush") && !e.flags.Bool("ack") && !e.flags.Bool("keep-open") {
 		_, err := e.fs.WriteFrom(e.ctx, e.args[0], e.input(), o.open...)
 		return e.fail(err, e.args[0])
 	}

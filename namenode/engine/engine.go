@@ -21,6 +21,7 @@ import (
 	"github.com/leasefs/leasefs/internal/journal"
 	"github.com/leasefs/leasefs/leasemanager/readlease"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
 
@@ -128,7 +129,7 @@ func (e *Engine) BeginReign(term uint64) {
 	beyond := e.time.begin(lastMS)
 	tree.Track(true)
 	e.mu.Unlock()
-	e.Share(term, Limits{Granted: namespace.MaxLeases, Results: namespace.MaxSessions})
+	e.Share(term, Limits{Granted: tables.MaxLeases, Results: tables.MaxSessions})
 	caching, ms := tree.CachingSessions()
 	ids := make([]readlease.SessionID, len(caching))
 	for i, id := range caching {

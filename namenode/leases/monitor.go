@@ -9,6 +9,7 @@ import (
 	"github.com/leasefs/leasefs/leasemanager"
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 const (
@@ -320,7 +321,7 @@ const reapSlice = 100
 
 // manyEnded is the number of ended leases from which on their files are removed without
 // regard to the rate.
-const manyEnded = namespace.MaxLeases / 8
+const manyEnded = tables.MaxLeases / 8
 
 func (t *Table) endedLeases() (n int) {
 	t.Engine.Look(func(tree *namespace.Tree) { n = tree.EndedLeases() })

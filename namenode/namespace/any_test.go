@@ -99,6 +99,8 @@ func drawOp(t *rapid.T, next uint64) Op {
 		}}
 	case 20:
 		return &OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}
+	case 34:
+		return &OpGrantNamed{OpGrant{ID: lease(), TTL: num("ttl"), Owner: Owner{User: user()}}, rapid.SampledFrom([]string{"n-1", "n-2", "f00", ""}).Draw(t, "name")}
 	case 21:
 		return &OpEndLease{ID: lease(), Reason: LeaseRevoked}
 	case 32:

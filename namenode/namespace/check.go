@@ -17,7 +17,7 @@ type checker struct {
 	problems []string
 	keys     map[blockstore.Key]InodeID
 	counts   Counts
-	uses     ownerUses
+	uses     tables.OwnerUses
 	hangs    map[InodeID]bool // directories that are known to hang from a top
 }
 
@@ -163,7 +163,7 @@ func (c *checker) file(n *inode) {
 		c.problem("file %d has blocks of %d bytes, but counts %d", n.id, sum, n.blocksLength())
 	}
 	c.counts.addTail(n, 1)
-	c.uses.of(n.user).tails += n.tailMemory()
+	c.uses.Of(n.user).Tails += n.tailMemory()
 	o := n.open()
 	if o == nil {
 		return
@@ -212,7 +212,7 @@ func (c *checker) indexes() {
 		c.problem("counts are %+v, but should be %+v", have, c.counts)
 	}
 	for i, have := range t.uses {
-		if want := *c.uses.of(uint16(i)); have != want { //nolint:gosec // at most MaxOwners
+		if want := *c.uses.Of(uint16(i)); have != want { //nolint:gosec // at most MaxOwners
 			c.problem("files of user %s take %+v, but should %+v", t.users.Name(uint16(i)), have, want) //nolint:gosec // the same
 		}
 	}
@@ -250,7 +250,7 @@ func (c *checker) xattrs() {
 		_, fits := t.xattrs.Fits(x)
 		c.counts.XattrBytes += x.Memory()
 		if n := t.get(x.Inode); n != nil {
-			c.uses.of(n.user).xattrs += x.Memory()
+			c.uses.Of(n.user).Xattrs += x.Memory()
 		}
 		switch {
 		case t.get(x.Inode) == nil:

@@ -50,6 +50,8 @@ func TestFrozenImage(t *testing.T) {
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
 	frozenImage(t, 8, "record 145 at 1700000000145, term 7, {Inodes:19 Files:12 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:21 ClosedTailBytes:17 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:6 Attached:6 XattrBytes:412}, "+
 		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
+	frozenImage(t, 9, "record 150 at 1700000000150, term 7, {Inodes:20 Files:13 Dirs:6 Symlinks:1 Blocks:2 Open:1 StoredBytes:21 TailBytes:21 ClosedTailBytes:17 Garbage:3 GarbageBytes:4294967309 Detached:1 Sessions:3 Leases:9 Attached:7 XattrBytes:412}, "+
+		"images [{TxID:5 Name:image-1 Size:7 CRC:9} {TxID:5 Name:image-2 Size:7 CRC:9}], ages 5, numbers 9")
 }
 
 func frozenImage(t *testing.T, version uint32, want string) {

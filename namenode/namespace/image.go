@@ -10,7 +10,7 @@ import (
 // imageVersion is the version of the layout, and grows with each change to it. Versions
 // from oldestImage on can be read.
 const (
-	imageVersion = 8
+	imageVersion = 9
 	oldestImage  = 7
 )
 

@@ -31,7 +31,7 @@ func (im *imageCoder) leases() {
 	if im.version == 7 {
 		t.leases.CodeOld(im.Coder, t.txid, t.whereAttached)
 	} else {
-		t.leases.Code(im.Coder, t.txid, t.whereAttached)
+		t.leases.Code(im.Coder, t.txid, im.version >= 9, t.whereAttached)
 	}
 	if !im.Writes() {
 		im.linkLeases()

@@ -66,8 +66,8 @@ func (t *inodes) put(n *inode) {
 		t.countTail(old, -1)
 		if old.user != n.user {
 			moved := t.xattrMemory(n.id)
-			t.uses.of(old.user).xattrs -= moved
-			t.uses.of(n.user).xattrs += moved
+			t.uses.Of(old.user).Xattrs -= moved
+			t.uses.Of(n.user).Xattrs += moved
 		}
 	}
 	t.countTail(n, 1)
@@ -76,7 +76,7 @@ func (t *inodes) put(n *inode) {
 // countTail counts the tail of an inode, sign times, for all and for its owner.
 func (t *inodes) countTail(n *inode, sign int64) {
 	t.counts.addTail(n, sign)
-	t.uses.of(n.user).tails += sign * n.tailMemory()
+	t.uses.Of(n.user).Tails += sign * n.tailMemory()
 }
 
 // OwnerOf is the user who owns an inode; "" if it is not there.

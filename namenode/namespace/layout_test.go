@@ -38,6 +38,7 @@ func samples() []Op {
 		&OpImage{TxID: 1, Name: "image-1", Size: 1 << 40, CRC: 0xdeadbeef},
 		&OpSafeMode{On: true},
 		&OpGrant{ID: MaxLeaseID, TTL: 60_000, Owner: Owner{User: "u", Client: "client", Host: "h"}},
+		&OpGrantNamed{OpGrant: OpGrant{ID: 5, TTL: 60_000, Owner: Owner{User: "u", Client: "client", Host: "h"}}, Name: "server-1"},
 		&OpEndLease{ID: 1 << 40, Reason: LeaseExpired},
 		&OpReap{ID: 5, Limit: 1<<32 - 1},
 		&OpAttach{ID: 5, Inode: 7},
@@ -127,6 +128,7 @@ func TestLayoutIsFixed(t *testing.T) {
 		{CallID{}, &OpCreateAs{Session: SessionID{0xff}, Inode: 300, OpCreate: OpCreate{Parent: 1, Name: "f", Closed: true}}, "\x00" + session + "\xac\x02\x01\x00\x01f\x00\x00\x00\x00\x00\x00\x01\x00\x00"},
 		{CallID{}, &OpOpen{Inode: 7, Holder: h, Token: Token{0xee}}, "\x00\x07" + holder + "\xee" + zero15},
 		{CallID{}, &OpGrant{ID: 300, TTL: 64, Owner: Owner{User: "u", Client: "c", Host: "h"}}, "\x00\xac\x02\x80\x01\x01u\x01c\x01h"},
+		{CallID{}, &OpGrantNamed{OpGrant{ID: 300, TTL: 64, Owner: Owner{User: "u", Client: "c", Host: "h"}}, "n-1"}, "\x00\xac\x02\x80\x01\x01u\x01c\x01h\x03n-1"},
 		{CallID{}, &OpEndLease{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
 		{CallID{}, &OpEnd{ID: 5, Reason: LeaseRevoked}, "\x00\x05\x07revoked"},
 		{CallID{}, &OpReap{ID: 5, Limit: 200}, "\x00\x05\xc8\x01"},
@@ -151,7 +153,7 @@ func TestLayoutIsFixed(t *testing.T) {
 			t.Errorf("%+v:\n%x\n%x", c.op, body, c.want)
 		}
 	}
-	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}, &OpEnd{}, &OpTxn{}} {
+	for i, op := range []Op{&OpGrant{}, &OpEndLease{}, &OpReap{}, &OpAttach{}, &OpDetach{}, &OpAges{}, &OpCaching{}, &OpCut{}, &OpHide{}, &OpXattr{}, &OpReserve{}, &OpCreateAs{}, &OpEnd{}, &OpTxn{}, &OpGrantNamed{}} {
 		if int(opType(op)) != 20+i {
 			t.Errorf("%T has number %d", op, opType(op))
 		}

@@ -49,6 +49,21 @@ func (t *Tree) Lease(c *Call, id LeaseID) (Lease, bool) {
 	return *l, true
 }
 
+// NamedLease returns the id of the lease of a user that has a name and has not ended; 0 if
+// there is none.
+func (t *Tree) NamedLease(c *Call, user, name string) LeaseID {
+	t.look(c, nameOf(user, name))
+	if l := t.leases.Named(user, name); l != nil {
+		return l.ID
+	}
+	return 0
+}
+
+// nameOf is the name of a lease of a user as something that can change.
+func nameOf(user, name string) Change {
+	return Change{Kind: ChangeLeaseName, Name: name + "\x00" + user} // a name has no NUL
+}
+
 func noLease(op string, id LeaseID) error {
 	return fserror.New(fserror.NotFound, op, "", "there is no lease %x: it has ended, or never was", uint64(id)).Because(fserror.ReasonNoLease)
 }

@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -438,14 +439,76 @@ func TestWhoMayUseALease(t *testing.T) {
 	wantKind(t, err, fserror.Permission)
 }
 
+// A name is its user's, free as soon as its lease has ended, and a call that has looked at
+// it waits for the record that gave or freed it.
+func TestNamesOfLeases(t *testing.T) {
+	r := newRig(t)
+	r.tree.Track(true)
+	grant := func(id LeaseID, user, name string) error {
+		op, err := PlanGrant(r.tree, nil, Lease{ID: id, TTL: 5, Owner: Owner{User: user, Client: "c", Host: "h"}, Name: name})
+		if err == nil {
+			r.must(t, op)
+		}
+		return err
+	}
+	asOf := func(want LeaseID) uint64 {
+		t.Helper()
+		c := &Call{}
+		if got := r.tree.NamedLease(c, "u", "n-1"); got != want {
+			t.Errorf("the name leads to %x, not %x", uint64(got), uint64(want))
+		}
+		return c.AsOf()
+	}
+	if err := grant(10, "u", "n-1"); err != nil || r.tree.NamedLease(nil, "v", "n-1") != 0 {
+		t.Fatal(err)
+	}
+	granted, _ := r.tree.Last()
+	if asOf(10) != granted {
+		t.Error("a name is shown before it is durable")
+	}
+	if err := grant(11, "v", "n-1"); err != nil {
+		t.Error(err)
+	}
+	err := grant(12, "u", "n-1")
+	wantKind(t, err, fserror.Exists)
+	if !strings.Contains(err.Error(), `user u has a lease "n-1" already, a, granted to c on host h`) {
+		t.Error(err)
+	}
+	r.refused(t, &OpGrantNamed{OpGrant{ID: 12, TTL: 5, Owner: Owner{User: "u"}}, "n-1"})
+	r.attachNew(t, 10, "/d/kept") // so that the lease is remembered after its end
+	r.must(t, &OpEnd{ID: 10, Reason: LeaseRevoked})
+	ended, _ := r.tree.Last()
+	if asOf(0) != ended {
+		t.Error("a name is shown as free before that is durable")
+	}
+	image, err := ReadImage(bytes.NewReader(imageOf(t, r.tree)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, r.tree, image)
+	same(t, r.tree, replay(t, r.journal))
+	if err := grant(13, "u", "n-1"); err != nil {
+		t.Error(err)
+	}
+	sound(t, r.tree)
+	for _, name := range []string{"f00", "0", "DEADBEEF", "a/b", "a b", "a\nb", "\xff-", strings.Repeat("n", 256)} {
+		err := grant(14, "u", name)
+		wantKind(t, err, fserror.InvalidArgument)
+		if !strings.Contains(err.Error(), "cannot be the name of a lease: ") {
+			t.Error(err)
+		}
+		r.refused(t, &OpGrantNamed{OpGrant{ID: 14, TTL: 5, Owner: Owner{User: "u"}}, name})
+	}
+}
+
 func TestRefusedGrants(t *testing.T) {
 	r := leaseRig(t)
 	for _, op := range []*OpGrant{{ID: 0, TTL: 1}, {ID: MaxLeaseID + 1, TTL: 1}, {ID: 3}, {ID: 3, TTL: -1}, {ID: 3, TTL: tables.MaxLeaseTTL + 1}} {
-		_, err := PlanGrant(r.tree, nil, op.ID, op.TTL, op.Owner)
+		_, err := PlanGrant(r.tree, nil, Lease{ID: op.ID, TTL: op.TTL, Owner: op.Owner})
 		wantKind(t, err, fserror.InvalidArgument)
 		r.refused(t, op)
 	}
-	_, err := PlanGrant(r.tree, nil, 1, 5, Owner{})
+	_, err := PlanGrant(r.tree, nil, Lease{ID: 1, TTL: 5})
 	wantKind(t, err, fserror.Exists)
 	r.refused(t, &OpGrant{ID: 1, TTL: 5})
 	r.refused(t, &OpTxn{Parts: []Op{&OpMkdir{Parent: RootID, Names: []string{"d"}}, &OpAttach{ID: 99, Inode: 2}}})

@@ -28,6 +28,17 @@ type modelLease struct {
 	ttl   int64
 	owner string
 	ended uint64 // the record
+	name  string
+}
+
+// named is the lease that has a name and lives; 0 if there is none.
+func (m *machine) named(name string) LeaseID {
+	for id, l := range m.leases {
+		if l.name == name && l.ended == 0 {
+			return id
+		}
+	}
+	return 0
 }
 
 // deadLease is one that has ended, and what was attached to it and has memory.
@@ -85,16 +96,17 @@ func (m *machine) attached(id LeaseID) (files []InodeID) {
 func (m *machine) Grant(t *rapid.T) {
 	id := rapid.SampledFrom(append([]LeaseID{0, MaxLeaseID + 1}, leaseIDs...)).Draw(t, "lease")
 	ttl := rapid.SampledFrom([]int64{-1, 0, 1, 60_000, tables.MaxLeaseTTL, tables.MaxLeaseTTL + 1}).Draw(t, "ttl")
+	name := rapid.SampledFrom([]string{"", "n-1", "n-2", "f00"}).Draw(t, "name")
 	var want fserror.Kind
 	switch {
-	case id == 0 || id > MaxLeaseID || ttl < 1 || ttl > tables.MaxLeaseTTL:
+	case name == "f00", id == 0 || id > MaxLeaseID || ttl < 1 || ttl > tables.MaxLeaseTTL:
 		want = fserror.InvalidArgument
 	case m.leases[id] != nil && m.leases[id].ended != 0:
 		t.Skip("its files would be taken for those of the new one")
-	case m.leases[id] != nil:
+	case m.leases[id] != nil, name != "" && m.named(name) != 0:
 		want = fserror.Exists
 	}
-	op, err := PlanGrant(m.tree, nil, id, ttl, Owner{User: "u1", Client: "c", Host: "h"})
+	op, err := PlanGrant(m.tree, nil, Lease{ID: id, TTL: ttl, Owner: Owner{User: "u1", Client: "c", Host: "h"}, Name: name})
 	if !expect(t, fmt.Sprintf("grant %x", uint64(id)), err, want) {
 		return
 	}
@@ -106,13 +118,16 @@ func (m *machine) Grant(t *rapid.T) {
 		t.Fatalf("grant: %+v, %v", res, err)
 	}
 	got, known, err := m.tree.CallResult(call)
-	if err != nil || !known || got.Inode != InodeID(id) || got.TxID != res.TxID || got.Op != opType(new(OpGrant)) {
+	if err != nil || !known || got.Inode != InodeID(id) || got.TxID != res.TxID || got.Op != opType(op) {
 		t.Fatalf("the grant's call has the result %+v %v, %v", got, known, err)
 	}
 	if _, err := m.apply(call, op); err == nil {
 		t.Fatalf("a grant was applied twice")
 	}
-	m.leases[id] = &modelLease{ttl: ttl, owner: "u1"}
+	m.leases[id] = &modelLease{ttl: ttl, owner: "u1", name: name}
+	if name != "" && m.tree.NamedLease(nil, "u1", name) != id || m.tree.NamedLease(nil, "u2", name) != 0 {
+		t.Fatalf("the name %q leads elsewhere", name)
+	}
 }
 
 // forget takes files that a record deleted with their leases out of the model.

@@ -50,6 +50,9 @@ func (op *OpEnd) apply(t applier) (Result, error) {
 	t.leases.End(op.ID, t.now.TxID, true, told)
 	t.ages.Forget(AgeKey{Lease: op.ID})
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	if l.Name != "" {
+		t.touch(nameOf(l.Owner.User, l.Name))
+	}
 	return r, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
-	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // OpGrant grants a lease with a time to live of its own.
@@ -16,45 +15,55 @@ type OpGrant struct {
 	Owner Owner
 }
 
+// OpGrantNamed is OpGrant of a lease that has a name.
+type OpGrantNamed struct {
+	OpGrant
+
+	Name string
+}
+
 func (op *OpGrant) fields(c coder) {
 	c.lease(&op.ID)
 	c.I64(&op.TTL)
 	op.Owner.Code(c.Coder)
 }
 
-// PlanGrant checks a new lease. ttl is in milliseconds. Errors: Exists (the
-// id), InvalidArgument (id or ttl cannot be), Retry (too many leases).
-func PlanGrant(t *Tree, c *Call, id LeaseID, ttl int64, owner Owner) (*OpGrant, error) {
-	const op = "lease grant"
-	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(id)})
-	switch {
-	case id == 0 || id > MaxLeaseID:
-		return nil, fserror.New(fserror.InvalidArgument, op, "", "a lease's id is from 1 to %x, not %x", uint64(MaxLeaseID), uint64(id))
-	case ttl <= 0 || ttl > tables.MaxLeaseTTL:
-		return nil, fserror.New(fserror.InvalidArgument, op, "", "a time to live is from 1 ms to 365 days, not %d ms", ttl)
-	case t.leases.Get(id) != nil:
-		return nil, fserror.New(fserror.Exists, op, "", "there is a lease %x already; choose another id, or none", uint64(id))
-	case t.leases.Len() >= MaxLeases:
-		return nil, fserror.With(tables.TooMany("there are %d granted leases, the most there can be, ended ones that are still being removed included; try again in a moment, or revoke some", MaxLeases), op, "")
-	}
-	return &OpGrant{ID: id, TTL: ttl, Owner: owner}, nil
+func (op *OpGrantNamed) fields(c coder) {
+	op.OpGrant.fields(c)
+	c.Text(&op.Name)
 }
 
-func (op *OpGrant) apply(t applier) (Result, error) {
-	switch {
-	case op.ID == 0 || op.ID > MaxLeaseID:
-		return Result{}, misfitf("%d is no id of a lease", uint64(op.ID))
-	case op.TTL <= 0 || op.TTL > tables.MaxLeaseTTL:
-		return Result{}, misfitf("a lease cannot have a time to live of %d ms", op.TTL)
-	case t.leases.Get(op.ID) != nil:
-		return Result{}, misfitf("there is a lease %x already", uint64(op.ID))
-	case t.leases.Len() >= MaxLeases:
-		return Result{}, misfitf("there are %d leases already", MaxLeases)
+// PlanGrant checks a new lease: its id, time to live (in milliseconds), owner and name,
+// which may be empty. Errors: Exists (the id or the name), InvalidArgument (one of them
+// cannot be), Retry (too many leases).
+func PlanGrant(t *Tree, c *Call, l Lease) (Op, error) {
+	t.look(c, Change{Kind: ChangeLease, Inode: InodeID(l.ID)})
+	if l.Name != "" {
+		t.look(c, nameOf(l.Owner.User, l.Name))
 	}
-	l := &Lease{ID: op.ID, TTL: op.TTL, Since: t.now.Time, Owner: Owner{
-		User: strings.Clone(op.Owner.User), Client: strings.Clone(op.Owner.Client), Host: strings.Clone(op.Owner.Host),
-	}}
+	if err := t.leases.MayGrant(&l); err != nil {
+		return nil, fserror.With(err, "lease grant", "")
+	}
+	op := OpGrant{ID: l.ID, TTL: l.TTL, Owner: l.Owner}
+	if l.Name == "" {
+		return &op, nil
+	}
+	return &OpGrantNamed{op, l.Name}, nil
+}
+
+func (op *OpGrant) apply(t applier) (Result, error) { return op.grant(t, "") }
+
+func (op *OpGrantNamed) apply(t applier) (Result, error) { return op.grant(t, op.Name) }
+
+func (op *OpGrant) grant(t applier, name string) (Result, error) {
+	l := &Lease{ID: op.ID, TTL: op.TTL, Since: t.now.Time, Name: strings.Clone(name), Owner: op.Owner.Clone()}
+	if err := t.leases.MayGrant(l); err != nil {
+		return Result{}, misfitf("%v", err)
+	}
 	t.leases.Grant(l)
 	t.touch(Change{Kind: ChangeLease, Inode: InodeID(op.ID)})
+	if name != "" {
+		t.touch(nameOf(l.Owner.User, l.Name))
+	}
 	return Result{Lease: op.ID, Granted: l}, nil
 }

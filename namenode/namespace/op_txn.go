@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // MaxTxn is the largest number of records in one OpTxn.
@@ -87,7 +88,7 @@ func PlanTxn(t *Tree, plans ...func(*Tree) (Op, error)) (op *OpTxn, failed int, 
 func (t *Tree) trial() *Tree {
 	c := t.copied()
 	c.tracker = t.tracker.Still()
-	c.uses = append(ownerUses(nil), t.uses...)
+	c.uses = append(tables.OwnerUses(nil), t.uses...)
 	return &c
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/share"
 )
@@ -32,7 +33,7 @@ const NoXattr = "no such attribute"
 // Errors: NotFound, Exists, Permission, Unsupported (a name outside of the user
 // namespace), TooLarge (a name or value over its limit), NoSpace (all together
 // are), InvalidArgument.
-func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action XattrAction) (*OpXattr, error) {
+func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action calls.XattrAction) (*OpXattr, error) {
 	v := view{t, c, "setxattr"}
 	at, err := v.find(r)
 	if err != nil {
@@ -54,15 +55,15 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action XattrA
 	x := tables.Xattr{Inode: n.id, Name: name, Value: string(value)}
 	old, had := t.xattrs.Get(n.id, name)
 	switch {
-	case action > XattrRemove:
+	case action > calls.XattrRemove:
 		return nil, v.errorf(fserror.InvalidArgument, path, "unknown action %d", action)
-	case had && action == XattrCreate:
+	case had && action == calls.XattrCreate:
 		return nil, v.errorf(fserror.Exists, path, "it has an extended attribute %q already", name)
-	case !had && (action == XattrReplace || action == XattrRemove):
+	case !had && (action == calls.XattrReplace || action == calls.XattrRemove):
 		err := v.errorf(fserror.NotFound, path, "it has no extended attribute %q", name)
 		err.Reason = NoXattr
 		return nil, err
-	case action == XattrRemove:
+	case action == calls.XattrRemove:
 		return &OpXattr{Inode: n.id, Name: name, Remove: true}, nil
 	case len(value) > tables.MaxXattrValue:
 		return nil, v.errorf(fserror.TooLarge, path, "the value has %d bytes; the limit is %d", len(value), tables.MaxXattrValue)
@@ -72,7 +73,7 @@ func PlanXattr(t *Tree, c *Call, r Ref, name string, value []byte, action XattrA
 	if sum, fits := t.xattrs.Fits(x); !fits {
 		return nil, v.errorf(fserror.NoSpace, path, "its extended attributes would have %d bytes; the limit is %d", sum, tables.MaxXattrs)
 	}
-	if more := x.Memory() - int64(old.Size()); more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.of(n.user).xattrs, more, c.IsSuper()) {
+	if more := x.Memory() - int64(old.Size()); more > tables.XattrOverhead && t.counts.XattrBytes+more > share.Room(MaxXattrMemory, t.uses.Of(n.user).Xattrs, more, c.IsSuper()) {
 		return nil, v.errorf(fserror.NoSpace, path, "the extended attributes of all files take %d of %d bytes of the namenode's memory, and the room that is left is for owners whose files have few; remove some of %s's", t.counts.XattrBytes, MaxXattrMemory, t.users.Name(n.user))
 	}
 	return &OpXattr{Inode: n.id, Name: name, Value: value}, nil

@@ -73,8 +73,6 @@ type (
 	Hide = calls.Hide
 	// Xattr is one extended attribute.
 	Xattr = calls.Xattr
-	// XattrAction is what is to be done with an extended attribute.
-	XattrAction = calls.XattrAction
 )
 
 // The constants of package calls.
@@ -89,6 +87,7 @@ const (
 	ChangeEntries   = calls.ChangeEntries
 	ChangeName      = calls.ChangeName
 	ChangeLease     = calls.ChangeLease
+	ChangeLeaseName = calls.ChangeLeaseName
 	EventCreate     = calls.EventCreate
 	EventClose      = calls.EventClose
 	EventDelete     = calls.EventDelete
@@ -101,10 +100,6 @@ const (
 	ReasonTakenOver = calls.ReasonTakenOver
 	ReasonDeleted   = calls.ReasonDeleted
 	ReasonReplaced  = calls.ReasonReplaced
-	XattrSet        = calls.XattrSet
-	XattrCreate     = calls.XattrCreate
-	XattrReplace    = calls.XattrReplace
-	XattrRemove     = calls.XattrRemove
 )
 
 // At is what a path names; a symbolic link at its end is not followed.
@@ -118,12 +113,9 @@ func Inode(id InodeID) Ref { return calls.Inode(id) }
 
 // Limits of the tables that others share out or show.
 const (
-	MaxOwners   = tables.MaxOwners
-	MaxReigns   = tables.MaxReigns
-	MaxLeases   = tables.MaxLeases
-	MaxLeaseID  = tables.MaxLeaseID
-	MaxSessions = tables.MaxSessions
-	SessionTTL  = tables.SessionTTL
+	MaxOwners  = tables.MaxOwners
+	MaxLeaseID = tables.MaxLeaseID
+	SessionTTL = tables.SessionTTL
 )
 
 // Entry is one journal record, decoded.
@@ -184,6 +176,7 @@ var ops = [...]func() Op{
 	31: func() Op { return new(OpCreateAs) },
 	32: func() Op { return new(OpEnd) },
 	33: func() Op { return new(OpTxn) },
+	34: func() Op { return new(OpGrantNamed) },
 }
 
 // opTypes are the numbers of the kinds.

@@ -184,7 +184,7 @@ func crcOf(data string) uint32 { return content.Sum([]byte(data)) }
 // grant grants a lease to user u.
 func (r *rig) grant(t tb, id LeaseID, ttl int64) {
 	t.Helper()
-	op, err := PlanGrant(r.tree, nil, id, ttl, Owner{User: "u", Client: "client", Host: "host"})
+	op, err := PlanGrant(r.tree, nil, Lease{ID: id, TTL: ttl, Owner: Owner{User: "u", Client: "client", Host: "host"}})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

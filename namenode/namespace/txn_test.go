@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 )
 
 // plans makes plans of changes by paths.
@@ -37,7 +38,7 @@ func planRename(from, to string) func(*Tree) (Op, error) {
 
 func planXattr(path, name, value string) func(*Tree) (Op, error) {
 	return func(t *Tree) (Op, error) {
-		op, err := PlanXattr(t, nil, Follow(path), name, []byte(value), XattrSet)
+		op, err := PlanXattr(t, nil, Follow(path), name, []byte(value), calls.XattrSet)
 		return orNil(op, err)
 	}
 }

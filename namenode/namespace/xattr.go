@@ -32,7 +32,7 @@ func (t *inodes) deleteXattr(x tables.Xattr) {
 // countXattr counts one, sign times, for all and for the inode's owner.
 func (t *inodes) countXattr(x tables.Xattr, sign int64) {
 	t.counts.XattrBytes += sign * x.Memory()
-	t.uses.of(t.get(x.Inode).user).xattrs += sign * x.Memory()
+	t.uses.Of(t.get(x.Inode).user).Xattrs += sign * x.Memory()
 }
 
 // xattrMemory is how much those of an inode take.

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/internal/fserror"
+	"github.com/leasefs/leasefs/namenode/namespace/calls"
 	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 func (r *rig) xattr(t tb, path, name, value string) {
 	t.Helper()
-	op, err := PlanXattr(r.tree, nil, At(path), name, []byte(value), XattrSet)
+	op, err := PlanXattr(r.tree, nil, At(path), name, []byte(value), calls.XattrSet)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -43,7 +44,7 @@ func TestXattr(t *testing.T) {
 	clone := r.tree.Clone()
 	r.xattr(t, "/d/f", "user.b", "3")
 	r.rename(t, "/d/f", "/f", false)
-	op, err := PlanXattr(r.tree, nil, Inode(id), "user.a", nil, XattrRemove)
+	op, err := PlanXattr(r.tree, nil, Inode(id), "user.a", nil, calls.XattrRemove)
 	planned(t, r, op, err)
 	for _, c := range []struct{ got, want string }{
 		{xattrs(t, r.tree, "/f"), "user.b=3 "},
@@ -55,7 +56,7 @@ func TestXattr(t *testing.T) {
 			t.Errorf("%q, want %q", c.got, c.want)
 		}
 	}
-	if op, err := PlanXattr(r.tree, nil, At("/f"), "user.b", []byte("3"), XattrSet); op != nil || err != nil {
+	if op, err := PlanXattr(r.tree, nil, At("/f"), "user.b", []byte("3"), calls.XattrSet); op != nil || err != nil {
 		t.Fatal("the same value again is a change", op, err)
 	}
 	sound(t, r.tree)
@@ -83,29 +84,29 @@ func TestPlanXattrRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		name   string
 		value  []byte
-		action XattrAction
+		action calls.XattrAction
 		kind   fserror.Kind
 	}{
-		"namespace":  {"security.x", nil, XattrSet, fserror.Unsupported},
-		"empty":      {"user.", nil, XattrSet, fserror.InvalidArgument},
-		"no UTF-8":   {"user.\xff", nil, XattrSet, fserror.InvalidArgument},
-		"long name":  {"user." + strings.Repeat("n", 251), nil, XattrSet, fserror.TooLarge},
-		"long value": {"user.x", append(big, 0), XattrSet, fserror.TooLarge},
-		"too much":   {"user.x", big, XattrSet, fserror.NoSpace},
-		"exists":     {"user.there", nil, XattrCreate, fserror.Exists},
-		"replace":    {"user.x", nil, XattrReplace, fserror.NotFound},
-		"remove":     {"user.x", nil, XattrRemove, fserror.NotFound},
-		"action":     {"user.x", nil, XattrRemove + 1, fserror.InvalidArgument},
+		"namespace":  {"security.x", nil, calls.XattrSet, fserror.Unsupported},
+		"empty":      {"user.", nil, calls.XattrSet, fserror.InvalidArgument},
+		"no UTF-8":   {"user.\xff", nil, calls.XattrSet, fserror.InvalidArgument},
+		"long name":  {"user." + strings.Repeat("n", 251), nil, calls.XattrSet, fserror.TooLarge},
+		"long value": {"user.x", append(big, 0), calls.XattrSet, fserror.TooLarge},
+		"too much":   {"user.x", big, calls.XattrSet, fserror.NoSpace},
+		"exists":     {"user.there", nil, calls.XattrCreate, fserror.Exists},
+		"replace":    {"user.x", nil, calls.XattrReplace, fserror.NotFound},
+		"remove":     {"user.x", nil, calls.XattrRemove, fserror.NotFound},
+		"action":     {"user.x", nil, calls.XattrRemove + 1, fserror.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := PlanXattr(r.tree, nil, At("/f"), c.name, c.value, c.action)
 			wantKind(t, err, c.kind)
-			if c.kind != fserror.NotFound && c.kind != fserror.Exists && c.action <= XattrRemove {
+			if c.kind != fserror.NotFound && c.kind != fserror.Exists && c.action <= calls.XattrRemove {
 				r.refused(t, &OpXattr{Inode: r.tree.lookup(RootID, "f").id, Name: c.name, Value: c.value})
 			}
 		})
 	}
-	_, err := PlanXattr(r.tree, &Call{User: "stranger"}, At("/f"), "user.x", nil, XattrSet)
+	_, err := PlanXattr(r.tree, &Call{User: "stranger"}, At("/f"), "user.x", nil, calls.XattrSet)
 	wantKind(t, err, fserror.Permission)
 	r.must(t, &OpSetAttr{Inode: r.tree.lookup(RootID, "f").id, SetMode: true, Mode: 0o600})
 	_, err = r.tree.Xattrs(&Call{User: "stranger"}, At("/f"))
@@ -119,9 +120,9 @@ func TestXattrBudget(t *testing.T) {
 	r.create(t, "/g", "")
 	r.xattr(t, "/f", "user.a", "value")
 	r.tree.counts.XattrBytes = MaxXattrMemory
-	_, err := PlanXattr(r.tree, nil, At("/g"), "user.a", []byte("x"), XattrSet)
+	_, err := PlanXattr(r.tree, nil, At("/g"), "user.a", []byte("x"), calls.XattrSet)
 	wantKind(t, err, fserror.NoSpace)
-	for _, action := range []XattrAction{XattrReplace, XattrRemove} { // what takes no more
+	for _, action := range []calls.XattrAction{calls.XattrReplace, calls.XattrRemove} { // what takes no more
 		if op, err := PlanXattr(r.tree, nil, At("/f"), "user.a", []byte("less"), action); op == nil || err != nil {
 			t.Fatal(op, err)
 		}
@@ -134,12 +135,12 @@ func TestWhatOwnersUse(t *testing.T) {
 	r := newRig(t)
 	id := r.create(t, "/f", "a tail")
 	r.xattr(t, "/f", "user.a", "value")
-	use := func(tree *Tree, user string) ownerUse {
+	use := func(tree *Tree, user string) tables.OwnerUse {
 		i, _ := tree.users.Number(user)
-		return *tree.uses.of(i)
+		return *tree.uses.Of(i)
 	}
 	was := use(r.tree, "hdfs")
-	if was.tails != r.tree.OwnedTails("hdfs") || was.tails != r.tree.Counts().TailBytes || was.xattrs != r.tree.Counts().XattrBytes || was.tails == 0 {
+	if was.Tails != r.tree.OwnedTails("hdfs") || was.Tails != r.tree.Counts().TailBytes || was.Xattrs != r.tree.Counts().XattrBytes || was.Tails == 0 {
 		t.Fatalf("%+v of %+v", was, r.tree.Counts())
 	}
 	r.must(t, &OpSetAttr{Inode: id, User: "ann"})
@@ -148,7 +149,7 @@ func TestWhatOwnersUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tree := range []*Tree{r.tree, back} {
-		if left, now := use(tree, "hdfs"), use(tree, "ann"); left != (ownerUse{}) || now != was || tree.OwnerOf(id) != "ann" {
+		if left, now := use(tree, "hdfs"), use(tree, "ann"); left != (tables.OwnerUse{}) || now != was || tree.OwnerOf(id) != "ann" {
 			t.Errorf("%+v are left, %+v given, not %+v", left, now, was)
 		}
 	}
@@ -157,7 +158,7 @@ func TestWhatOwnersUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.must(t, op)
-	if left := use(r.tree, "ann"); left != (ownerUse{}) {
+	if left := use(r.tree, "ann"); left != (tables.OwnerUse{}) {
 		t.Errorf("%+v are left of a deleted file", left)
 	}
 	for _, problem := range append(r.tree.Check(), back.Check()...) {
@@ -171,7 +172,7 @@ func TestOneUserLeavesRoomForAttributes(t *testing.T) {
 	value := bytes.Repeat([]byte("v"), tables.MaxXattrValue)
 	add := func(user, path string) error {
 		r.must(t, &OpSetAttr{Inode: r.create(t, path, ""), User: user})
-		op, err := PlanXattr(r.tree, &Call{User: user}, At(path), "user.a", value, XattrSet)
+		op, err := PlanXattr(r.tree, &Call{User: user}, At(path), "user.a", value, calls.XattrSet)
 		if err == nil {
 			r.must(t, op)
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/engine"
 	"github.com/leasefs/leasefs/namenode/marker"
 	"github.com/leasefs/leasefs/namenode/namespace"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 )
 
 // reignObject tells the store of a reign.
@@ -395,7 +396,7 @@ func (o *Owner) While(ctx context.Context, remove func(context.Context) error) e
 // forgotten reports whether a term is of so long ago that the tree does not know
 // whose it was.
 func forgotten(known []namespace.Reign, term uint64) bool {
-	return len(known) == namespace.MaxReigns && term < known[0].Term
+	return len(known) == tables.MaxReigns && term < known[0].Term
 }
 
 // Vouched reports whether a key of an earlier reign was surely minted by this

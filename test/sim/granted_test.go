@@ -205,9 +205,24 @@ func (at *tenant) failed(what string, err error) bool {
 
 func (at *tenant) grant(call, ctx context.Context) {
 	_, stops := at.c.clock.stands()
-	g, err := at.c.fs.Leases().Grant(call, time.Second+time.Duration(at.rand.Int64N(int64(longestTTL-time.Second))), 0)
-	if at.failed("grant", err) {
-		return
+	ttl := time.Second + time.Duration(at.rand.Int64N(int64(longestTTL-time.Second)))
+	name := fmt.Sprintf("%s-%d", at.c.name, at.rand.IntN(6)) // only this tenant uses it
+	granting := func() (client.Granted, error) { return at.c.fs.Leases().GrantNamed(call, ttl, name) }
+	named := name[len(name)-1] < '3'
+	if !named {
+		granting = func() (client.Granted, error) { return at.c.fs.Leases().Grant(call, ttl, 0) }
+	}
+	g, err := granting()
+	if named && errors.Is(err, fserror.Exists) || at.failed("grant", err) {
+		return // or an earlier lease has the name
+	}
+	if named {
+		id, err := at.c.fs.Leases().Find(call, name)
+		if err == nil && id != g.ID {
+			at.w.truth.broken("%s: lease %s was granted as %s, which leads to %s", at.c.name, g.ID, name, id)
+		} else if !errors.Is(err, fserror.NotFound) { // it may have ended since
+			at.failed("find", err)
+		}
 	}
 	l := &tenancy{id: g.ID, stops: stops}
 	at.leases = append(at.leases, l)

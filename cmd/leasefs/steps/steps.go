@@ -3,6 +3,7 @@
 package steps
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -16,12 +17,21 @@ import (
 // Step adds one compare or operation to a transaction.
 type Step func(*client.Tx)
 
+// Script is what a transaction consists of.
+type Script struct {
+	Compares, Operations []Step
+	// Leases has a key for each lease that the steps name, by its id or its name. The ids
+	// have to be put in before the steps are used.
+	Leases map[string]client.LeaseID
+}
+
 // Parse reads steps, one a line of each text, and skips empty lines and those that begin
 // with #. Directories get dirMode unless their step gives a mode. The error says which line
 // is wrong, counted over all texts, and how.
-func Parse(dirMode fs.FileMode, texts ...string) (compares, operations []Step, err error) {
-	n := 0
+func Parse(dirMode fs.FileMode, texts ...string) (*Script, error) {
+	n, script := 0, &Script{Leases: make(map[string]client.LeaseID)}
 	for _, text := range texts {
+		text = strings.TrimPrefix(text, "\ufeff") // a byte order mark, which some editors write
 		for line := range strings.Lines(text) {
 			n++
 			line = strings.TrimSpace(line)
@@ -30,20 +40,20 @@ func Parse(dirMode fs.FileMode, texts ...string) (compares, operations []Step, e
 			}
 			words, err := split(line)
 			if err != nil {
-				return nil, nil, fmt.Errorf("line %d: %w", n, err)
+				return nil, fmt.Errorf("line %d: %w", n, err)
 			}
-			step, err := parse(words, dirMode)
+			step, err := parse(words, dirMode, script.Leases)
 			switch {
 			case err != nil:
-				return nil, nil, fmt.Errorf("line %d: %w", n, err)
+				return nil, fmt.Errorf("line %d: %w", n, err)
 			case words[0] == "if":
-				compares = append(compares, step)
+				script.Compares = append(script.Compares, step)
 			default:
-				operations = append(operations, step)
+				script.Operations = append(script.Operations, step)
 			}
 		}
 	}
-	return compares, operations, nil
+	return script, nil
 }
 
 // split cuts a line into words.
@@ -84,6 +94,16 @@ type operands struct {
 	args    []string
 	flags   map[string]string
 	dirMode fs.FileMode
+	leases  map[string]client.LeaseID // of the script
+}
+
+// lease notes that a lease is named, and returns how to get its id later.
+func (o operands) lease(name string) (id func() client.LeaseID, err error) {
+	if name == "" {
+		return nil, errors.New("the LEASE is empty; give its id or its name")
+	}
+	o.leases[name] = 0
+	return func() client.LeaseID { return o.leases[name] }, nil
 }
 
 func (o operands) has(flag string) bool { _, ok := o.flags[flag]; return ok }
@@ -105,8 +125,8 @@ var forms = map[string]form{
 		return func(t *client.Tx) { t.IfXattr(o.args[0], o.args[1], o.args[2]) }, nil
 	}},
 	"if lease": {usage: "if lease LEASE", min: 1, prepare: func(o operands) (Step, error) {
-		id, err := client.ParseLeaseID(o.args[0])
-		return func(t *client.Tx) { t.IfLease(id) }, err
+		id, err := o.lease(o.args[0])
+		return func(t *client.Tx) { t.IfLease(id()) }, err
 	}},
 	"create": {usage: "create [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]", flags: "-p -m= --lease=", min: 1, prepare: file((*client.Tx).Create)},
 	"write":  {usage: "write [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]", flags: "-p -m= --lease=", min: 1, prepare: file((*client.Tx).Write)},
@@ -125,8 +145,8 @@ var forms = map[string]form{
 		return func(t *client.Tx) { t.Remove(o.args[0]) }, nil
 	}},
 	"attach": {usage: "attach LEASE PATH", min: 2, prepare: func(o operands) (Step, error) {
-		id, err := client.ParseLeaseID(o.args[0])
-		return func(t *client.Tx) { t.Attach(id, o.args[1]) }, err
+		id, err := o.lease(o.args[0])
+		return func(t *client.Tx) { t.Attach(id(), o.args[1]) }, err
 	}},
 	"xattr set": {usage: "xattr set PATH NAME VALUE", min: 3, prepare: func(o operands) (Step, error) {
 		return func(t *client.Tx) { t.SetXattr(o.args[0], o.args[1], o.args[2]) }, nil
@@ -161,15 +181,12 @@ func file(add func(t *client.Tx, path string, data []byte, opts ...client.OpenOp
 			}
 			opts = append(opts, client.WithMode(mode))
 		}
-		if o.has("--lease") {
-			id, err := client.ParseLeaseID(o.flags["--lease"])
-			if err != nil {
-				return nil, err
-			}
-			opts = append(opts, client.WithLease(id))
-		}
 		data := []byte(strings.Join(o.args[1:], ""))
-		return func(t *client.Tx) { add(t, o.args[0], data, opts...) }, nil
+		if !o.has("--lease") {
+			return func(t *client.Tx) { add(t, o.args[0], data, opts...) }, nil
+		}
+		id, err := o.lease(o.flags["--lease"])
+		return func(t *client.Tx) { add(t, o.args[0], data, append(opts, client.WithLease(id()))...) }, err
 	}
 }
 
@@ -186,7 +203,7 @@ func octal(s string) (fs.FileMode, error) {
 }
 
 // parse makes a step of its words.
-func parse(words []string, dirMode fs.FileMode) (Step, error) {
+func parse(words []string, dirMode fs.FileMode, leases map[string]client.LeaseID) (Step, error) {
 	f, ok := forms[words[0]]
 	rest := words[1:]
 	if !ok && len(rest) > 0 {
@@ -196,7 +213,7 @@ func parse(words []string, dirMode fs.FileMode) (Step, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no step %q; steps are %s", words[0], Names())
 	}
-	o := operands{flags: make(map[string]string), dirMode: dirMode}
+	o := operands{flags: make(map[string]string), dirMode: dirMode, leases: leases}
 	known := strings.Fields(f.flags)
 	for ended := false; len(rest) > 0; {
 		word := rest[0]

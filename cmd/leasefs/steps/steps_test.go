@@ -27,26 +27,27 @@ func TestSplit(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	compares, operations, err := Parse(0o755, "# a comment\n\nif missing /a\nif lease 1f\n", "create -p -m 600 --lease 1f /a -not-a-flag\r\n  mv --overwrite /b /c", "create -- -x", "xattr set /d user.a ''")
-	if err != nil || len(compares) != 2 || len(operations) != 4 {
-		t.Fatal(len(compares), len(operations), err)
+	script, err := Parse(0o755, "\ufeff# a comment\n\nif missing /a\nif lease server-1\n", "create -p -m 600 --lease 1f /a -not-a-flag\r\n  mv --overwrite /b /c", "create -- -x", "xattr set /d user.a ''")
+	if err != nil || len(script.Compares) != 2 || len(script.Operations) != 4 || len(script.Leases) != 2 {
+		t.Fatal(script, err)
 	}
 	for text, want := range map[string]string{
-		"nothing":             `line 1: there is no step "nothing"; steps are attach, create, if epoch`,
-		"if":                  `line 1: there is no step "if"`,
-		"if sure /a":          `line 1: there is no step "if"`,
-		"rm /a\n\nrm":         "line 3: 0 words behind the name do not fit; the step is rm PATH",
-		"rm /a /b":            "line 1: 2 words behind the name do not fit",
-		"rm -r /a":            "line 1: -r is no option here, or lacks its value; the step is rm PATH",
-		"create -m":           "line 1: -m is no option here, or lacks its value",
-		"create -m 9 /a":      `line 1: -m: "9" is no octal mode up to 1777`,
-		"create --lease x /a": `"x" is no id of a granted lease`,
-		"create /a b c":       "3 words",
-		"if length /a -1":     `"-1" is no number`,
-		"if inode /a 1e9":     `"1e9" is no number`,
-		`create /a "no end`:   `line 1: "no end has no end`,
+		"nothing":              `line 1: there is no step "nothing"; steps are attach, create, if epoch`,
+		"if":                   `line 1: there is no step "if"`,
+		"if sure /a":           `line 1: there is no step "if"`,
+		"rm /a\n\nrm":          "line 3: 0 words behind the name do not fit; the step is rm PATH",
+		"rm /a /b":             "line 1: 2 words behind the name do not fit",
+		"rm -r /a":             "line 1: -r is no option here, or lacks its value; the step is rm PATH",
+		"create -m":            "line 1: -m is no option here, or lacks its value",
+		"create -m 9 /a":       `line 1: -m: "9" is no octal mode up to 1777`,
+		`create --lease "" /a`: "line 1: the LEASE is empty",
+		`attach "" /a`:         "line 1: the LEASE is empty",
+		"create /a b c":        "3 words",
+		"if length /a -1":      `"-1" is no number`,
+		"if inode /a 1e9":      `"1e9" is no number`,
+		`create /a "no end`:    `line 1: "no end has no end`,
 	} {
-		if _, _, err := Parse(0o755, text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse(0o755, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -60,9 +61,12 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add("if exists /a\ncreate /b \"x\\n\"\n# c")
 	f.Fuzz(func(t *testing.T, text string) {
-		compares, operations, err := Parse(0o755, text)
-		if n := len(compares) + len(operations); err == nil && n > strings.Count(text, "\n")+1 || err != nil && n > 0 {
-			t.Fatalf("%q has %d steps, %v", text, n, err)
+		script, err := Parse(0o755, text)
+		if err != nil {
+			return
+		}
+		if n := len(script.Compares) + len(script.Operations); n > strings.Count(text, "\n")+1 || len(script.Leases) > n {
+			t.Fatalf("%q has %d steps and names %d leases", text, n, len(script.Leases))
 		}
 	})
 }

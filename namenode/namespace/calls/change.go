@@ -18,11 +18,13 @@ const (
 	// ChangeLease: the state of a granted lease, such as whether it has ended; Inode is
 	// its id.
 	ChangeLease
+	// ChangeLeaseName: which granted lease, if any, has this name.
+	ChangeLeaseName
 )
 
 // Change names something that can change.
 type Change struct {
 	Kind  ChangeKind
 	Inode tables.InodeID
-	Name  string // of ChangeName
+	Name  string // of ChangeName and ChangeLeaseName
 }

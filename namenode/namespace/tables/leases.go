@@ -2,7 +2,12 @@ package tables
 
 import (
 	"cmp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
@@ -30,6 +35,10 @@ type Lease struct {
 	Since int64 // Unix milliseconds by the journal
 	// Owner is who it was granted to; any process of that user may use it.
 	Owner LeaseOwner
+	// Name is another name of it, that no other living lease of its user has; it may be
+	// empty. Calls name leases by id: a name is looked up once, so nothing changes when it
+	// is given to another lease later.
+	Name string
 	// Ended is the record that ended it, 0 while it lives. An ended lease is kept
 	// until its files are removed; its id is free at once.
 	Ended uint64
@@ -52,6 +61,11 @@ type LeaseOwner struct {
 	Host   string
 }
 
+// Clone returns a copy that shares no memory with what it was decoded from.
+func (o LeaseOwner) Clone() LeaseOwner {
+	return LeaseOwner{strings.Clone(o.User), strings.Clone(o.Client), strings.Clone(o.Host)}
+}
+
 // Place is a directory that the end of a lease concerns.
 type Place struct {
 	lease    uint64 // its key
@@ -64,6 +78,7 @@ type Place struct {
 type Leases struct {
 	byKey  Set[*Lease] // replaced, never changed
 	living Set[leaseName]
+	names  Set[namedLease] // of those that live
 	ended  Set[endedLease]
 	files  Set[attachment] // by (lease, inode)
 	byFile Set[attachment]
@@ -76,6 +91,12 @@ type Leases struct {
 type leaseName struct {
 	id  LeaseID
 	key uint64
+}
+
+// namedLease is the name of a lease that lives.
+type namedLease struct {
+	user, name string
+	key        uint64
 }
 
 // attachment is an inode that is attached to a lease.
@@ -98,7 +119,10 @@ func NewLeases() Leases {
 	return Leases{
 		byKey:  NewSet(func(a, b *Lease) bool { return a.key < b.key }),
 		living: NewSet(func(a, b leaseName) bool { return a.id < b.id }),
-		ended:  NewSet(func(a, b endedLease) bool { return a.ended < b.ended }),
+		names: NewSet(func(a, b namedLease) bool {
+			return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.name, b.name)) < 0
+		}),
+		ended: NewSet(func(a, b endedLease) bool { return a.ended < b.ended }),
 		files: NewSet(func(a, b attachment) bool {
 			return cmp.Or(cmp.Compare(a.lease, b.lease), cmp.Compare(a.inode, b.inode)) < 0
 		}),
@@ -113,7 +137,7 @@ func NewLeases() Leases {
 // Clone returns a snapshot.
 func (t *Leases) Clone() Leases {
 	return Leases{
-		byKey: t.byKey.Clone(), living: t.living.Clone(), ended: t.ended.Clone(), files: t.files.Clone(), byFile: t.byFile.Clone(),
+		byKey: t.byKey.Clone(), living: t.living.Clone(), names: t.names.Clone(), ended: t.ended.Clone(), files: t.files.Clone(), byFile: t.byFile.Clone(),
 		places: t.places.Clone(), dead: t.dead.Clone(), last: t.last,
 	}
 }
@@ -137,6 +161,15 @@ func (t *Leases) get(key uint64) *Lease {
 func (t *Leases) Get(id LeaseID) *Lease {
 	if name, ok := t.living.Get(leaseName{id: id}); ok {
 		return t.get(name.key)
+	}
+	return nil
+}
+
+// Named returns the lease of a user that lives and has a name, not to be changed; nil if
+// there is none.
+func (t *Leases) Named(user, name string) *Lease {
+	if n, ok := t.names.Get(namedLease{user: user, name: name}); ok {
+		return t.get(n.key)
 	}
 	return nil
 }
@@ -253,13 +286,70 @@ func (t *Leases) HasRoom(id LeaseID, dirs ...InodeID) bool {
 	return more == 0 || l.Dirs+more <= MaxLeaseDirs
 }
 
-// Grant adds a lease, whose id no living lease has.
+// MayGrant checks a new lease. Errors: InvalidArgument (its id, time to live or name cannot
+// be), Exists (its id or name), Retry (too many leases).
+func (t *Leases) MayGrant(l *Lease) error {
+	if err := l.can(); err != nil {
+		return err
+	}
+	named := t.Named(l.Owner.User, l.Name)
+	switch {
+	case t.Get(l.ID) != nil:
+		return fserror.New(fserror.Exists, "", "", "there is a lease %x already; choose another id, or none", uint64(l.ID))
+	case named != nil:
+		return fserror.New(fserror.Exists, "", "", "user %s has a lease %q already, %x, granted to %s on host %s; choose another name, or revoke that lease", l.Owner.User, l.Name, uint64(named.ID), named.Owner.Client, named.Owner.Host)
+	case t.Len() >= MaxLeases:
+		return TooMany("there are %d granted leases, the most there can be, ended ones that are still being removed included; try again in a moment, or revoke some", MaxLeases)
+	}
+	return nil
+}
+
+// can checks a lease by itself.
+func (l *Lease) can() error {
+	switch {
+	case l.ID == 0 || l.ID > MaxLeaseID:
+		return fserror.New(fserror.InvalidArgument, "", "", "a lease's id is from 1 to %x, not %x", uint64(MaxLeaseID), uint64(l.ID))
+	case l.TTL <= 0 || l.TTL > MaxLeaseTTL:
+		return fserror.New(fserror.InvalidArgument, "", "", "a time to live is from 1 ms to 365 days, not %d ms", l.TTL)
+	case l.Name != "":
+		return CheckLeaseName(l.Name)
+	}
+	return nil
+}
+
+// MaxLeaseName is the length of the longest name of a lease, in bytes.
+const MaxLeaseName = 255
+
+// CheckLeaseName returns an error (InvalidArgument) unless a lease can have this name: 1 to
+// 255 bytes of UTF-8 without a slash, a space or a control character, and with something
+// that is no hexadecimal digit, so that it cannot be taken for an id.
+func CheckLeaseName(name string) error {
+	why := ""
+	switch {
+	case name == "" || len(name) > MaxLeaseName:
+		why = "choose one of 1 to 255 bytes"
+	case !utf8.ValidString(name):
+		why = "choose one in valid UTF-8"
+	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || !unicode.IsGraphic(r) || unicode.IsSpace(r) }):
+		why = "choose one without slashes, spaces and control characters"
+	case strings.Trim(name, "0123456789abcdefABCDEF") == "":
+		why = "it could be an id; add a letter beyond f, a dash or a dot"
+	default:
+		return nil
+	}
+	return fserror.New(fserror.InvalidArgument, "", "", "%s cannot be the name of a lease: %s", strconv.Quote(name[:min(len(name), MaxLeaseName)]), why)
+}
+
+// Grant adds a lease, whose id and name no living lease has.
 func (t *Leases) Grant(l *Lease) {
 	t.last++
 	l.key = t.last
 	t.byKey.ReplaceOrInsert(l)
 	if l.Ended == 0 {
 		t.living.ReplaceOrInsert(leaseName{l.ID, l.key})
+		if l.Name != "" {
+			t.names.ReplaceOrInsert(namedLease{l.Owner.User, l.Name, l.key})
+		}
 	} else {
 		t.ended.ReplaceOrInsert(endedLease{l.Ended, l.key})
 	}
@@ -271,6 +361,9 @@ func (t *Leases) End(id LeaseID, txid uint64, dead bool, told InodeID) {
 	l := *t.Get(id)
 	l.Ended, l.Dead, l.Told = txid, dead, told
 	t.living.Delete(leaseName{id: id})
+	if l.Name != "" {
+		t.names.Delete(namedLease{user: l.Owner.User, name: l.Name})
+	}
 	t.ended.ReplaceOrInsert(endedLease{l.Ended, l.key})
 	if dead {
 		for _, p := range t.Places(&l) {
@@ -376,13 +469,14 @@ func (t *Leases) Move(inode, from, to InodeID) {
 type Where func(InodeID) (dir InodeID, isDir, can bool)
 
 // Code is the layout in an image of record txid: the leases that live by id, then
-// those that have ended by when; each with what is attached.
-func (t *Leases) Code(c *codec.Coder, txid uint64, where Where) {
+// those that have ended by when; each with what is attached. Without named it is that of
+// images of version 8, in which leases have no names.
+func (t *Leases) Code(c *codec.Coder, txid uint64, named bool, where Where) {
 	if c.Writes() {
 		c.Put(uint64(t.Len())) //nolint:gosec // a length
 		each := func(key uint64) bool {
 			l := *t.get(key)
-			l.code(c)
+			l.code(c, named)
 			c.Put(uint64(l.Files)) //nolint:gosec // a count
 			last := InodeID(0)
 			t.each(&l, 0, func(inode InodeID) bool {
@@ -399,7 +493,7 @@ func (t *Leases) Code(c *codec.Coder, txid uint64, where Where) {
 	last := new(Lease)
 	for n := c.Number(63); n > 0 && c.Next(); n-- {
 		l := new(Lease)
-		l.code(c)
+		l.code(c, named)
 		if !t.fits(l, last, txid) {
 			c.Fail("a lease cannot be, or is out of order")
 			return
@@ -459,7 +553,7 @@ func (t *Leases) CodeOld(c *codec.Coder, txid uint64, where Where) {
 // fits reports whether a lease that was read can come after another one.
 func (t *Leases) fits(l, last *Lease, txid uint64) bool {
 	ordered := last.Ended == 0 && (l.Ended != 0 || l.ID > last.ID) || last.Ended != 0 && l.Ended > last.Ended
-	return ordered && l.ID > 0 && l.ID <= MaxLeaseID && l.TTL > 0 && l.TTL <= MaxLeaseTTL && l.Ended <= txid &&
+	return ordered && l.can() == nil && (l.Ended != 0 || t.Named(l.Owner.User, l.Name) == nil) && l.Ended <= txid &&
 		(l.Ended == 0 || !t.ended.Has(endedLease{ended: l.Ended})) && (l.Ended != 0 || !l.Dead && l.Told == 0)
 }
 
@@ -474,10 +568,13 @@ func (t *Leases) load(l *Lease, inode InodeID, where Where) bool {
 	return true
 }
 
-func (l *Lease) code(c *codec.Coder) {
+func (l *Lease) code(c *codec.Coder, named bool) {
 	l.codeOld(c)
 	c.Bool(&l.Dead)
 	c.U64((*uint64)(&l.Told))
+	if named {
+		c.Text(&l.Name)
+	}
 }
 
 func (l *Lease) codeOld(c *codec.Coder) {
@@ -497,7 +594,7 @@ func (o *LeaseOwner) Code(c *codec.Coder) {
 
 // Check finds where the parts disagree.
 func (t *Leases) Check(problem Problem, where Where) {
-	files, ended := make(map[uint64]int), 0
+	files, ended, named := make(map[uint64]int), 0, 0
 	places, dead := make(map[[2]uint64]Place), make(map[InodeID]int64)
 	t.files.Ascend(func(a attachment) bool {
 		l := t.get(a.lease)
@@ -542,6 +639,11 @@ func (t *Leases) Check(problem Problem, where Where) {
 		if lives != (l.Ended == 0) {
 			problem("lease %x ended with record %d, but its id says otherwise", uint64(l.ID), l.Ended)
 		}
+		if l.Ended == 0 && l.Name != "" {
+			if named++; t.Named(l.Owner.User, l.Name) != l {
+				problem("lease %x has the name %q, which leads elsewhere", uint64(l.ID), l.Name)
+			}
+		}
 		if l.Ended != 0 {
 			ended++
 			if e, ok := t.ended.Get(endedLease{ended: l.Ended}); l.Files == 0 || !ok || e.key != l.key {
@@ -553,7 +655,8 @@ func (t *Leases) Check(problem Problem, where Where) {
 		}
 		return true
 	})
-	if ended != t.ended.Len() || t.byKey.Len() != ended+t.living.Len() {
-		problem("%d leases of %d have ended, %d are in the order of the end, %d live", ended, t.byKey.Len(), t.ended.Len(), t.living.Len())
+	if ended != t.ended.Len() || t.byKey.Len() != ended+t.living.Len() || named != t.names.Len() {
+		problem("%d leases of %d have ended, %d are in the order of the end, %d live; %d have names, %d names are known",
+			ended, t.byKey.Len(), t.ended.Len(), t.living.Len(), named, t.names.Len())
 	}
 }

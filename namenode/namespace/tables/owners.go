@@ -5,6 +5,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode/namespace/codec"
 )
 
@@ -62,6 +63,31 @@ func (t *Owners) Number(name string) (i uint16, ok bool) {
 
 // Len is how many numbers there are, that of the empty name included.
 func (t *Owners) Len() int { return len(t.names) }
+
+// FitOwners returns an error (NoSpace) if a user and a group cannot both get numbers.
+func FitOwners(users, groups *Owners, user, group string) error {
+	switch {
+	case !users.Fits(user):
+		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d users already and can take no new one (%s)", MaxOwners, user)
+	case !groups.Fits(group):
+		return fserror.New(fserror.NoSpace, "", "", "the namespace knows %d groups already and can take no new one (%s)", MaxOwners, group)
+	}
+	return nil
+}
+
+// OwnerUse is the memory, in bytes, that the files of one owner take of what all share.
+type OwnerUse struct{ Tails, Xattrs int64 }
+
+// OwnerUses are by the number of the user.
+type OwnerUses []OwnerUse
+
+// Of returns that of a user, to be changed.
+func (u *OwnerUses) Of(user uint16) *OwnerUse {
+	if missing := int(user) + 1 - len(*u); missing > 0 {
+		*u = append(*u, make([]OwnerUse, missing)...)
+	}
+	return &(*u)[user]
+}
 
 // Code is the layout in an image.
 func (t *Owners) Code(c *codec.Coder) {

@@ -29,12 +29,12 @@ func filled() *all {
 		a.cachers.Put(SessionID{s + 1}, 1000)
 	}
 	for id := range LeaseID(3) {
-		a.leases.Grant(&Lease{ID: id + 1, TTL: 1000, Owner: LeaseOwner{User: "u"}})
+		a.leases.Grant(&Lease{ID: id + 1, TTL: 1000, Owner: LeaseOwner{User: "u"}, Name: []string{"n-1", "", "n-3"}[id]})
 		a.leases.Attach(id+1, InodeID(10+id), 5, id == 1)
 	}
 	a.leases.Attach(3, 13, 6, true)
 	a.leases.End(3, 7, true, 12)
-	a.leases.Grant(&Lease{ID: 3, TTL: 1000})
+	a.leases.Grant(&Lease{ID: 3, TTL: 1000, Owner: LeaseOwner{User: "u"}, Name: "n-3"}) // free again
 	a.leases.Grant(&Lease{ID: 4, TTL: 1000})
 	a.leases.Attach(4, 14, 5, false)
 	a.leases.End(4, 5, false, 0)
@@ -70,7 +70,7 @@ func (a *all) problems() (found []string) {
 
 func (a *all) code(c *codec.Coder) {
 	a.results.Code(c)
-	a.leases.Code(c, 7, whereAttached)
+	a.leases.Code(c, 7, true, whereAttached)
 	a.ages.Code(c, always)
 	a.cachers.CodeTerms(c)
 	a.cachers.CodeNumbers(c, 40)
@@ -91,6 +91,8 @@ func TestCheckFinds(t *testing.T) {
 		"attached by lease":    func(a *all) { a.leases.files.DeleteMin() },
 		"end of a lease":       func(a *all) { a.leases.ended.DeleteMin() },
 		"lease without an id":  func(a *all) { a.leases.byKey.ReplaceOrInsert(&Lease{ID: 9, TTL: 1, key: 99}) },
+		"lost name":            func(a *all) { a.leases.names.DeleteMin() },
+		"name of nobody":       func(a *all) { a.leases.names.ReplaceOrInsert(namedLease{user: "u", name: "n-9", key: 99}) },
 		"lost id":              func(a *all) { a.leases.living.DeleteMin() },
 		"files of a lease":     func(a *all) { l := *a.leases.Get(1); l.Files++; a.leases.byKey.ReplaceOrInsert(&l) },
 		"places of a lease":    func(a *all) { a.leases.places.DeleteMin() },

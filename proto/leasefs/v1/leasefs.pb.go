@@ -23,11 +23,12 @@
 package leasefsv1
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -2500,6 +2501,7 @@ type Lease struct {
 	Waiting       uint32                 `protobuf:"varint,13,opt,name=waiting,proto3" json:"waiting,omitempty"`                      // writers that wait for its files
 	OverdueMs     int64                  `protobuf:"varint,14,opt,name=overdue_ms,json=overdueMs,proto3" json:"overdue_ms,omitempty"` // past its hard limit, or its time to live
 	Ending        bool                   `protobuf:"varint,15,opt,name=ending,proto3" json:"ending,omitempty"`
+	Name          string                 `protobuf:"bytes,16,opt,name=name,proto3" json:"name,omitempty"` // of a granted lease that has one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2637,6 +2639,13 @@ func (x *Lease) GetEnding() bool {
 		return x.Ending
 	}
 	return false
+}
+
+func (x *Lease) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 type LeaseFile struct {
@@ -2841,6 +2850,7 @@ type GrantLeaseRequest struct {
 	Caller        *Caller                `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	Id            uint64                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`                    // 0: the namenode chooses one
 	TtlMs         int64                  `protobuf:"varint,4,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"` // raised to the namenode's minimum
+	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`                 // no other living lease of the caller's user may have it; may be empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2901,6 +2911,13 @@ func (x *GrantLeaseRequest) GetTtlMs() int64 {
 		return x.TtlMs
 	}
 	return 0
+}
+
+func (x *GrantLeaseRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 type GrantLeaseResponse struct {
@@ -3263,6 +3280,7 @@ type LeaseTimeToLiveRequest struct {
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Files         bool                   `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"` // list the files too, at most 1,000
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`    // instead of id: the caller's lease of this name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3318,6 +3336,13 @@ func (x *LeaseTimeToLiveRequest) GetFiles() bool {
 	return false
 }
 
+func (x *LeaseTimeToLiveRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type LeaseTimeToLiveResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3325,6 +3350,7 @@ type LeaseTimeToLiveResponse struct {
 	TtlMs         int64                  `protobuf:"varint,3,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`
 	Files         []string               `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`
 	FileCount     uint64                 `protobuf:"varint,5,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"` // if it has one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3392,6 +3418,13 @@ func (x *LeaseTimeToLiveResponse) GetFileCount() uint64 {
 		return x.FileCount
 	}
 	return 0
+}
+
+func (x *LeaseTimeToLiveResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
 }
 
 type AttachLeaseRequest struct {
@@ -9360,7 +9393,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x12ListLeasesResponse\x12)\n" +
 	"\x06leases\x18\x01 \x03(\v2\x11.leasefs.v1.LeaseR\x06leases\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
-	"nextCursor\"\xdf\x03\n" +
+	"nextCursor\"\xf3\x03\n" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x06holder\x18\x02 \x01(\v2\x16.leasefs.v1.HolderInfoR\x06holder\x12!\n" +
@@ -9379,7 +9412,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\awaiting\x18\r \x01(\rR\awaiting\x12\x1d\n" +
 	"\n" +
 	"overdue_ms\x18\x0e \x01(\x03R\toverdueMs\x12\x16\n" +
-	"\x06ending\x18\x0f \x01(\bR\x06ending\"K\n" +
+	"\x06ending\x18\x0f \x01(\bR\x06ending\x12\x12\n" +
+	"\x04name\x18\x10 \x01(\tR\x04name\"K\n" +
 	"\tLeaseFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
@@ -9393,12 +9427,13 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0fRecoverResponse\x12\x19\n" +
 	"\bwas_open\x18\x01 \x01(\bR\awasOpen\x12\x16\n" +
 	"\x06length\x18\x02 \x01(\x03R\x06length\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\x8e\x01\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\"\xa2\x01\n" +
 	"\x11GrantLeaseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x15\n" +
-	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\"p\n" +
+	"\x06ttl_ms\x18\x04 \x01(\x03R\x05ttlMs\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\"p\n" +
 	"\x12GrantLeaseResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x12\n" +
@@ -9423,18 +9458,20 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
 	"\x06ttl_ms\x18\x02 \x01(\x03R\x05ttlMs\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"j\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"~\n" +
 	"\x16LeaseTimeToLiveRequest\x12*\n" +
 	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05files\x18\x03 \x01(\bR\x05files\"\x98\x01\n" +
+	"\x05files\x18\x03 \x01(\bR\x05files\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\xac\x01\n" +
 	"\x17LeaseTimeToLiveResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12!\n" +
 	"\fremaining_ms\x18\x02 \x01(\x03R\vremainingMs\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12\x14\n" +
 	"\x05files\x18\x04 \x03(\tR\x05files\x12\x1d\n" +
 	"\n" +
-	"file_count\x18\x05 \x01(\x04R\tfileCount\"\x99\x01\n" +
+	"file_count\x18\x05 \x01(\x04R\tfileCount\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\"\x99\x01\n" +
 	"\x12AttachLeaseRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x0e\n" +
