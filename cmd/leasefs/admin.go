@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/backup"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -35,7 +36,7 @@ func adminCommand(p *program) *cli.Command {
 					if err != nil {
 						return e.fail(err, "")
 					}
-					return e.summary(map[string]any{"next": next}, "handed over; next is %s\n", next)
+					return e.Summary(map[string]any{"next": next}, "handed over; next is %s\n", next)
 				}),
 			},
 			{
@@ -89,13 +90,13 @@ func adminCommand(p *program) *cli.Command {
 }
 
 func checkpoint(e *invocation) error {
-	bar := e.newSpinner("writing the image")
+	bar := e.NewSpinner("writing the image")
 	res, err := e.fs.Admin().Checkpoint(e.ctx)
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return e.fail(err, "")
 	}
-	return e.result(map[string]any{"txid": res.TxID, "bytes": res.Bytes, "duration_ms": res.Duration.Milliseconds()},
+	return e.Result(map[string]any{"txid": res.TxID, "bytes": res.Bytes, "duration_ms": res.Duration.Milliseconds()},
 		"checkpoint of txid %d: %d bytes, %s\n", res.TxID, res.Bytes, fserror.Round(res.Duration))
 }
 
@@ -123,7 +124,7 @@ func safeMode(e *invocation, action client.SafeModeAction) error {
 			word += " (" + state.Why + ")"
 		}
 	}
-	return e.result(map[string]any{"on": state.On, "why": orNull(state.Why)}, "safe mode is %s\n", word)
+	return e.Result(map[string]any{"on": state.On, "why": screen.OrNull(state.Why)}, "safe mode is %s\n", word)
 }
 
 func fsck(e *invocation) error {
@@ -131,37 +132,37 @@ func fsck(e *invocation) error {
 	if len(e.args) == 1 {
 		path = e.args[0]
 	}
-	bar := e.newSpinner("checking")
+	bar := e.NewSpinner("checking")
 	sum, err := e.fs.Admin().Fsck(e.ctx, path, e.flags.Bool("blocks"), func(p client.FsckProblem) error {
-		return e.result(map[string]any{"path": orNull(p.Path), "problem": p.Problem, "unchecked": p.Unchecked}, "%s: %s\n", e.name(p.Path), p.Problem)
+		return e.Result(map[string]any{"path": screen.OrNull(p.Path), "problem": p.Problem, "unchecked": p.Unchecked}, "%s: %s\n", e.Name(p.Path), p.Problem)
 	})
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return e.fail(err, path)
 	}
-	err = e.result(map[string]any{"inodes": sum.Inodes, "blocks": sum.Blocks, "problems": sum.Problems, "bytes_verified": sum.BytesVerified, "unchecked": sum.Unchecked},
-		"%s, %s, %d bytes verified, %s, %d not checked\n", plural(sum.Inodes, "inode", "inodes"), plural(sum.Blocks, "block", "blocks"),
-		sum.BytesVerified, plural(sum.Problems, "problem", "problems"), sum.Unchecked)
+	err = e.Result(map[string]any{"inodes": sum.Inodes, "blocks": sum.Blocks, "problems": sum.Problems, "bytes_verified": sum.BytesVerified, "unchecked": sum.Unchecked},
+		"%s, %s, %d bytes verified, %s, %d not checked\n", screen.Plural(sum.Inodes, "inode", "inodes"), screen.Plural(sum.Blocks, "block", "blocks"),
+		sum.BytesVerified, screen.Plural(sum.Problems, "problem", "problems"), sum.Unchecked)
 	switch {
 	case err != nil:
 		return err
 	case sum.Problems > 0:
-		return fserror.New(fserror.Damaged, e.op, path, "%s found", plural(sum.Problems, "problem was", "problems were"))
+		return fserror.New(fserror.Damaged, e.op, path, "%s found", screen.Plural(sum.Problems, "problem was", "problems were"))
 	case sum.Unchecked > 0:
-		return fserror.New(fserror.Retry, e.op, path, "%s could not be checked, since the block store did not answer", plural(sum.Unchecked, "block", "blocks"))
+		return fserror.New(fserror.Retry, e.op, path, "%s could not be checked, since the block store did not answer", screen.Plural(sum.Unchecked, "block", "blocks"))
 	}
 	return nil
 }
 
 func collect(e *invocation) error {
-	bar := e.newSpinner("collecting")
+	bar := e.NewSpinner("collecting")
 	res, err := e.fs.Admin().Collect(e.ctx)
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return e.fail(err, "")
 	}
-	return e.result(map[string]any{"garbage": res.Garbage, "deleted": res.Deleted, "waiting": res.Waiting, "orphans": res.Orphans},
-		"%s deleted, %d waiting, %d orphans found\n", plural(res.Deleted, "block", "blocks"), res.Waiting, res.Orphans)
+	return e.Result(map[string]any{"garbage": res.Garbage, "deleted": res.Deleted, "waiting": res.Waiting, "orphans": res.Orphans},
+		"%s deleted, %d waiting, %d orphans found\n", screen.Plural(res.Deleted, "block", "blocks"), res.Waiting, res.Orphans)
 }
 
 func resolve(e *invocation) error {
@@ -173,26 +174,26 @@ func resolve(e *invocation) error {
 	if resolved {
 		text = "the block store belongs to this copy of the namespace; the others end\n"
 	}
-	return e.result(map[string]any{"resolved": resolved}, "%s", text)
+	return e.Result(map[string]any{"resolved": resolved}, "%s", text)
 }
 
 func makeBackup(e *invocation) error {
-	bar := e.newBar("copying")
+	bar := e.NewBar("copying")
 	res, err := backup.Write(e.ctx, e.fs.Admin(), e.args[0], backup.Options{
-		TreeOnly: e.flags.Bool("tree-only"), Progress: func(so backup.Result) { bar.set(so.Bytes) },
+		TreeOnly: e.flags.Bool("tree-only"), Progress: func(so backup.Result) { bar.Set(so.Bytes) },
 	})
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return e.fail(err, e.args[0])
 	}
 	in := res.InNamespace
-	holds := fmt.Sprintf("with %s, %s and %s", plural(in.Files, "file", "files"), plural(in.Directories, "directory", "directories"), plural(in.Symlinks, "link", "links"))
+	holds := fmt.Sprintf("with %s, %s and %s", screen.Plural(in.Files, "file", "files"), screen.Plural(in.Directories, "directory", "directories"), screen.Plural(in.Symlinks, "link", "links"))
 	if in.Directories == 0 { // there is the root, at least
 		holds = "of a namenode that does not tell what the namespace has"
 	}
-	return e.result(map[string]any{
+	return e.Result(map[string]any{
 		"txid": res.TxID, "namespace_files": in.Files, "namespace_directories": in.Directories, "namespace_symlinks": in.Symlinks,
 		"files": res.Files, "bytes": res.Bytes, "blocks": res.Blocks, "block_bytes": res.BlockBytes, "reused": res.Reused,
 	}, "%s: txid %d, %s; the backup itself is %s, %d bytes, of which %s, %d bytes\n", e.args[0], res.TxID, holds,
-		plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, plural(res.Blocks, "block", "blocks"), res.BlockBytes)
+		screen.Plural(uint64(max(res.Files, 0)), "file", "files"), res.Bytes, screen.Plural(res.Blocks, "block", "blocks"), res.BlockBytes)
 }

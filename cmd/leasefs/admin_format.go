@@ -47,7 +47,7 @@ func format(e *invocation) error {
 	if err != nil {
 		return e.fail(err, cfg.Blocks)
 	}
-	return e.result(map[string]any{"namespace": cfg.HA.Name, "id": hex.EncodeToString(id[:])},
+	return e.Result(map[string]any{"namespace": cfg.HA.Name, "id": hex.EncodeToString(id[:])},
 		"%s: made namespace %x with blocks in %s. Start the namenodes\n", cfg.HA.Name, id, cfg.Blocks)
 }
 

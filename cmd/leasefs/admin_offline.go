@@ -24,7 +24,7 @@ func journalCommand(p *program) *cli.Command {
 				Flags:       []cli.Flag{&cli.Int64Flag{Name: "from", Usage: "only records from this `TXID` on"}},
 				Action: p.action(operands{min: 1, max: 1, names: "DIR", local: true}, func(e *invocation) error {
 					from := uint64(e.flags.Int64("from")) //nolint:gosec // not negative
-					return e.fail(offline.DumpJournal(e.ctx, vfs.OS(), e.args[0], from, e.out), e.args[0])
+					return e.fail(offline.DumpJournal(e.ctx, vfs.OS(), e.args[0], from, e.Out), e.args[0])
 				}),
 			},
 			{
@@ -47,7 +47,7 @@ func verifyJournal(e *invocation) error {
 	if rep.Torn != nil {
 		torn = fmt.Sprintf("a last batch was cut short and never acknowledged: %v\n", rep.Torn)
 	}
-	return e.result(map[string]any{
+	return e.Result(map[string]any{
 		"segments": len(rep.Segments), "batches": rep.Batches, "records": rep.Records,
 		"first": rep.First, "last": rep.Last, "term": rep.Term, "torn": rep.Torn != nil,
 	}, "%s: %d segments, %d batches, %d records, txid %d to %d, term %d; no damage\n%s", e.args[0], len(rep.Segments), rep.Batches,
@@ -66,7 +66,7 @@ func imageCommand(p *program) *cli.Command {
 			UsageText:   "leasefs admin image dump FILE\n\nExample:\n  leasefs admin image dump $(ls -t /var/lib/leasefs/image/* | head -n 1)",
 			Description: "Prints an image: first what it is of, then a JSON object an inode, the way down from the root.",
 			Action: p.action(operands{min: 1, max: 1, names: "FILE", local: true}, func(e *invocation) error {
-				return e.fail(offline.DumpImage(vfs.OS(), e.args[0], e.out), e.args[0])
+				return e.fail(offline.DumpImage(vfs.OS(), e.args[0], e.Out), e.args[0])
 			}),
 		}},
 	}

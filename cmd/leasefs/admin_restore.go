@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/namenode/offline"
 )
 
@@ -57,17 +58,17 @@ func restore(e *invocation) error {
 	if r.Config, err = cfg.Offline(); err != nil {
 		return e.fail(err, what)
 	}
-	bar := e.newBar("copying")
-	r.Progress = bar.set
+	bar := e.NewBar("copying")
+	r.Progress = bar.Set
 	done, err := offline.Restore(e.ctx, r)
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return e.fail(err, what)
 	}
 	at := done.Time.UTC().Format(time.RFC3339)
-	return e.result(map[string]any{
+	return e.Result(map[string]any{
 		"namespace": cfg.HA.Name, "id": hex.EncodeToString(done.ID[:]), "txid": done.TxID, "time": at, "files": done.Files,
 		"blocks": done.Blocks, "block_bytes": done.BlockBytes, "copied": done.Copied, "copied_bytes": done.CopiedBytes,
 	}, "%s: txid %d of %s, %s, %s (%d bytes), %d of them copied; all later changes are lost. Start the namenodes\n",
-		cfg.HA.Name, done.TxID, at, plural(uint64(done.Files), "file", "files"), plural(uint64(done.Blocks), "block", "blocks"), done.BlockBytes, done.Copied) //nolint:gosec // counts
+		cfg.HA.Name, done.TxID, at, screen.Plural(uint64(done.Files), "file", "files"), screen.Plural(uint64(done.Blocks), "block", "blocks"), done.BlockBytes, done.Copied) //nolint:gosec // counts
 }

@@ -42,11 +42,11 @@ func zookeeperACL(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	bar := e.newSpinner("changing owners")
+	bar := e.NewSpinner("changing owners")
 	done, err := ensemble.OwnZooKeeper(e.ctx, ha, log)
-	bar.finish()
+	bar.Finish()
 	if err != nil {
 		return e.fail(err, "")
 	}
-	return e.result(map[string]any{"namespace": ha.Name, "nodes": done.Nodes, "changed": done.Changed}, "%s: %d nodes, %d of them changed\n", ha.Name, done.Nodes, done.Changed)
+	return e.Result(map[string]any{"namespace": ha.Name, "nodes": done.Nodes, "changed": done.Changed}, "%s: %d nodes, %d of them changed\n", ha.Name, done.Nodes, done.Changed)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 )
 
 // app is the tree of commands. It is built for each run: the parser
@@ -26,8 +27,8 @@ func (p *program) app() *cli.App {
 		Commands:              p.commands(),
 		Before:                p.before,
 		HideHelpCommand:       true,
-		Writer:                p.out,
-		ErrWriter:             p.stderr,
+		Writer:                p.Out,
+		ErrWriter:             p.Stderr,
 		CustomAppHelpTemplate: appHelp,
 		OnUsageError:          onUsageError,
 		ExitErrHandler:        func(*cli.Context, error) {},
@@ -159,7 +160,7 @@ func (p *program) action(want operands, f func(*invocation) error) cli.ActionFun
 			if want.max == 0 {
 				return argv.Usagef(e.op, "takes no arguments, got %q", e.args[0])
 			}
-			return argv.Usagef(e.op, "takes %s, got %s", want.names, plural(uint64(n), "argument", "arguments"))
+			return argv.Usagef(e.op, "takes %s, got %s", want.names, screen.Plural(uint64(n), "argument", "arguments"))
 		}
 		if !want.local {
 			for i := range e.args {
@@ -217,9 +218,9 @@ func (e *invocation) each(f func(path string) error) error {
 		if len(e.args) == 1 || e.ctx.Err() != nil {
 			return err
 		}
-		e.printError(err)
+		e.PrintError(err)
 		if first == nil {
-			first = reportedError{err}
+			first = screen.Reported(err)
 		}
 	}
 	return first

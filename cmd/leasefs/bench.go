@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/bench"
 )
 
@@ -52,7 +53,7 @@ func workloadList() string {
 
 func runBench(e *invocation) error {
 	if e.flags.Bool("worker") {
-		return bench.FolderWorker(e.stdin, e.stdout)
+		return bench.FolderWorker(e.stdin, e.Stdout)
 	}
 	for _, name := range []string{"workers", "n", "conns", "mb"} {
 		if e.flags.Int(name) < 1 {
@@ -119,21 +120,21 @@ func runFolderBench(e *invocation, run []string) error {
 // benchRows runs so many workloads and prints what they hand out: what was
 // measured before an error or Ctrl-C, too.
 func (e *invocation) benchRows(n int, run func(step func(string, int), emit func(bench.Row) error) error) error {
-	bar := e.newSteps(n)
+	bar := e.NewSteps(n)
 	var rows []bench.Row
-	err := run(bar.step, func(r bench.Row) error {
-		if !e.json {
+	err := run(bar.Step, func(r bench.Row) error {
+		if !e.JSON {
 			rows = append(rows, r)
 			return nil
 		}
-		if err := e.printJSON(benchJSON(r)); err != nil {
+		if err := e.PrintJSON(benchJSON(r)); err != nil {
 			return err
 		}
-		return e.flush()
+		return e.Flush()
 	})
-	bar.finish()
+	bar.Finish()
 	if len(rows) > 0 {
-		if terr := e.benchTable(rows); err == nil {
+		if terr := benchTable(&e.Printer, rows); err == nil {
 			err = terr
 		}
 	}
@@ -142,13 +143,13 @@ func (e *invocation) benchRows(n int, run func(step func(string, int), emit func
 
 func benchJSON(r bench.Row) map[string]any {
 	return map[string]any{
-		"name": r.Name, "ops": r.Ops, "seconds": r.Seconds, "ops_per_s": r.Rate(), "bytes": orNull(r.Bytes),
-		"p50_ms": orNull(float64(r.P50) / 1e6), "p99_ms": orNull(float64(r.P99) / 1e6), "note": orNull(r.Note),
+		"name": r.Name, "ops": r.Ops, "seconds": r.Seconds, "ops_per_s": r.Rate(), "bytes": screen.OrNull(r.Bytes),
+		"p50_ms": screen.OrNull(float64(r.P50) / 1e6), "p99_ms": screen.OrNull(float64(r.P99) / 1e6), "note": screen.OrNull(r.Note),
 	}
 }
 
-func (p *printer) benchTable(rows []bench.Row) error {
-	w := p.table()
+func benchTable(p *screen.Printer, rows []bench.Row) error {
+	w := p.Table()
 	fmt.Fprintln(w, "WORKLOAD\tOPS\tSECONDS\tOPS/S\tP50\tP99\t")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.0f\t%s\t%s\t%s\n", r.Name, r.Ops, r.Seconds, r.Rate(), benchTime(r.P50), benchTime(r.P99), r.Note)

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
@@ -60,7 +61,7 @@ func (c *commandLine) remedy(f *fserror.Error) string {
 	}
 	noDir := strings.HasPrefix(f.Message, "no such directory: ")
 	switch {
-	case nextStep.MatchString(f.Message), reasonHints[f.Reason] != "":
+	case screen.Advised(f):
 	case f.Kind == fserror.Exists && offers("overwrite"):
 		return "; --overwrite replaces a file"
 	case f.Kind == fserror.Exists && c.op == "register" && offers("wait"):
@@ -81,17 +82,6 @@ func (c *commandLine) atLeast(flag string, least time.Duration) error {
 	}
 	return nil
 }
-
-// summary is result for a line that nobody needs: --quiet leaves it out.
-func (e *invocation) summary(object map[string]any, format string, args ...any) error {
-	if e.quiet() && !e.json {
-		return nil
-	}
-	return e.result(object, format, args...)
-}
-
-// quiet is --quiet.
-func (c *commandLine) quiet() bool { return c.flags.Bool("quiet") }
 
 // pathsAfterFirst cleans all operands but the first.
 func (c *commandLine) pathsAfterFirst() error {

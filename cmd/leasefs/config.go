@@ -13,7 +13,7 @@ import (
 // before runs ahead of each command.
 func (p *program) before(c *cli.Context) error {
 	err := applyConfig(c)
-	p.json = c.Bool("json") // by environment or file, too
+	p.JSON, p.Quiet = c.Bool("json"), c.Bool("quiet") // by environment or file, too
 	return err
 }
 

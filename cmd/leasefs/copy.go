@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -98,21 +99,21 @@ func (e *invocation) transfer(run func(context.Context, transfer.Options) (trans
 	if err != nil {
 		return err
 	}
-	bar := e.newBar(e.op)
+	bar := e.NewBar(e.op)
 	opts := transfer.Options{
 		Recursive: e.flags.Bool("recursive"), Overwrite: e.flags.Bool("overwrite"), Parents: e.flags.Bool("parents"), Xattrs: e.flags.Bool("xattrs"),
-		Workers: workers, Progress: bar.bytes,
+		Workers: workers, Progress: bar.Bytes,
 	}
 	start := time.Now()
 	res, err := run(e.ctx, opts)
-	bar.finish()
+	bar.Finish()
 	if cerr := e.fs.Close(); err == nil {
 		err = cerr
 	}
 	if err != nil {
 		err = e.fail(err, "")
-		if res.Files > 0 && !byInterrupt(err) {
-			err = fmt.Errorf("%w (%s copied before it)", err, plural(uint64(res.Files), "file was", "files were"))
+		if res.Files > 0 && !screen.ByInterrupt(err) {
+			err = fmt.Errorf("%w (%s copied before it)", err, screen.Plural(uint64(res.Files), "file was", "files were"))
 		}
 		return err
 	}
@@ -124,10 +125,10 @@ func (e *invocation) copied(res transfer.Result, took time.Duration) error {
 	if res.Skipped > 0 {
 		skipped = fmt.Sprintf(", %d skipped", res.Skipped)
 	}
-	return e.summary(map[string]any{
+	return e.Summary(map[string]any{
 		"files": res.Files, "directories": res.Directories, "symlinks": res.Symlinks, "skipped": res.Skipped,
 		"bytes": res.Bytes, "seconds": took.Seconds(),
-	}, "%s, %d bytes, %.2f s%s\n", plural(uint64(res.Files), "file", "files"), res.Bytes, took.Seconds(), skipped)
+	}, "%s, %d bytes, %.2f s%s\n", screen.Plural(uint64(res.Files), "file", "files"), res.Bytes, took.Seconds(), skipped)
 }
 
 func cpCommand(p *program) *cli.Command {

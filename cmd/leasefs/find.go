@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
@@ -36,14 +37,14 @@ func find(e *invocation, fits func(*client.FileInfo) bool) error {
 		case err != nil:
 			return e.fail(err, e.args[0])
 		case !fits(i):
-		case e.json:
-			if err := e.printJSON(toJSON(i)); err != nil {
+		case e.JSON:
+			if err := e.PrintJSON(screen.ToJSON(i)); err != nil {
 				return err
 			}
 		case e.flags.Bool("print0"):
-			e.printf("%s\x00", i.Path)
+			e.Printf("%s\x00", i.Path)
 		default:
-			e.printf("%s\n", e.name(i.Path))
+			e.Printf("%s\n", e.Name(i.Path))
 		}
 	}
 	return nil
@@ -112,7 +113,7 @@ type duCount struct {
 }
 
 func (e *invocation) duLine(path string, c duCount) error {
-	return e.result(map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs}, "%s\t%s\n", size(c.length, e.flags.Bool("human")), e.name(path))
+	return e.Result(map[string]any{"path": path, "length": c.length, "files": c.files, "directories": c.dirs}, "%s\t%s\n", screen.Size(c.length, e.flags.Bool("human")), e.Name(path))
 }
 
 // duTree counts below each directory: by its parent, so that one pass from the

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -33,7 +34,7 @@ func FuzzConfig(f *testing.F) {
 		var e *fserror.Error
 		if told := argv.ConfigError("c.toml", globalFlags(), err); !errors.As(told, &e) || e.Kind != fserror.InvalidArgument || !strings.Contains(told.Error(), "c.toml") {
 			t.Fatalf("%v", told)
-		} else if line := oneLine(errorText(told)); strings.ContainsAny(line, "\n\r") || !strings.HasSuffix(line, ")") {
+		} else if line := screen.OneLine(screen.ErrorText(told)); strings.ContainsAny(line, "\n\r") || !strings.HasSuffix(line, ")") {
 			t.Fatalf("%q", line)
 		}
 	})

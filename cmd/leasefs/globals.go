@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -95,7 +96,7 @@ func (e *invocation) connect(change func(*client.Config)) error {
 // waits tells a person what the command waits for, if notes are wanted. It is
 // called by several goroutines, by one at a time.
 func (e *invocation) waits(w client.Waiting) {
-	if e.quiet() || e.silent.Load() {
+	if e.Quiet || e.silent.Load() {
 		return
 	}
 	what := e.op
@@ -106,10 +107,10 @@ func (e *invocation) waits(w client.Waiting) {
 	if w.Limit > 0 {
 		until = fmt.Sprintf("; waiting up to %s (--timeout)", fserror.Round(w.Limit))
 	}
-	if isTerminal(e.stderr) && !e.json {
-		fmt.Fprint(e.stderr, "\r\x1b[K") // over a progress bar
+	if screen.IsTerminal(e.Stderr) && !e.JSON {
+		fmt.Fprint(e.Stderr, "\r\x1b[K") // over a progress bar
 	}
-	e.note("%s", oneLine(what+": "+withReason(w.Cause)+until))
+	e.Note("%s", screen.OneLine(what+": "+screen.WithReason(w.Cause)+until))
 }
 
 // copyTimeout is how long put and get try again by default: long enough for a

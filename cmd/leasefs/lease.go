@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -77,11 +78,11 @@ type leaseFileJSON struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-func (p *printer) printLeaseJSON(l *client.Lease) error {
+func (p *program) printLeaseJSON(l *client.Lease) error {
 	j := leaseJSON{
-		Lease: l.ID, Name: orNull(l.Name), Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: orNull(l.Session), IdleMS: l.Holder.Idle.Milliseconds(),
+		Lease: l.ID, Name: screen.OrNull(l.Name), Holder: l.Holder.Client, ClientHost: l.Holder.Host, Session: screen.OrNull(l.Session), IdleMS: l.Holder.Idle.Milliseconds(),
 		SoftExpired: l.SoftExpired, HardExpired: l.HardExpired, Files: []leaseFileJSON{}, Attached: append([]string{}, l.Attached...),
-		User: l.Holder.User, PID: orNull(l.Holder.PID), FileCount: l.FileCount,
+		User: l.Holder.User, PID: screen.OrNull(l.Holder.PID), FileCount: l.FileCount,
 		Granted: l.Granted, RemainingMS: l.Remaining.Milliseconds(), AttachedCnt: l.AttachedCount,
 		OverdueMS: l.Overdue.Milliseconds(), State: leaseState(l),
 	}
@@ -94,7 +95,7 @@ func (p *printer) printLeaseJSON(l *client.Lease) error {
 	for _, f := range l.Files {
 		j.Files = append(j.Files, leaseFileJSON(f))
 	}
-	return p.printJSON(j)
+	return p.PrintJSON(j)
 }
 
 var leaseOrders = map[string]client.LeaseOrder{
@@ -114,13 +115,13 @@ func leaseFilter(e *invocation) (client.LeaseFilter, error) {
 }
 
 func (e *invocation) listLeases(filter client.LeaseFilter) error {
-	w := e.table()
+	w := e.Table()
 	none := true
 	for l, err := range e.fs.Leases().List(e.ctx, filter) {
 		switch {
 		case err != nil:
 			return e.fail(err, "")
-		case e.json:
+		case e.JSON:
 			if err := e.printLeaseJSON(l); err != nil {
 				return err
 			}
@@ -134,7 +135,7 @@ func (e *invocation) listLeases(filter client.LeaseFilter) error {
 		if h.PID != 0 {
 			pid = strconv.FormatInt(h.PID, 10)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.ID, cmp.Or(l.Name, "-"), quoteName(h.Client), h.User, h.Host, pid,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.ID, cmp.Or(l.Name, "-"), screen.QuoteName(h.Client), h.User, h.Host, pid,
 			l.FileCount+l.AttachedCount, fserror.Round(h.Idle), fserror.Round(l.Remaining), l.Waiting, leaseState(l))
 	}
 	return w.Flush()
@@ -191,19 +192,19 @@ func showLease(e *invocation) error {
 	return fserror.New(fserror.NotFound, e.op, what, "there is no such lease (leasefs lease ls lists all)")
 }
 
-func (p *printer) printLease(l *client.Lease) error {
-	if p.json {
+func (p *program) printLease(l *client.Lease) error {
+	if p.JSON {
 		return p.printLeaseJSON(l)
 	}
 	h := l.Holder
 	if l.Granted {
-		p.printf("lease %s: granted to %s (user %s, host %s)\n", strings.TrimSpace(l.ID+" "+l.Name), quoteName(h.Client), h.User, h.Host)
-		p.printf("  %s, %s left of %s; %s attached\n", leaseState(l), fserror.Round(l.Remaining), l.TTL, plural(l.AttachedCount, "file", "files"))
+		p.Printf("lease %s: granted to %s (user %s, host %s)\n", strings.TrimSpace(l.ID+" "+l.Name), screen.QuoteName(h.Client), h.User, h.Host)
+		p.Printf("  %s, %s left of %s; %s attached\n", leaseState(l), fserror.Round(l.Remaining), l.TTL, screen.Plural(l.AttachedCount, "file", "files"))
 		for _, path := range l.Attached {
-			p.printf("  %s  deleted at its end\n", p.name(path))
+			p.Printf("  %s  deleted at its end\n", p.Name(path))
 		}
 		if n := uint64(len(l.Attached)); n < l.AttachedCount {
-			p.printf("  and %d more\n", l.AttachedCount-n)
+			p.Printf("  and %d more\n", l.AttachedCount-n)
 		}
 		return nil
 	}
@@ -211,13 +212,13 @@ func (p *printer) printLease(l *client.Lease) error {
 	if l.Connected {
 		connected = "connected"
 	}
-	p.printf("lease %s: %s (user %s, host %s, pid %d), session %s, %s\n", l.ID, quoteName(h.Client), h.User, h.Host, h.PID, l.Session, connected)
-	p.printf("  %s, idle %s, %s; %s open, %s waiting\n", leaseState(l), fserror.Round(h.Idle), takeable(l), plural(l.FileCount, "file", "files"), plural(uint64(l.Waiting), "writer", "writers"))
+	p.Printf("lease %s: %s (user %s, host %s, pid %d), session %s, %s\n", l.ID, screen.QuoteName(h.Client), h.User, h.Host, h.PID, l.Session, connected)
+	p.Printf("  %s, idle %s, %s; %s open, %s waiting\n", leaseState(l), fserror.Round(h.Idle), takeable(l), screen.Plural(l.FileCount, "file", "files"), screen.Plural(uint64(l.Waiting), "writer", "writers"))
 	for _, f := range l.Files {
-		p.printf("  %s  inode %d, epoch %d\n", p.name(f.Path), f.Inode, f.Epoch)
+		p.Printf("  %s  inode %d, epoch %d\n", p.Name(f.Path), f.Inode, f.Epoch)
 	}
 	if n := uint64(len(l.Files)); n < l.FileCount {
-		p.printf("  and %d more\n", l.FileCount-n)
+		p.Printf("  and %d more\n", l.FileCount-n)
 	}
 	return nil
 }
@@ -276,5 +277,5 @@ func (e *invocation) recovered(path string, res client.RecoverResult) error {
 	if res.WasOpen {
 		how = fmt.Sprintf("closed at %d bytes, epoch %d", res.Length, res.Epoch)
 	}
-	return e.summary(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": orNull(res.Epoch)}, "%s: %s\n", e.name(path), how)
+	return e.Summary(map[string]any{"path": path, "was_open": res.WasOpen, "length": res.Length, "epoch": screen.OrNull(res.Epoch)}, "%s: %s\n", e.Name(path), how)
 }

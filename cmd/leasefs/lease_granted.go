@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -175,10 +176,10 @@ func grantLease(e *invocation, o newLease) error {
 	if err != nil {
 		return e.fail(err, "")
 	}
-	if e.json {
-		return e.printJSON(map[string]any{"lease": g.ID.String(), "name": orNull(g.Name), "ttl_ms": g.TTL.Milliseconds()})
+	if e.JSON {
+		return e.PrintJSON(map[string]any{"lease": g.ID.String(), "name": screen.OrNull(g.Name), "ttl_ms": g.TTL.Milliseconds()})
 	}
-	e.printf("%s\n", g.ID)
+	e.Printf("%s\n", g.ID)
 	e.noteLife(o.ttl, g.TTL, g.Outlives)
 	return nil
 }
@@ -212,19 +213,19 @@ func leaseTTL(e *invocation, ids []client.LeaseID) error {
 	if err != nil {
 		return e.fail(err, "")
 	}
-	if e.json {
-		j := map[string]any{"lease": ids[0].String(), "name": orNull(t.Name), "ttl_ms": t.TTL.Milliseconds(), "remaining_ms": t.Remaining.Milliseconds(), "file_count": t.FileCount}
+	if e.JSON {
+		j := map[string]any{"lease": ids[0].String(), "name": screen.OrNull(t.Name), "ttl_ms": t.TTL.Milliseconds(), "remaining_ms": t.Remaining.Milliseconds(), "file_count": t.FileCount}
 		if e.flags.Bool("keys") {
 			j["attached"] = append([]string{}, t.Files...)
 		}
-		return e.printJSON(j)
+		return e.PrintJSON(j)
 	}
-	e.printf("%s of %s\n", t.Remaining.Round(time.Millisecond), t.TTL)
+	e.Printf("%s of %s\n", t.Remaining.Round(time.Millisecond), t.TTL)
 	for _, path := range t.Files {
-		e.printf("%s\n", e.name(path))
+		e.Printf("%s\n", e.Name(path))
 	}
 	if n := uint64(len(t.Files)); e.flags.Bool("keys") && n < t.FileCount {
-		e.printf("and %d more\n", t.FileCount-n)
+		e.Printf("and %d more\n", t.FileCount-n)
 	}
 	return nil
 }
@@ -233,8 +234,8 @@ func revokeLease(e *invocation, ids []client.LeaseID) error {
 	if err := e.fs.Leases().Revoke(e.ctx, ids[0]); err != nil {
 		return e.fail(err, "")
 	}
-	if e.json {
-		return e.printJSON(map[string]any{"lease": ids[0].String()})
+	if e.JSON {
+		return e.PrintJSON(map[string]any{"lease": ids[0].String()})
 	}
 	return nil
 }

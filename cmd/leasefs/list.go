@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fspath"
 )
 
@@ -58,7 +59,7 @@ func (l *lister) operand(path string) error {
 	}
 	if l.flags.Bool("txid") && !l.dated { // what is asked for later has all these changes too
 		l.dated = true
-		if err := l.result(map[string]any{"txid": info.TxID}, "txid %d\n", info.TxID); err != nil {
+		if err := l.Result(map[string]any{"txid": info.TxID}, "txid %d\n", info.TxID); err != nil {
 			return err
 		}
 	}
@@ -73,11 +74,11 @@ func (l *lister) directory(path string) error {
 	left := []string{path}
 	for len(left) > 0 {
 		path, left = left[len(left)-1], left[:len(left)-1]
-		if l.headings && !l.json {
+		if l.headings && !l.JSON {
 			if l.printed {
-				l.printf("\n")
+				l.Printf("\n")
 			}
-			l.printf("%s:\n", l.name(path))
+			l.Printf("%s:\n", l.Name(path))
 		}
 		l.printed = true
 		var below []string
@@ -108,37 +109,37 @@ func (l *lister) directory(path string) error {
 // print runs f with a function that prints one line.
 func (l *lister) print(f func(row func(*client.FileInfo, string) error) error) error {
 	switch {
-	case l.json:
-		return f(func(i *client.FileInfo, _ string) error { return l.printJSON(toJSON(i)) })
+	case l.JSON:
+		return f(func(i *client.FileInfo, _ string) error { return l.PrintJSON(screen.ToJSON(i)) })
 	case l.flags.Bool("long"):
-		w := l.table()
+		w := l.Table()
 		err := f(func(i *client.FileInfo, name string) error {
 			l.long(w, i, name)
 			return nil
 		})
 		if ferr := w.Flush(); err == nil && ferr != nil {
-			err = outputError(ferr)
+			err = screen.OutputError(ferr)
 		}
 		return err
 	}
-	marked := isTerminal(l.stdout)
+	marked := screen.IsTerminal(l.Stdout)
 	return f(func(i *client.FileInfo, name string) error {
 		mark := ""
 		if marked && i.Open != nil {
-			mark = l.marks(i)
+			mark = l.Marks(i)
 		}
-		l.printf("%s%s\n", l.name(name), mark)
+		l.Printf("%s%s\n", l.Name(name), mark)
 		return nil
 	})
 }
 
-func (l *lister) long(w *table, i *client.FileInfo, name string) {
+func (l *lister) long(w *screen.Table, i *client.FileInfo, name string) {
 	mark := ""
 	if i.Open != nil {
 		mark = "w"
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s%s\n", modeString(i.Mode()), mark, i.User, i.Group,
-		size(i.Length, l.flags.Bool("human")), shortTime(i.ModTime()), l.name(name), l.marks(i))
+	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\t%s\t%s%s\n", screen.ModeString(i.Mode()), mark, i.User, i.Group,
+		screen.Size(i.Length, l.flags.Bool("human")), screen.ShortTime(i.ModTime()), l.Name(name), l.Marks(i))
 }
 
 func treeCommand(p *program) *cli.Command {
@@ -158,16 +159,16 @@ func treeCommand(p *program) *cli.Command {
 				return e.fail(err, root)
 			}
 			d := drawer{invocation: e, levels: e.flags.Int("level")}
-			if e.json {
+			if e.JSON {
 				return d.json(info, root)
 			}
-			e.printf("%s\n", e.name(root))
+			e.Printf("%s\n", e.Name(root))
 			if info.IsDir() {
 				if err := d.draw(root, "", 1); err != nil {
 					return err
 				}
 			}
-			e.printf("\n%s, %s\n", plural(d.dirs, "directory", "directories"), plural(d.files, "file", "files"))
+			e.Printf("\n%s, %s\n", screen.Plural(d.dirs, "directory", "directories"), screen.Plural(d.files, "file", "files"))
 			return nil
 		}),
 	}
@@ -181,7 +182,7 @@ type drawer struct {
 }
 
 func (d *drawer) json(info *client.FileInfo, root string) error {
-	if err := d.printJSON(toJSON(info)); err != nil || !info.IsDir() {
+	if err := d.PrintJSON(screen.ToJSON(info)); err != nil || !info.IsDir() {
 		return err
 	}
 	for i, err := range d.fs.Find(d.ctx, root, client.FindOptions{}) {
@@ -192,7 +193,7 @@ func (d *drawer) json(info *client.FileInfo, root string) error {
 		if i.Path == root || d.levels > 0 && depth > d.levels {
 			continue
 		}
-		if err := d.printJSON(toJSON(i)); err != nil {
+		if err := d.PrintJSON(screen.ToJSON(i)); err != nil {
 			return err
 		}
 	}
@@ -209,7 +210,7 @@ func (d *drawer) draw(path, indent string, level int) error {
 		if n == len(entries)-1 {
 			branch, below = "└── ", "    "
 		}
-		d.printf("%s%s%s%s\n", indent, branch, d.name(i.Name()), d.marks(i))
+		d.Printf("%s%s%s%s\n", indent, branch, d.Name(i.Name()), d.Marks(i))
 		if !i.IsDir() {
 			d.files++
 			continue

@@ -76,14 +76,14 @@ func lock(e *invocation) error {
 // noteLife notes if a time to live is not the one that was asked for (0: none was), or is
 // shorter than a failover can take.
 func (e *invocation) noteLife(asked, got time.Duration, outlives bool) {
-	if e.quiet() {
+	if e.Quiet {
 		return
 	}
 	if asked > 0 && got > asked {
-		e.note("the time to live was raised to %s, the namenode's minimum", got)
+		e.Note("the time to live was raised to %s, the namenode's minimum", got)
 	}
 	if !outlives {
-		e.note("warning: a time to live of %s is shorter than a failover of the namenodes can take; a longer --ttl outlives one", got)
+		e.Note("warning: a time to live of %s is shorter than a failover of the namenodes can take; a longer --ttl outlives one", got)
 	}
 }
 
@@ -94,7 +94,7 @@ const giveUpGrace = 2 * time.Second
 // runWhile runs a command while a claim is held for it, gives the claim back with giveUp,
 // and closes the client.
 func (e *invocation) runWhile(command *runner.Command, held runner.Claim, giveUp func(context.Context) error) error {
-	command.Stdin, command.Stdout, command.Stderr = e.stdin, e.stdout, e.stderr
+	command.Stdin, command.Stdout, command.Stderr = e.stdin, e.Stdout, e.Stderr
 	err := command.Run(e.ctx, e.signals, held)
 	// If the claim may be another's already, or a person waits for the end, do not wait
 	// long for a namenode that does not answer.

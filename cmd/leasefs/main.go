@@ -12,8 +12,7 @@
 //	argv                 flags before, after and between operands; the TOML file
 //	runner               signals; a command that runs while a claim is held
 //	config.go, tls.go    settings of the TOML file, certificates
-//	errors.go, output.go one-line errors, tables, JSON lines, quoted names
-//	hints.go             what an error or a log line advises, by its reason
+//	screen               results, tables, JSON lines, bars, one-line errors and their hints
 //
 // What scripts may depend on (names, JSON keys, exit codes) is in docs/CLI.md.
 package main

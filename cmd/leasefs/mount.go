@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/fuse"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/fspath"
@@ -94,7 +95,7 @@ func (e *invocation) mounted(dir string) error {
 	if isDaemon() {
 		return becomeDaemon()
 	}
-	return cmp.Or(e.result(map[string]any{"ready": true, "mountpoint": dir}, "ready %s\n", dir), e.flush())
+	return cmp.Or(e.Result(map[string]any{"ready": true, "mountpoint": dir}, "ready %s\n", dir), e.Flush())
 }
 
 // kernelOption are the words that the kernel is told.
@@ -153,8 +154,8 @@ func (e *invocation) mountLogger() (*slog.Logger, error) {
 	if isDaemon() {
 		return daemonLogger(options), nil
 	}
-	if e.stderr == nil {
+	if e.Stderr == nil {
 		return nil, fserror.New(fserror.Internal, e.op, "", "there is no standard error")
 	}
-	return slog.New(hintingHandler{slog.NewTextHandler(e.stderr, options)}), nil
+	return slog.New(screen.WithHints(slog.NewTextHandler(e.Stderr, options))), nil
 }

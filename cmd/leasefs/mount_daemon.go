@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -37,7 +38,7 @@ func (e *invocation) daemonize() error {
 	cmd := exec.Command(exe, os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), daemonFD+"=3")
-	cmd.Stdout, cmd.Stderr = e.stdout, e.stderr
+	cmd.Stdout, cmd.Stderr = e.Stdout, e.Stderr
 	cmd.ExtraFiles = []*os.File{tell}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -97,5 +98,5 @@ func daemonLogger(o *slog.HandlerOptions) *slog.Logger {
 	if err != nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(hintingHandler{slog.NewTextHandler(w, o)})
+	return slog.New(screen.WithHints(slog.NewTextHandler(w, o)))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/namenode"
 	"github.com/leasefs/leasefs/namenode/reign"
@@ -157,8 +158,8 @@ const restartPause = 200 * time.Millisecond
 const failedPause = 2 * time.Second
 
 // ready tells that the namenode answers, and where.
-func (p *printer) ready(s *namenode.Server) error {
-	return cmp.Or(p.result(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}, "ready %s http %s\n", s.Addr(), s.HTTPAddr()), p.flush())
+func (p *program) ready(s *namenode.Server) error {
+	return cmp.Or(p.Result(map[string]any{"ready": true, "address": s.Addr(), "http": s.HTTPAddr()}, "ready %s http %s\n", s.Addr(), s.HTTPAddr()), p.Flush())
 }
 
 // leastCacheTerm is the shortest cache term but none.
@@ -272,9 +273,9 @@ func (e *invocation) logger() (*slog.Logger, error) {
 		return nil, argv.Usagef(e.op, "--log-level: %q is none of debug, info, warn, error", e.flags.String("log-level"))
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	var h slog.Handler = slog.NewTextHandler(e.stderr, opts)
-	if e.json {
-		h = slog.NewJSONHandler(e.stderr, opts)
+	var h slog.Handler = slog.NewTextHandler(e.Stderr, opts)
+	if e.JSON {
+		h = slog.NewJSONHandler(e.Stderr, opts)
 	}
-	return slog.New(hintingHandler{h}), nil
+	return slog.New(screen.WithHints(h)), nil
 }

@@ -1,29 +1,28 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"strings"
 	"sync/atomic"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 )
 
 // program is one run of leasefs.
 type program struct {
-	printer
+	screen.Printer
 	stdin   *os.File
 	signals *runner.Signals
 	silent  atomic.Bool // nothing is said any more about what is waited for
 }
 
 func newProgram(stdin, stdout, stderr *os.File) *program {
-	return &program{stdin: stdin, printer: printer{stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10)}, signals: runner.NewSignals()}
+	return &program{stdin: stdin, Printer: screen.New(stdout, stderr), signals: runner.NewSignals()}
 }
 
 // run executes one command line (without the program's name) and returns the
@@ -34,7 +33,7 @@ func (p *program) run(args []string) int {
 	app := p.app()
 	argv.SecondsInEnvironment(app.Flags)
 	args = argv.Mount(app.Commands, os.Args[0], args)
-	p.json = argv.JSON(args)
+	p.JSON = argv.JSON(args)
 	arranged, command, err := argv.Arrange(grammar(app), args)
 	if err == nil {
 		err = app.RunContext(ctx, append([]string{app.Name}, arranged...))
@@ -42,10 +41,10 @@ func (p *program) run(args []string) int {
 	if runs(command) {
 		err = runner.Failed(err)
 	}
-	if ferr := p.out.Flush(); err == nil && ferr != nil {
-		err = outputError(ferr)
+	if ferr := p.Out.Flush(); err == nil && ferr != nil {
+		err = screen.OutputError(ferr)
 	}
-	return p.report(err, context.Cause(ctx))
+	return p.Report(err, context.Cause(ctx))
 }
 
 // runs tells whether a command of leasefs runs one of the user's.
@@ -59,6 +58,3 @@ func grammar(app *cli.App) argv.Grammar {
 		Operand: func(op, arg string) bool { return op == "chmod" && strings.Trim(arg[1:], "rwxXst") == "" },
 	}
 }
-
-// isTerminal says whether f is a terminal.
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

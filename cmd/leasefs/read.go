@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
@@ -45,7 +46,7 @@ func headCommand(p *program) *cli.Command {
 				if c.inBytes {
 					return e.copyOut(io.LimitReader(r, c.n))
 				}
-				return transfer.FirstLines(e.out, r, c.n)
+				return transfer.FirstLines(e.Out, r, c.n)
 			})
 		}),
 	}
@@ -135,8 +136,8 @@ func (e *invocation) copyOut(r io.Reader) error {
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := r.Read(buf)
-		if _, werr := e.out.Write(buf[:n]); werr != nil {
-			return outputError(werr)
+		if _, werr := e.Out.Write(buf[:n]); werr != nil {
+			return screen.OutputError(werr)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -218,7 +219,7 @@ func (e *invocation) printRange(r *client.Reader, pos, end int64) (int64, error)
 	if err := e.copyOut(io.NewSectionReader(r, pos, end-pos)); err != nil {
 		return pos, err
 	}
-	return end, e.flush()
+	return end, e.Flush()
 }
 
 // closedPause is how often a closed file is asked whether it grew.
@@ -233,7 +234,7 @@ func (t *tailing) follow(r *client.Reader, pos int64) error {
 			return err
 		}
 		if r.Cut() != cut { // as of tail(1), all of it is new then
-			fmt.Fprintln(t.stderr, oneLine("leasefs: "+t.op+" "+r.Path()+": file truncated"))
+			fmt.Fprintln(t.Stderr, screen.OneLine("leasefs: "+t.op+" "+r.Path()+": file truncated"))
 			pos, cut = 0, r.Cut()
 		}
 		if length > pos {

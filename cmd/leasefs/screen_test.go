@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,44 +103,3 @@ func until(t *testing.T, f *os.File, end string) string {
 		}
 	}
 }
-
-// counted counts what reaches it.
-type counted struct{ n int }
-
-func (c *counted) Write(p []byte) (int, error) {
-	c.n += len(p)
-	return len(p), nil
-}
-
-// A long table is written as it comes.
-func TestTableIsNotHeld(t *testing.T) {
-	var sink counted
-	p := &printer{out: bufio.NewWriter(&sink)}
-	w := p.table()
-	for i := range 10*tableRows + 5 {
-		fmt.Fprintf(w, "%d", i) // a row in parts, as ls -l writes it
-		fmt.Fprintf(w, "\t%d\n", i)
-		if i%tableRows == tableRows-1 && sink.n+p.out.Buffered() < 5*i {
-			t.Fatalf("%d rows: %d bytes were written", i+1, sink.n+p.out.Buffered())
-		}
-	}
-	before := sink.n + p.out.Buffered()
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if sink.n+p.out.Buffered() == before {
-		t.Error("the last rows were never held")
-	}
-	failing := &printer{out: bufio.NewWriterSize(brokenWriter{}, 16)}
-	w = failing.table()
-	for range 2 * tableRows {
-		fmt.Fprintln(w, "a\tb")
-	}
-	if err := w.Flush(); err == nil {
-		t.Error("a failed write was not told")
-	}
-}
-
-type brokenWriter struct{}
-
-func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -29,8 +30,8 @@ func statCommand(p *program) *cli.Command {
 				if err != nil {
 					return e.fail(err, path)
 				}
-				if e.json {
-					return e.printJSON(toJSON(info))
+				if e.JSON {
+					return e.PrintJSON(screen.ToJSON(info))
 				}
 				e.printStat(info)
 				return nil
@@ -39,19 +40,19 @@ func statCommand(p *program) *cli.Command {
 	}
 }
 
-func (p *printer) printStat(i *client.FileInfo) {
-	row := func(key, format string, args ...any) { p.printf("%8s: %s\n", key, fmt.Sprintf(format, args...)) }
-	row("path", "%s", p.name(i.Path))
-	row("type", "%s", typeName(i.Mode()))
+func (p *program) printStat(i *client.FileInfo) {
+	row := func(key, format string, args ...any) { p.Printf("%8s: %s\n", key, fmt.Sprintf(format, args...)) }
+	row("path", "%s", p.Name(i.Path))
+	row("type", "%s", screen.TypeName(i.Mode()))
 	if i.LinkTarget != "" {
-		row("target", "%s", p.name(i.LinkTarget))
+		row("target", "%s", p.Name(i.LinkTarget))
 	}
 	if i.IsDir() {
 		row("entries", "%d", i.Entries)
 	} else {
-		row("length", "%d (%s, %d in the tail)", i.Length, plural(i.Blocks, "block", "blocks"), i.TailLength)
+		row("length", "%d (%s, %d in the tail)", i.Length, screen.Plural(i.Blocks, "block", "blocks"), i.TailLength)
 	}
-	row("mode", "%s (%s)", octal(i.Mode()), modeString(i.Mode()))
+	row("mode", "%s (%s)", screen.Octal(i.Mode()), screen.ModeString(i.Mode()))
 	row("owner", "%s:%s", i.User, i.Group)
 	row("mtime", "%s", i.ModTime().Local().Format("2006-01-02 15:04:05.000 -0700"))
 	row("inode", "%d", i.Inode)
@@ -67,7 +68,7 @@ func (p *printer) printStat(i *client.FileInfo) {
 		return
 	}
 	h := open.Holder
-	row("open", "by %s (user %s, host %s, pid %d) for %s", quoteName(h.Client), h.User, h.Host, h.PID, fserror.Round(h.Since))
+	row("open", "by %s (user %s, host %s, pid %d) for %s", screen.QuoteName(h.Client), h.User, h.Host, h.PID, fserror.Round(h.Since))
 	row("epoch", "%d", open.Epoch)
 	state := "can be taken in " + fserror.Round(open.TakeableIn).String()
 	if open.SoftExpired {
@@ -98,26 +99,26 @@ func df(e *invocation) error {
 		return err
 	}
 	used := s.DiskTotal - s.DiskFree
-	if e.json {
+	if e.JSON {
 		total, taken, free := &s.DiskTotal, &used, &s.DiskFree
 		if s.DiskTotal == 0 { // an object store has no size
 			total, taken, free = nil, nil, nil
 		}
-		return e.printJSON(map[string]any{
+		return e.PrintJSON(map[string]any{
 			"namespace": s.NamespaceID, "disk_total": total, "disk_used": taken, "disk_free": free,
 			"stored": s.StoredBytes, "garbage": s.GarbageBytes, "tails": s.TailBytes, "journal": s.JournalBytes, "inodes": s.Inodes,
 		})
 	}
 	human := e.flags.Bool("human")
-	w := e.table()
+	w := e.Table()
 	fmt.Fprintln(w, "NAMESPACE\tSIZE\tUSED\tFREE\tUSE%\tBLOCKS\tGARBAGE\tTAILS\tINODES")
 	percent := int64(0)
 	if s.DiskTotal > 0 {
 		percent = used * 100 / s.DiskTotal
 	}
 	fmt.Fprintln(w, strings.Join([]string{
-		orDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), size(s.DiskTotal, human), size(used, human), size(s.DiskFree, human),
-		fmt.Sprintf("%d%%", percent), size(s.StoredBytes, human), size(s.GarbageBytes, human), size(s.TailBytes, human), fmt.Sprint(s.Inodes),
+		screen.OrDash(s.NamespaceID[:min(8, len(s.NamespaceID))]), screen.Size(s.DiskTotal, human), screen.Size(used, human), screen.Size(s.DiskFree, human),
+		fmt.Sprintf("%d%%", percent), screen.Size(s.StoredBytes, human), screen.Size(s.GarbageBytes, human), screen.Size(s.TailBytes, human), fmt.Sprint(s.Inodes),
 	}, "\t"))
 	return w.Flush()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -103,9 +104,9 @@ func status(e *invocation) error {
 	if err != nil {
 		return err
 	}
-	if e.json {
+	if e.JSON {
 		for i := range list {
-			if err := e.printJSON(statusToJSON(&list[i])); err != nil {
+			if err := e.PrintJSON(statusToJSON(&list[i])); err != nil {
 				return err
 			}
 		}
@@ -117,9 +118,9 @@ func status(e *invocation) error {
 }
 
 func statusToJSON(s *client.NamenodeStatus) statusJSON {
-	j := statusJSON{Address: s.Address, Role: s.Role, Version: orNull(s.Version)}
+	j := statusJSON{Address: s.Address, Role: s.Role, Version: screen.OrNull(s.Version)}
 	if s.Err != nil {
-		text := withReason(s.Err)
+		text := screen.WithReason(s.Err)
 		j.Role, j.Error = "unreachable", &text
 		return j
 	}
@@ -127,10 +128,10 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 		return j
 	}
 	uptime, overdue := s.Uptime.Milliseconds(), s.OldestOverdue.Milliseconds()
-	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, orNull(s.ImageTxID), &uptime
+	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, screen.OrNull(s.ImageTxID), &uptime
 	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles
-	j.SafeMode, j.SafeModeWhy, j.Namespace = &s.SafeMode, orNull(s.SafeModeWhy), orNull(s.NamespaceID)
-	j.StoreConflict, j.Short, j.DiskError = orNull(s.StoreConflict), orNull(s.Short), orNull(s.DiskError)
+	j.SafeMode, j.SafeModeWhy, j.Namespace = &s.SafeMode, screen.OrNull(s.SafeModeWhy), screen.OrNull(s.NamespaceID)
+	j.StoreConflict, j.Short, j.DiskError = screen.OrNull(s.StoreConflict), screen.OrNull(s.Short), screen.OrNull(s.DiskError)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
 	if s.ZooKeeperNodes > 0 {
 		j.ZooKeeperBytes, j.ZooKeeperNodes = &s.ZooKeeperBytes, &s.ZooKeeperNodes
@@ -169,8 +170,8 @@ func skewText(s *clock.Skew, than string) string {
 	return fmt.Sprintf(" (clock %s %s %s)", ahead.Round(100*time.Millisecond), way, than)
 }
 
-func (p *printer) statusTable(list []client.NamenodeStatus) error {
-	w := p.table()
+func (p *program) statusTable(list []client.NamenodeStatus) error {
+	w := p.Table()
 	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tGARBAGE\tLEASES\tOPEN\tUPTIME\tVERSION")
 	for i := range list {
 		s := &list[i]
@@ -179,7 +180,7 @@ func (p *printer) statusTable(list []client.NamenodeStatus) error {
 			continue
 		}
 		if s.Role == "starting" {
-			fmt.Fprintf(w, "%s\tstarting\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", s.Address, orDash(s.Version))
+			fmt.Fprintf(w, "%s\tstarting\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", s.Address, screen.OrDash(s.Version))
 			continue
 		}
 		leases := strconv.FormatUint(s.Leases, 10)
@@ -201,7 +202,7 @@ func (p *printer) statusTable(list []client.NamenodeStatus) error {
 		}
 		role += skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
-			s.Inodes, s.Blocks, size(s.GarbageBytes, true), leases, s.OpenFiles, fserror.Round(s.Uptime), orDash(s.Version))
+			s.Inodes, s.Blocks, screen.Size(s.GarbageBytes, true), leases, s.OpenFiles, fserror.Round(s.Uptime), screen.OrDash(s.Version))
 	}
 	return w.Flush()
 }

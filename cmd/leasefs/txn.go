@@ -46,10 +46,10 @@ func txnCommand(p *program) *cli.Command {
 			if err != nil {
 				return e.fail(err, "")
 			}
-			if !e.json {
+			if !e.JSON {
 				return nil
 			}
-			return e.printJSON(map[string]any{"txid": txid})
+			return e.PrintJSON(map[string]any{"txid": txid})
 		}),
 	}
 }

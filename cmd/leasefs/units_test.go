@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"flag"
 	"io/fs"
 	"os"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
-	"github.com/leasefs/leasefs/cmd/leasefs/runner"
 	"github.com/leasefs/leasefs/internal/clock"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
@@ -55,103 +52,6 @@ func TestParseMode(t *testing.T) {
 	for _, bad := range []string{"", "8", "2777", "x", "u", "z+r", "u+q", "u+r,", "07777777777777"} {
 		if _, err := parseMode(bad); err == nil {
 			t.Errorf("%q was taken", bad)
-		}
-	}
-}
-
-func TestQuoteName(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain": "plain", "with space": "with space", "grün": "grün", "a\nb": `"a\nb"`, "\x1b[31m": `"\x1b[31m"`, "bad\xff": `"bad\xff"`,
-	} {
-		if got := quoteName(in); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
-	}
-	if got := oneLine("a\nb\x1b[0m\tc"); got != `a\nb\x1b[0m\tc` {
-		t.Errorf("oneLine: %s", got)
-	}
-}
-
-func TestSize(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1.0K", 1536: "1.5K", 10 << 20: "10M", 3 << 40: "3.0T"} {
-		if got := size(n, true); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-	if got := size(1536, false); got != "1536" {
-		t.Error(got)
-	}
-}
-
-func TestModeString(t *testing.T) {
-	for mode, want := range map[fs.FileMode]string{
-		0o644: "-rw-r--r--", fs.ModeDir | 0o755: "drwxr-xr-x", fs.ModeSymlink | 0o777: "lrwxrwxrwx",
-		fs.ModeDir | fs.ModeSticky | 0o777: "drwxrwxrwt", fs.ModeDir | fs.ModeSticky | 0o770: "drwxrwx--T",
-	} {
-		if got := modeString(mode); got != want {
-			t.Errorf("%v: %s, want %s", mode, got, want)
-		}
-	}
-}
-
-func TestErrorLineAndJSON(t *testing.T) {
-	held := &fserror.Error{
-		Op: "append", Path: "/logs/a", Kind: fserror.Held, TakeableIn: 48 * time.Second,
-		Holder: &fserror.Holder{Client: "ingest-3", Host: "b", PID: 812, Since: 250 * time.Second, Idle: 12 * time.Second},
-	}
-	dir := t.TempDir()
-	shown := func(asJSON bool) string {
-		f, err := os.Create(filepath.Join(dir, "err"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		p := newProgram(nil, os.Stdout, f)
-		p.json = asJSON
-		if code := p.report(held, nil); code != fserror.ExitHeld {
-			t.Errorf("exit code %d", code)
-		}
-		raw, _ := os.ReadFile(f.Name())
-		return string(raw)
-	}
-	want := "leasefs: append /logs/a: held by ingest-3 (host b, pid 812) for 4m10s, idle 12s; can be taken in 48s (leasefs lease recover --force /logs/a takes it now)\n"
-	if got := shown(false); got != want {
-		t.Errorf("%q\nwant %q", got, want)
-	}
-	var j map[string]map[string]any
-	if err := json.Unmarshal([]byte(shown(true)), &j); err != nil {
-		t.Fatal(err)
-	}
-	e := j["error"]
-	if e["kind"] != "HELD" || e["path"] != "/logs/a" || e["holder"] != "ingest-3" || e["idle_ms"] != 12000.0 || e["takeable_in_ms"] != 48000.0 || e["retry_after_ms"] != nil {
-		t.Errorf("%v", j)
-	}
-}
-
-func TestReportOfAnInterrupt(t *testing.T) {
-	p := newProgram(nil, os.Stdout, os.Stderr)
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	p.stderr = null
-	for _, tc := range []struct {
-		err, cause error
-		want       int
-	}{
-		{nil, runner.Interrupted{Signal: 2}, 0},
-		{runner.Interrupted{Signal: 2}, runner.Interrupted{Signal: 2}, 130},
-		{stoppedError{"x"}, runner.Interrupted{Signal: 15}, 143},
-		{fserror.New(fserror.Canceled, "", "", "x"), runner.Interrupted{Signal: 15}, 143},
-		{fserror.New(fserror.LeaseLost, "", "", "x"), runner.Interrupted{Signal: 2}, 7},
-		{fserror.New(fserror.Canceled, "", "", "x"), nil, 1},
-		{errors.New("x"), nil, 1},
-		{reportedError{fserror.New(fserror.NotFound, "", "", "x")}, nil, 3},
-		{fserror.New(fserror.Damaged, "", "", "x"), nil, 10},
-	} {
-		if got := p.report(tc.err, tc.cause); got != tc.want {
-			t.Errorf("%v, %v: %d, want %d", tc.err, tc.cause, got, tc.want)
 		}
 	}
 }

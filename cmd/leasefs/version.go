@@ -13,7 +13,7 @@ func versionCommand(p *program) *cli.Command {
 		UsageText:   "leasefs version\n\nExample:\n  leasefs version",
 		Description: "Prints the version of this program, as --version does. That of each namenode is in leasefs status.",
 		Action: p.action(operands{}, func(e *invocation) error {
-			return e.result(map[string]any{"version": version}, "leasefs %s\n", version)
+			return e.Result(map[string]any{"version": version}, "leasefs %s\n", version)
 		}),
 	}
 }
@@ -30,7 +30,7 @@ func completionCommand(p *program) *cli.Command {
 			if script == "" {
 				return argv.Usagef(e.op, "%q is none of bash, zsh, fish", e.args[0])
 			}
-			e.printf("%s", script)
+			e.Printf("%s", script)
 			return nil
 		}),
 	}

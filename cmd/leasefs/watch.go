@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/client"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 )
 
 func watchCommand(p *program) *cli.Command {
@@ -53,15 +54,15 @@ func watch(e *invocation) error {
 				return err
 			}
 		}
-		if err := e.flush(); err != nil {
+		if err := e.Flush(); err != nil {
 			return err
 		}
 	}
 }
 
-func (p *printer) printEvent(ev *client.Event) error {
-	if p.json {
-		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(timeJSON), Dir: ev.IsDir}
+func (p *program) printEvent(ev *client.Event) error {
+	if p.JSON {
+		j := eventJSON{TxID: ev.TxID, Type: ev.Type.String(), Path: ev.Path, Inode: ev.Inode, Time: ev.Time.UTC().Format(screen.TimeJSON), Dir: ev.IsDir}
 		if !ev.IsDir {
 			j.Length = &ev.Length
 		}
@@ -71,17 +72,17 @@ func (p *printer) printEvent(ev *client.Event) error {
 		if ev.Holder != "" {
 			j.Holder = &ev.Holder
 		}
-		return p.printJSON(j)
+		return p.PrintJSON(j)
 	}
-	p.printf("%d %s %s", ev.TxID, ev.Type, p.name(ev.Path))
+	p.Printf("%d %s %s", ev.TxID, ev.Type, p.Name(ev.Path))
 	switch {
 	case ev.Type == client.EventRename:
-		p.printf(" %s", p.name(ev.NewPath))
+		p.Printf(" %s", p.Name(ev.NewPath))
 	case ev.Type == client.EventLength:
-		p.printf(" %d", ev.Length)
+		p.Printf(" %d", ev.Length)
 	case ev.Holder != "":
-		p.printf(" %s", quoteName(ev.Holder))
+		p.Printf(" %s", screen.QuoteName(ev.Holder))
 	}
-	p.printf("\n")
+	p.Printf("\n")
 	return nil
 }

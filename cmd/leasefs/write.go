@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -14,6 +13,7 @@ import (
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
 	"github.com/leasefs/leasefs/cmd/leasefs/runner"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 	"github.com/leasefs/leasefs/internal/transfer"
 )
@@ -80,7 +80,7 @@ func closeCommand(p *program) *cli.Command {
 			if err != nil {
 				return e.fail(err, e.args[0])
 			}
-			return e.summary(map[string]any{"path": e.args[0], "length": n}, "%d\n", n)
+			return e.Summary(map[string]any{"path": e.args[0], "length": n}, "%d\n", n)
 		}),
 	}
 }
@@ -180,7 +180,7 @@ func (e *invocation) pumpOptions() (transfer.PumpOptions, error) {
 	var opts transfer.PumpOptions
 	switch when := e.flags.String("flush"); when {
 	case "":
-		if isTerminal(e.stdin) {
+		if screen.IsTerminal(e.stdin) {
 			opts.Mode = transfer.FlushLine
 		}
 	case "line":
@@ -205,8 +205,8 @@ type stream struct {
 
 // ack prints a durable length. Somebody waits for it: it is flushed at once.
 func (s *stream) ack(length int64) error {
-	s.printf("%d\n", length)
-	return s.flush()
+	s.Printf("%d\n", length)
+	return s.Flush()
 }
 
 // run writes what is left of standard input to the file and ends it as the flags say.
@@ -259,7 +259,7 @@ func (s *stream) broken(err error) error {
 		return err
 	}
 	if cerr != nil {
-		return stoppedError{fmt.Sprintf("%s %s: interrupted, and it could not be closed: %v", s.op, s.w.Path(), cerr)}
+		return screen.Stopped("%s %s: interrupted, and it could not be closed: %v", s.op, s.w.Path(), cerr)
 	}
-	return stoppedError{fmt.Sprintf("%s %s: interrupted; closed at %d bytes", s.op, s.w.Path(), s.w.Durable())}
+	return screen.Stopped("%s %s: interrupted; closed at %d bytes", s.op, s.w.Path(), s.w.Durable())
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasefs/leasefs/client"
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/screen"
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
@@ -97,7 +98,7 @@ func (e *invocation) printXattrJSON(name string, value []byte) error {
 		text := base64.StdEncoding.EncodeToString(value)
 		j.Base64 = &text
 	}
-	return e.printJSON(j)
+	return e.PrintJSON(j)
 }
 
 func listXattrs(e *invocation) error {
@@ -107,14 +108,14 @@ func listXattrs(e *invocation) error {
 	}
 	for _, x := range all {
 		switch {
-		case e.json:
+		case e.JSON:
 			if err := e.printXattrJSON(x.Name, x.Value); err != nil {
 				return err
 			}
 		case e.flags.Bool("long"):
-			e.printf("%s=%s\n", e.name(x.Name), xattrText(x.Value))
+			e.Printf("%s=%s\n", e.Name(x.Name), xattrText(x.Value))
 		default:
-			e.printf("%s\n", e.name(x.Name))
+			e.Printf("%s\n", e.Name(x.Name))
 		}
 	}
 	return nil
@@ -134,12 +135,12 @@ func getXattr(e *invocation) error {
 	if err != nil {
 		return e.failXattr(err)
 	}
-	if e.json {
+	if e.JSON {
 		return e.printXattrJSON(e.args[1], value)
 	}
-	e.printf("%s", value)
-	if isTerminal(e.stdout) {
-		e.printf("\n")
+	e.Printf("%s", value)
+	if screen.IsTerminal(e.Stdout) {
+		e.Printf("\n")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"context"
@@ -83,8 +83,8 @@ var reasonHints = map[string]string{
 	fserror.ReasonSessionTimeout: "--session-timeout sets it",
 }
 
-// withReason is an error's text with the hint of its reason, if there is one.
-func withReason(err error) string {
+// WithReason is an error's text with the hint of its reason, if there is one.
+func WithReason(err error) string {
 	text := err.Error()
 	if hint := reasonHints[fserror.ReasonOf(err)]; hint != "" {
 		text += "; " + hint
@@ -92,7 +92,10 @@ func withReason(err error) string {
 	return text
 }
 
-// hintingHandler adds a hint to the log lines that have a reason, or an error with one.
+// WithHints adds a hint to the log lines that have a reason, or an error with one.
+func WithHints(h slog.Handler) slog.Handler { return hintingHandler{h} }
+
+// hintingHandler is withHints.
 type hintingHandler struct{ slog.Handler }
 
 func (h hintingHandler) Handle(ctx context.Context, r slog.Record) error {
@@ -122,12 +125,17 @@ func (h hintingHandler) WithGroup(name string) slog.Handler {
 // noDescriptors is the next step after EMFILE, whatever failed with it.
 const noDescriptors = "raise the limit of open files, which ulimit -n shows, or have fewer open"
 
+// Advised says whether a failure's text or reason already says what to do.
+func Advised(f *fserror.Error) bool {
+	return nextStep.MatchString(f.Message) || reasonHints[f.Reason] != ""
+}
+
 // nextStep finds in a message what its reader should do.
 var nextStep = regexp.MustCompile(`; |leasefs [a-z-]|\(try again|\(its keys are|--[a-z]|: (use|choose|set|stop|delete|remove|mount|write|name|correct|make|get|is it|they need) `)
 
-// errorText is an error's line, the next step included, without the program's name.
-func errorText(err error) string {
-	text := withReason(err)
+// ErrorText is an error's line, the next step included, without the program's name.
+func ErrorText(err error) string {
+	text := WithReason(err)
 	var e *fserror.Error
 	held := errors.As(err, &e) && e.Kind == fserror.Held && e.Holder != nil
 	if held && e.Message == "" { // else it is no file that could be recovered

@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func TestEveryKindHasAHint(t *testing.T) {
 
 // TestEveryReasonHasAHint: the table has each reason of package fserror, and no other.
 func TestEveryReasonHasAHint(t *testing.T) {
-	src, err := os.ReadFile("../../internal/fserror/reason.go")
+	src, err := os.ReadFile("../../../internal/fserror/reason.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestErrorText(t *testing.T) {
 		{fmt.Errorf("call: %w", context.DeadlineExceeded), "call: context deadline exceeded (" + hints[fserror.Deadline] + ")"},
 		{&fserror.Error{Op: "x", Kind: fserror.Kinds + 3, Message: "from the future"}, "x: from the future (" + hints[fserror.Internal] + ")"},
 	} {
-		if got := errorText(tc.err); got != tc.want {
+		if got := ErrorText(tc.err); got != tc.want {
 			t.Errorf("got  %s\nwant %s", got, tc.want)
 		}
 	}

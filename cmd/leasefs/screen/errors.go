@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"context"
@@ -12,27 +12,33 @@ import (
 	"github.com/leasefs/leasefs/internal/fserror"
 )
 
-// outputError is a failed write to standard output.
-func outputError(err error) error {
+// OutputError is a failed write to standard output.
+func OutputError(err error) error {
 	return &fserror.Error{Op: "write to standard output", Kind: fserror.Internal, Message: "the output is not complete; run it again", Err: err}
 }
 
-// reportedError stands for errors that were printed already; only the first
-// one's exit code is still wanted.
+// Reported stands for errors that were printed already; only the first one's exit
+// code is still wanted.
+func Reported(first error) error { return reportedError{first} }
+
+// reportedError is reported.
 type reportedError struct{ first error }
 
 func (r reportedError) Error() string { return r.first.Error() }
 func (r reportedError) Unwrap() error { return r.first }
 
-// stoppedError says what a command brought to an end when a signal came. It is
+// Stopped says what a command brought to an end when a signal came. It is
 // printed, and the exit code is the signal's.
+func Stopped(format string, args ...any) error { return stoppedError{fmt.Sprintf(format, args...)} }
+
+// stoppedError is stopped.
 type stoppedError struct{ text string }
 
 func (s stoppedError) Error() string { return s.text }
 
-// report prints the error, if any, as one line on standard error, and returns
+// Report prints the error, if any, as one line on standard error, and returns
 // the exit code. cause is that of the command's context.
-func (p *printer) report(err, cause error) int {
+func (p *Printer) Report(err, cause error) int {
 	if err == nil {
 		return fserror.ExitOK
 	}
@@ -41,7 +47,7 @@ func (p *printer) report(err, cause error) int {
 		return int(command) // it has said itself why
 	}
 	var sig runner.Interrupted
-	if errors.As(cause, &sig) && byInterrupt(err) {
+	if errors.As(cause, &sig) && ByInterrupt(err) {
 		var s stoppedError
 		if !errors.As(err, &s) {
 			err = stoppedError{"interrupted"}
@@ -52,14 +58,14 @@ func (p *printer) report(err, cause error) int {
 	}
 	var done reportedError
 	if !errors.As(err, &done) {
-		p.printError(err)
+		p.PrintError(err)
 	}
 	return exitCode(err)
 }
 
-// byInterrupt says whether an error is what a cancelled context makes of a
+// ByInterrupt says whether an error is what a cancelled context makes of a
 // call, and not a failure of its own.
-func byInterrupt(err error) bool {
+func ByInterrupt(err error) bool {
 	var s stoppedError
 	var i runner.Interrupted
 	return errors.As(err, &s) || errors.As(err, &i) || errors.Is(err, context.Canceled) || fserror.KindOf(err) == fserror.Canceled
@@ -112,22 +118,22 @@ type errorJSON struct {
 	Length       *int64  `json:"length"` // of the file, if that is what was wrong
 }
 
-// printError writes one error line, as text or as JSON.
-func (p *printer) printError(err error) { p.printLine(err, errorText(err)) }
+// PrintError writes one error line, as text or as JSON.
+func (p *Printer) PrintError(err error) { p.printLine(err, ErrorText(err)) }
 
 // printLine is printError with the text to show.
-func (p *printer) printLine(err error, text string) {
+func (p *Printer) printLine(err error, text string) {
 	// What was printed so far comes first where both streams go to one place.
-	_ = p.out.Flush()
-	if !p.json {
-		fmt.Fprintln(p.stderr, oneLine("leasefs: "+text))
+	_ = p.Out.Flush()
+	if !p.JSON {
+		fmt.Fprintln(p.Stderr, OneLine("leasefs: "+text))
 		return
 	}
 	var e *fserror.Error
 	if !errors.As(err, &e) {
 		e = &fserror.Error{Kind: kindOf(err), Err: err}
 	}
-	j := errorJSON{Kind: e.Kind.String(), Path: orNull(e.Path), Message: text, RetryAfterMS: orNull(e.RetryAfter.Milliseconds())}
+	j := errorJSON{Kind: e.Kind.String(), Path: OrNull(e.Path), Message: text, RetryAfterMS: OrNull(e.RetryAfter.Milliseconds())}
 	if e.Kind == fserror.NotAtEnd {
 		j.Length = &e.Length
 	}
@@ -138,13 +144,13 @@ func (p *printer) printLine(err error, text string) {
 		idle, takeable := e.Holder.Idle.Milliseconds(), e.TakeableIn.Milliseconds()
 		j.IdleMS, j.TakeableInMS = &idle, &takeable
 	}
-	enc := json.NewEncoder(p.stderr)
+	enc := json.NewEncoder(p.Stderr)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(map[string]errorJSON{"error": j}) // nobody is left to tell
 }
 
-// oneLine escapes what would break a line or drive a terminal.
-func oneLine(s string) string {
+// OneLine escapes what would break a line or drive a terminal.
+func OneLine(s string) string {
 	if strings.IndexFunc(s, unicode.IsControl) < 0 {
 		return s
 	}
