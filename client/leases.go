@@ -144,13 +144,29 @@ func (l *Leases) Symlink(ctx context.Context, id LeaseID, target, path string) e
 // attached to another lease, it is taken from that one. NotFound if there is no such lease
 // or file. Only its owner, with permission to delete it and all that is below it, or a
 // superuser may attach it. TooLarge: there is too much below the directory for that
-// permission to be checked.
-func (l *Leases) Attach(ctx context.Context, id LeaseID, path string) error {
-	path, err := clean("lease attach", path)
-	if err != nil {
-		return err
+// permission to be checked. Several paths, at most MaxTxOps, are attached at once or not at all;
+// none may be below another.
+func (l *Leases) Attach(ctx context.Context, id LeaseID, paths ...string) error {
+	return l.each(ctx, "lease attach", paths, func(path string) error { return l.fs.attach(ctx, id, path, at(ctx, door.At(path))) },
+		func(t *Tx, path string) { t.Attach(id, path) })
+}
+
+// each does one thing with one path, or, in a transaction, with several.
+func (l *Leases) each(ctx context.Context, op string, paths []string, one func(path string) error, several func(t *Tx, path string)) error {
+	if len(paths) == 1 {
+		path, err := clean(op, paths[0])
+		if err != nil {
+			return err
+		}
+		return one(path)
 	}
-	return l.fs.attach(ctx, id, path, at(ctx, door.At(path)))
+	t := NewTx(l.fs)
+	t.name = op
+	for _, path := range paths {
+		several(t, path)
+	}
+	_, err := t.Commit(ctx)
+	return err
 }
 
 // attach attaches what a reference leads to; path is its name in errors.
@@ -161,13 +177,10 @@ func (f *engine) attach(ctx context.Context, id LeaseID, path string, r *pb.Ref)
 }
 
 // Detach detaches what a path names from its granted lease, so that it stays when the
-// lease ends. It is no error if it is attached to none.
-func (l *Leases) Detach(ctx context.Context, path string) error {
-	path, err := clean("lease detach", path)
-	if err != nil {
-		return err
-	}
-	return l.fs.detach(ctx, path, at(ctx, door.At(path)))
+// lease ends. It is no error if it is attached to none. Several paths are as of Attach.
+func (l *Leases) Detach(ctx context.Context, paths ...string) error {
+	return l.each(ctx, "lease detach", paths, func(path string) error { return l.fs.detach(ctx, path, at(ctx, door.At(path))) },
+		func(t *Tx, path string) { t.Detach(path) })
 }
 
 func (f *engine) detach(ctx context.Context, path string, r *pb.Ref) error {

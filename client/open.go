@@ -76,7 +76,8 @@ func (f *engine) createRequest(caller *pb.Caller, at *pb.Ref, o *openOptions) *p
 
 // Append opens an existing file for write at its end. Options:
 // WithExpectedLength, WithExpectedModTime, WithCut, WithCreate, WithParents,
-// WithMode, WithWait. NotFound,
+// WithMode, WithWait, and with WithCreate also WithLease: a file that exists must be
+// attached to that lease, else Exists. NotFound,
 // IsDirectory, Held (another is writing; the error says who and until when),
 // NotAtEnd (with WithExpectedLength; the error has the true length). A holder
 // past its soft limit is replaced in this call: Writer.TookOver.
@@ -116,7 +117,7 @@ func (f *engine) appendOnce(ctx context.Context, path string, o *openOptions, wa
 	req := &pb.AppendRequest{
 		Call: f.ids.Begin(), Caller: f.caller, At: followPath(ctx, path), HasExpectedLength: o.hasLength, ExpectedLength: o.expected,
 		Create: o.create, Parents: o.parents, Mode: modeToWire(o.mode), HasMode: o.hasMode, WaitMs: wait.Milliseconds(), Again: again,
-		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)),
+		Cut: o.cut, CutLength: o.length, Writer: o.writer, Umask: proto.Uint32(modeToWire(*f.cfg.Umask)), Lease: uint64(o.lease),
 	}
 	if o.inode != 0 {
 		req.At = pb.Inode(o.inode)

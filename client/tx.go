@@ -10,9 +10,12 @@ import (
 	pb "github.com/leasefs/leasefs/proto/leasefs/v1"
 )
 
+// MaxTxOps is how many operations a Tx has at most.
+const MaxTxOps = 64
+
 // Tx is a small transaction: compares that must hold (the If methods), and operations, all
-// of which are then done at once or not at all. It has at most 64 compares, 64 operations,
-// 64 attributes of what it makes, and Info.MaxWholeFile bytes of contents, names and
+// of which are then done at once or not at all. It has at most 64 compares, MaxTxOps
+// operations, 64 attributes of what it makes, and Info.MaxWholeFile bytes of contents, names and
 // attributes.
 //
 //	_, err := client.NewTx(fs).
@@ -26,13 +29,16 @@ import (
 // touch a path that another one touches, or a path below that. A Tx is not safe for
 // concurrent use.
 type Tx struct {
-	fs  *FS
-	req *pb.TransactRequest
-	err error // the first thing that was wrong
+	fs   *FS
+	name string // of the operation, in errors
+	req  *pb.TransactRequest
+	err  error // the first thing that was wrong
 }
 
 // NewTx returns an empty transaction.
-func NewTx(fs *FS) *Tx { return &Tx{fs: fs, req: &pb.TransactRequest{Caller: fs.caller}} }
+func NewTx(fs *FS) *Tx {
+	return &Tx{fs: fs, name: "transact", req: &pb.TransactRequest{Caller: fs.caller}}
+}
 
 // Commit does all operations if all compares hold. CompareFailed says which compare does
 // not, and what was found. After an error nothing was done, but after Unknown that is not
@@ -43,7 +49,7 @@ func (t *Tx) Commit(ctx context.Context) (txid uint64, err error) {
 		return 0, t.err
 	}
 	t.req.Call = t.fs.ids.Begin()
-	resp, err := t.fs.change(ctx, "transact", "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
+	resp, err := t.fs.change(ctx, t.name, "", pb.Namenode_Transact_FullMethodName, t.req.GetCall(), t.req)
 	return resp.GetTxid(), err
 }
 
@@ -139,6 +145,11 @@ func (t *Tx) Attach(id LeaseID, path string) *Tx {
 	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Attach{Attach: uint64(id)}})
 }
 
+// Detach is Leases.Detach, of something that exists before the transaction.
+func (t *Tx) Detach(path string) *Tx {
+	return t.op(path, &pb.TxOp{Op: &pb.TxOp_Detach{Detach: new(pb.TxDetach)}})
+}
+
 // SetXattr is Xattrs.Set, in any mode.
 func (t *Tx) SetXattr(path, name, value string) *Tx {
 	return t.op(path, &pb.TxOp{Op: &pb.TxOp_SetXattr{SetXattr: t.xattr(path, name, []byte(value))}})
@@ -156,14 +167,14 @@ func (t *Tx) op(path string, o *pb.TxOp) *Tx {
 }
 
 func (t *Tx) clean(path string) string {
-	p, err := clean("transact", path)
+	p, err := clean(t.name, path)
 	t.fail(err)
 	return p
 }
 
 func (t *Tx) xattr(path, name string, value []byte) *pb.TxXattr {
 	if !utf8.ValidString(name) {
-		t.fail(fserror.New(fserror.InvalidArgument, "transact", path, "the attribute's name %q is not valid UTF-8; names here are", name))
+		t.fail(fserror.New(fserror.InvalidArgument, t.name, path, "the attribute's name %q is not valid UTF-8; names here are", name))
 	}
 	return &pb.TxXattr{Name: name, Value: value}
 }

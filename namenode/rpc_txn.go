@@ -98,7 +98,7 @@ func checkTransact(r *pb.TransactRequest) (size int, grows bool, err error) {
 			grows = true
 		case *pb.TxOp_Mkdir:
 			grows = true
-		case *pb.TxOp_Delete, *pb.TxOp_Attach, *pb.TxOp_RemoveXattr:
+		case *pb.TxOp_Delete, *pb.TxOp_Attach, *pb.TxOp_Detach, *pb.TxOp_RemoveXattr:
 		default:
 			return 0, false, wrong("operation %d is of no kind that this namenode knows", i+1)
 		}
@@ -290,6 +290,8 @@ func (s *writers) planOp(tx *engine.Tx, t *namespace.Tree, c *namespace.Call, o 
 		return engine.OrNil(namespace.PlanDelete(t, c, namespace.At(path), false, 0))
 	case *pb.TxOp_Attach:
 		return engine.OrNil(namespace.PlanAttach(t, c, namespace.LeaseID(w.Attach), namespace.At(path)))
+	case *pb.TxOp_Detach:
+		return engine.OrNil(namespace.PlanDetach(t, c, namespace.At(path)))
 	case *pb.TxOp_SetXattr:
 		return planXattr(t, c, path, w.SetXattr, calls.XattrSet)
 	case *pb.TxOp_RemoveXattr:

@@ -251,12 +251,16 @@ func (s *writers) Append(ctx context.Context, r *pb.AppendRequest) (*pb.OpenResp
 }
 
 func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendRequest, h namespace.Holder, token namespace.Token) (namespace.Op, error) {
+	lease := namespace.LeaseID(r.GetLease())
+	if lease != 0 && !r.GetCreate() {
+		return nil, fserror.New(fserror.InvalidArgument, "", "", "only an append that may make the file can attach it to a lease; a file that is there is attached by itself")
+	}
 	a, err := namespace.PlanOpen(tx.Tree, c, ref(r.GetAt()))
 	if errors.Is(err, fserror.NotFound) && r.GetCreate() {
 		if r.GetHasExpectedLength() && r.GetExpectedLength() != 0 {
 			return nil, notAtEnd(0, r.GetExpectedLength())
 		}
-		req := namespace.CreateRequest{At: ref(r.GetAt()), Parents: r.GetParents(), Holder: h, Token: token}
+		req := namespace.CreateRequest{At: ref(r.GetAt()), Parents: r.GetParents(), Holder: h, Token: token, Lease: lease}
 		if req.Mode, req.DirMode, err = modes(r.GetHasMode(), r.GetMode(), r.Umask); err != nil {
 			return nil, err
 		}
@@ -264,6 +268,9 @@ func (s *writers) planAppend(tx *engine.Tx, c *namespace.Call, r *pb.AppendReque
 	}
 	if err != nil {
 		return nil, err
+	}
+	if lease != 0 && a.Lease != lease {
+		return nil, fserror.New(fserror.Exists, "", "", "the file exists, and is not attached to lease %x; attach it, or choose another name", uint64(lease))
 	}
 	if err := s.mayOpen(tx, c, r, a, h); err != nil {
 		return nil, err

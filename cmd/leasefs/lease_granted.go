@@ -56,16 +56,16 @@ func grantedCommands(p *program) []*cli.Command {
 			Name:        "attach",
 			Usage:       "have files deleted when a lease ends",
 			UsageText:   "leasefs lease attach ID|NAME PATH...\n\nExample:\n  leasefs lease attach 2f1c6d0a /run/worker-7",
-			Description: "Attaches files, directories or links to a granted lease, away from another one if need be. A\ndirectory is deleted with all that is in it at that time.",
+			Description: "Attaches files, directories or links to a granted lease, away from another one if need be. A\ndirectory is deleted with all that is in it at that time. Up to 64 are attached at once or not\nat all; more are attached 64 at a time.",
 			Action:      reading(p, operands{min: 2, max: -1, names: "ID or NAME and one path or more", local: true}, leaseNames, withLeases(attachLease)),
 		},
 		{
 			Name:        "detach",
 			Usage:       "keep files when their lease ends",
 			UsageText:   "leasefs lease detach PATH...\n\nExample:\n  leasefs lease detach /run/worker-7",
-			Description: "Detaches files, directories or links from their leases. It is no error if one is attached to none.",
+			Description: "Detaches files, directories or links from their leases. It is no error if one is attached to none.\nUp to 64 are detached at once or not at all.",
 			Action: p.connected(operands{min: 1, max: -1, names: "one path or more"}, func(e *invocation) error {
-				return e.each(func(path string) error { return e.fail(e.fs.Leases().Detach(e.ctx, path), path) })
+				return e.together(e.args, func(some ...string) error { return e.fs.Leases().Detach(e.ctx, some...) })
 			}),
 		},
 	}
@@ -248,6 +248,20 @@ func attachLease(e *invocation, ids []client.LeaseID) error {
 			return err
 		}
 	}
-	e.args = paths
-	return e.each(func(path string) error { return e.fail(e.fs.Leases().Attach(e.ctx, ids[0], path), path) })
+	return e.together(paths, func(some ...string) error { return e.fs.Leases().Attach(e.ctx, ids[0], some...) })
+}
+
+// together calls f with some paths after others, as many as one change of the namespace
+// takes.
+func (e *invocation) together(paths []string, f func(some ...string) error) error {
+	for some := range slices.Chunk(paths, client.MaxTxOps) {
+		only := ""
+		if len(some) == 1 {
+			only = some[0]
+		}
+		if err := f(some...); err != nil {
+			return e.fail(err, only)
+		}
+	}
+	return nil
 }

@@ -28,7 +28,8 @@ func txnCommand(p *program) *cli.Command {
 			"  create [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]\n" +
 			"  write [-p] [-m MODE] [--lease LEASE] PATH [CONTENT]   (replaces a file, too)\n" +
 			"  mkdir [-p] [-m MODE] PATH   mv [--overwrite] FROM TO    rm PATH\n" +
-			"  xattr set PATH NAME VALUE   xattr rm PATH NAME          attach LEASE PATH\n\n" +
+			"  xattr set PATH NAME VALUE   xattr rm PATH NAME          attach LEASE PATH\n" +
+			"  detach PATH\n\n" +
 			"Words with spaces go in double quotes, with \\n and \\\" as in Go. Lines that begin with # are\n" +
 			"comments. At most 64 compares, 64 operations and 1 MiB in all; no two operations may touch\n" +
 			"one path. LEASE is an id or a name.",

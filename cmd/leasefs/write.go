@@ -64,6 +64,7 @@ func appendCommand(p *program) *cli.Command {
 			&cli.DurationFlag{Name: "wait", Usage: "wait up to `LONG` for a holder to finish or to lapse", DefaultText: "not at all"},
 			&cli.BoolFlag{Name: "create", Usage: "make the file if it is missing"},
 			&cli.BoolFlag{Name: "parents", Aliases: []string{"p"}, Usage: "with --create: make missing parent directories"},
+			&cli.StringFlag{Name: "lease", Usage: "with --create: delete the file when the granted lease `ID|NAME` ends"},
 		}, streamFlags()...),
 		Action: reading(p, operands{min: 1, max: 1, names: "PATH"}, appendOptions, appendTo),
 	}
@@ -114,6 +115,8 @@ func appendOptions(e *invocation) (o streamOptions, err error) {
 	switch resume := e.flags.Bool("resume"); {
 	case resume && e.flags.IsSet("at"):
 		return o, argv.Usagef(e.op, "--resume and --at exclude each other")
+	case e.flags.IsSet("lease") && !e.flags.Bool("create"):
+		return o, argv.Usagef(e.op, "--lease needs --create; leasefs lease attach attaches a file that is there")
 	case e.flags.Bool("compare") && !resume:
 		return o, argv.Usagef(e.op, "--compare needs --resume")
 	}
@@ -128,6 +131,9 @@ func appendOptions(e *invocation) (o streamOptions, err error) {
 	}
 	if d := e.flags.Duration("wait"); d > 0 {
 		o.open = append(o.open, client.WithWait(d))
+	}
+	if o.lease, err = e.leaseFlag("lease"); err != nil {
+		return o, err
 	}
 	o.pump, err = e.pumpOptions()
 	return o, err
@@ -148,7 +154,10 @@ func create(e *invocation, o streamOptions) (err error) {
 	return (&stream{e, w}).run(e.stdin, o.pump)
 }
 
-func appendTo(e *invocation, o streamOptions) error {
+func appendTo(e *invocation, o streamOptions) (err error) {
+	if o.open, err = e.withLease(o.lease, o.open); err != nil {
+		return e.fail(err, e.args[0])
+	}
 	w, err := e.fs.Append(e.ctx, e.args[0], o.open...)
 	if err != nil {
 		return e.fail(err, e.args[0])

@@ -58,6 +58,7 @@ func samples() []Op {
 			&OpRename{FromParent: 1, FromName: "a", ToParent: 2, ToName: "b", Replace: 3},
 			&OpDelete{Parent: 1, Name: "a", Inode: 2},
 			&OpAttach{ID: 5, Inode: 7},
+			&OpDetach{Inode: 8},
 			&OpXattr{Inode: 7, Name: "user.a", Value: []byte("v")},
 		}},
 	}

@@ -12,8 +12,8 @@ import (
 const MaxTxn = 128
 
 // OpTxn is several records that take effect together or not at all, in their order.
-// Parts can be an OpMkdir, OpSymlink, OpCreate (Closed), OpRename, OpDelete, OpAttach and
-// OpXattr: those that open no file. Result.Inode is the last part's.
+// Parts can be an OpMkdir, OpSymlink, OpCreate (Closed), OpRename, OpDelete, OpAttach,
+// OpDetach and OpXattr: those that open no file. Result.Inode is the last part's.
 type OpTxn struct {
 	Parts []Op
 }
@@ -23,7 +23,7 @@ func part(op Op) bool {
 	switch op := op.(type) {
 	case *OpCreate:
 		return op.Closed
-	case *OpMkdir, *OpSymlink, *OpRename, *OpDelete, *OpAttach, *OpXattr:
+	case *OpMkdir, *OpSymlink, *OpRename, *OpDelete, *OpAttach, *OpDetach, *OpXattr:
 		return true
 	}
 	return false

@@ -68,7 +68,10 @@ func TestTxn(t *testing.T) {
 	r.mkdir(t, "/empty")
 	w := r.open(t, "/open", "client")
 	r.grant(t, 5, 60_000)
+	kept := r.create(t, "/kept", "")
+	r.must(t, &OpAttach{ID: 5, Inode: kept})
 	op, _, err := PlanTxn(r.tree,
+		func(t *Tree) (Op, error) { return PlanDetach(t, nil, At("/kept")) },
 		planCreate("/new/deep/f", "content"),
 		planXattr("/new/deep/f", "user.a", "v"), // of what the one before makes
 		planAttach("/new/deep/f", 5),
@@ -79,7 +82,7 @@ func TestTxn(t *testing.T) {
 		planXattr("/old", "user.b", "w"),
 		planXattr("/old", "user.b", "w"), // changes nothing
 	)
-	if err != nil || len(op.Parts) != 8 {
+	if err != nil || len(op.Parts) != 9 {
 		t.Fatalf("%+v, %v", op, err)
 	}
 	res := r.must(t, op)
@@ -103,7 +106,11 @@ func TestTxn(t *testing.T) {
 	for _, e := range res.Events {
 		events = append(events, fmt.Sprint(e.Type, " ", e.Path, " ", e.NewPath))
 	}
+	if a, err := r.tree.Stat(nil, At("/kept")); err != nil || a.Lease != 0 {
+		t.Errorf("/kept is attached to %x, %v", a.Lease, err)
+	}
 	want := []string{
+		"7 /kept ",
 		"1 /new ", "1 /new/deep ", "1 /new/deep/f ", "6 /new/deep/f ", "7 /new/deep/f ", "1 /new/deep/g ",
 		"3 /empty ", "3 /open ", "3 /old ", "4 /from /old", "6 /old ",
 	}

@@ -148,6 +148,9 @@ var forms = map[string]form{
 		id, err := o.lease(o.args[0])
 		return func(t *client.Tx) { t.Attach(id(), o.args[1]) }, err
 	}},
+	"detach": {usage: "detach PATH", min: 1, prepare: func(o operands) (Step, error) {
+		return func(t *client.Tx) { t.Detach(o.args[0]) }, nil
+	}},
 	"xattr set": {usage: "xattr set PATH NAME VALUE", min: 3, prepare: func(o operands) (Step, error) {
 		return func(t *client.Tx) { t.SetXattr(o.args[0], o.args[1], o.args[2]) }, nil
 	}},

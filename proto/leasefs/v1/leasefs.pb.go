@@ -23,12 +23,11 @@
 package leasefsv1
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -357,7 +356,7 @@ func (x SafeModeRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SafeModeRequest_Action.Descriptor instead.
 func (SafeModeRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97, 0}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98, 0}
 }
 
 // CallId makes a call happen at most once. Both numbers are chosen by the
@@ -4200,8 +4199,11 @@ type AppendRequest struct {
 	ExpectedMtimeUnixMs int64     `protobuf:"varint,15,opt,name=expected_mtime_unix_ms,json=expectedMtimeUnixMs,proto3" json:"expected_mtime_unix_ms,omitempty"` // if not 0, with has_expected_length: it was not changed since
 	// It asks again at once if the answer is HELD when the wait is over: its place
 	// among those who wait is kept for that.
-	Again         bool    `protobuf:"varint,16,opt,name=again,proto3" json:"again,omitempty"`
-	Umask         *uint32 `protobuf:"varint,17,opt,name=umask,proto3,oneof" json:"umask,omitempty"` // as of CreateRequest
+	Again bool    `protobuf:"varint,16,opt,name=again,proto3" json:"again,omitempty"`
+	Umask *uint32 `protobuf:"varint,17,opt,name=umask,proto3,oneof" json:"umask,omitempty"` // as of CreateRequest
+	// With create: attach what it makes to this granted lease. A file that is there must be
+	// attached to it, else EXISTS.
+	Lease         uint64 `protobuf:"varint,18,opt,name=lease,proto3" json:"lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4344,6 +4346,13 @@ func (x *AppendRequest) GetAgain() bool {
 func (x *AppendRequest) GetUmask() uint32 {
 	if x != nil && x.Umask != nil {
 		return *x.Umask
+	}
+	return 0
+}
+
+func (x *AppendRequest) GetLease() uint64 {
+	if x != nil {
+		return x.Lease
 	}
 	return 0
 }
@@ -6919,6 +6928,7 @@ type TxOp struct {
 	//	*TxOp_Attach
 	//	*TxOp_SetXattr
 	//	*TxOp_RemoveXattr
+	//	*TxOp_Detach
 	Op            isTxOp_Op  `protobuf_oneof:"op"`
 	Xattrs        []*TxXattr `protobuf:"bytes,10,rep,name=xattrs,proto3" json:"xattrs,omitempty"` // of what create, write and mkdir make
 	unknownFields protoimpl.UnknownFields
@@ -7041,6 +7051,15 @@ func (x *TxOp) GetRemoveXattr() string {
 	return ""
 }
 
+func (x *TxOp) GetDetach() *TxDetach {
+	if x != nil {
+		if x, ok := x.Op.(*TxOp_Detach); ok {
+			return x.Detach
+		}
+	}
+	return nil
+}
+
 func (x *TxOp) GetXattrs() []*TxXattr {
 	if x != nil {
 		return x.Xattrs
@@ -7084,6 +7103,10 @@ type TxOp_RemoveXattr struct {
 	RemoveXattr string `protobuf:"bytes,9,opt,name=remove_xattr,json=removeXattr,proto3,oneof"`
 }
 
+type TxOp_Detach struct {
+	Detach *TxDetach `protobuf:"bytes,11,opt,name=detach,proto3,oneof"` // from its granted lease, if it has one
+}
+
 func (*TxOp_Create) isTxOp_Op() {}
 
 func (*TxOp_Write) isTxOp_Op() {}
@@ -7099,6 +7122,8 @@ func (*TxOp_Attach) isTxOp_Op() {}
 func (*TxOp_SetXattr) isTxOp_Op() {}
 
 func (*TxOp_RemoveXattr) isTxOp_Op() {}
+
+func (*TxOp_Detach) isTxOp_Op() {}
 
 // TxFile is a file that is closed at once.
 type TxFile struct {
@@ -7341,6 +7366,42 @@ func (*TxDelete) Descriptor() ([]byte, []int) {
 	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{87}
 }
 
+type TxDetach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TxDetach) Reset() {
+	*x = TxDetach{}
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TxDetach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TxDetach) ProtoMessage() {}
+
+func (x *TxDetach) ProtoReflect() protoreflect.Message {
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TxDetach.ProtoReflect.Descriptor instead.
+func (*TxDetach) Descriptor() ([]byte, []int) {
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+}
+
 type SetXattrRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          *CallId                `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -7355,7 +7416,7 @@ type SetXattrRequest struct {
 
 func (x *SetXattrRequest) Reset() {
 	*x = SetXattrRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7367,7 +7428,7 @@ func (x *SetXattrRequest) String() string {
 func (*SetXattrRequest) ProtoMessage() {}
 
 func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[88]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7380,7 +7441,7 @@ func (x *SetXattrRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetXattrRequest.ProtoReflect.Descriptor instead.
 func (*SetXattrRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{88}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetXattrRequest) GetCall() *CallId {
@@ -7440,7 +7501,7 @@ type SymlinkRequest struct {
 
 func (x *SymlinkRequest) Reset() {
 	*x = SymlinkRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7452,7 +7513,7 @@ func (x *SymlinkRequest) String() string {
 func (*SymlinkRequest) ProtoMessage() {}
 
 func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[89]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7465,7 +7526,7 @@ func (x *SymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SymlinkRequest.ProtoReflect.Descriptor instead.
 func (*SymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{89}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SymlinkRequest) GetCall() *CallId {
@@ -7529,7 +7590,7 @@ type TruncateRequest struct {
 
 func (x *TruncateRequest) Reset() {
 	*x = TruncateRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7541,7 +7602,7 @@ func (x *TruncateRequest) String() string {
 func (*TruncateRequest) ProtoMessage() {}
 
 func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[90]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7554,7 +7615,7 @@ func (x *TruncateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TruncateRequest.ProtoReflect.Descriptor instead.
 func (*TruncateRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{90}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *TruncateRequest) GetCall() *CallId {
@@ -7597,7 +7658,7 @@ type ConcatRequest struct {
 
 func (x *ConcatRequest) Reset() {
 	*x = ConcatRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7609,7 +7670,7 @@ func (x *ConcatRequest) String() string {
 func (*ConcatRequest) ProtoMessage() {}
 
 func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[91]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7622,7 +7683,7 @@ func (x *ConcatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConcatRequest.ProtoReflect.Descriptor instead.
 func (*ConcatRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{91}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ConcatRequest) GetCall() *CallId {
@@ -7662,7 +7723,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7674,7 +7735,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[92]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7687,7 +7748,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{92}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *StatusRequest) GetCaller() *Caller {
@@ -7739,7 +7800,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7751,7 +7812,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[93]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7764,7 +7825,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{93}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *StatusResponse) GetAddress() string {
@@ -8017,7 +8078,7 @@ type ClockSkew struct {
 
 func (x *ClockSkew) Reset() {
 	*x = ClockSkew{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8029,7 +8090,7 @@ func (x *ClockSkew) String() string {
 func (*ClockSkew) ProtoMessage() {}
 
 func (x *ClockSkew) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[94]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8042,7 +8103,7 @@ func (x *ClockSkew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClockSkew.ProtoReflect.Descriptor instead.
 func (*ClockSkew) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{94}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ClockSkew) GetThan() string {
@@ -8075,7 +8136,7 @@ type CheckpointRequest struct {
 
 func (x *CheckpointRequest) Reset() {
 	*x = CheckpointRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8087,7 +8148,7 @@ func (x *CheckpointRequest) String() string {
 func (*CheckpointRequest) ProtoMessage() {}
 
 func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[95]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8100,7 +8161,7 @@ func (x *CheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointRequest.ProtoReflect.Descriptor instead.
 func (*CheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{95}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *CheckpointRequest) GetCaller() *Caller {
@@ -8121,7 +8182,7 @@ type CheckpointResponse struct {
 
 func (x *CheckpointResponse) Reset() {
 	*x = CheckpointResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8133,7 +8194,7 @@ func (x *CheckpointResponse) String() string {
 func (*CheckpointResponse) ProtoMessage() {}
 
 func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[96]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8146,7 +8207,7 @@ func (x *CheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointResponse.ProtoReflect.Descriptor instead.
 func (*CheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{96}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CheckpointResponse) GetTxid() uint64 {
@@ -8180,7 +8241,7 @@ type SafeModeRequest struct {
 
 func (x *SafeModeRequest) Reset() {
 	*x = SafeModeRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8192,7 +8253,7 @@ func (x *SafeModeRequest) String() string {
 func (*SafeModeRequest) ProtoMessage() {}
 
 func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[97]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8205,7 +8266,7 @@ func (x *SafeModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeRequest.ProtoReflect.Descriptor instead.
 func (*SafeModeRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{97}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SafeModeRequest) GetCaller() *Caller {
@@ -8232,7 +8293,7 @@ type SafeModeResponse struct {
 
 func (x *SafeModeResponse) Reset() {
 	*x = SafeModeResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8244,7 +8305,7 @@ func (x *SafeModeResponse) String() string {
 func (*SafeModeResponse) ProtoMessage() {}
 
 func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[98]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8257,7 +8318,7 @@ func (x *SafeModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SafeModeResponse.ProtoReflect.Descriptor instead.
 func (*SafeModeResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{98}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SafeModeResponse) GetOn() bool {
@@ -8285,7 +8346,7 @@ type FsckRequest struct {
 
 func (x *FsckRequest) Reset() {
 	*x = FsckRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8297,7 +8358,7 @@ func (x *FsckRequest) String() string {
 func (*FsckRequest) ProtoMessage() {}
 
 func (x *FsckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[99]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8310,7 +8371,7 @@ func (x *FsckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckRequest.ProtoReflect.Descriptor instead.
 func (*FsckRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{99}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FsckRequest) GetCaller() *Caller {
@@ -8346,7 +8407,7 @@ type FsckResponse struct {
 
 func (x *FsckResponse) Reset() {
 	*x = FsckResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8358,7 +8419,7 @@ func (x *FsckResponse) String() string {
 func (*FsckResponse) ProtoMessage() {}
 
 func (x *FsckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[100]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8371,7 +8432,7 @@ func (x *FsckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckResponse.ProtoReflect.Descriptor instead.
 func (*FsckResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{100}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *FsckResponse) GetPath() string {
@@ -8415,7 +8476,7 @@ type FsckSummary struct {
 
 func (x *FsckSummary) Reset() {
 	*x = FsckSummary{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8427,7 +8488,7 @@ func (x *FsckSummary) String() string {
 func (*FsckSummary) ProtoMessage() {}
 
 func (x *FsckSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[101]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8440,7 +8501,7 @@ func (x *FsckSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FsckSummary.ProtoReflect.Descriptor instead.
 func (*FsckSummary) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{101}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *FsckSummary) GetInodes() uint64 {
@@ -8487,7 +8548,7 @@ type CollectRequest struct {
 
 func (x *CollectRequest) Reset() {
 	*x = CollectRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8499,7 +8560,7 @@ func (x *CollectRequest) String() string {
 func (*CollectRequest) ProtoMessage() {}
 
 func (x *CollectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[102]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8512,7 +8573,7 @@ func (x *CollectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectRequest.ProtoReflect.Descriptor instead.
 func (*CollectRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{102}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CollectRequest) GetCaller() *Caller {
@@ -8534,7 +8595,7 @@ type CollectResponse struct {
 
 func (x *CollectResponse) Reset() {
 	*x = CollectResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8546,7 +8607,7 @@ func (x *CollectResponse) String() string {
 func (*CollectResponse) ProtoMessage() {}
 
 func (x *CollectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[103]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8559,7 +8620,7 @@ func (x *CollectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectResponse.ProtoReflect.Descriptor instead.
 func (*CollectResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{103}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CollectResponse) GetGarbage() uint64 {
@@ -8603,7 +8664,7 @@ type FailoverRequest struct {
 
 func (x *FailoverRequest) Reset() {
 	*x = FailoverRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8615,7 +8676,7 @@ func (x *FailoverRequest) String() string {
 func (*FailoverRequest) ProtoMessage() {}
 
 func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[104]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8628,7 +8689,7 @@ func (x *FailoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverRequest.ProtoReflect.Descriptor instead.
 func (*FailoverRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{104}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *FailoverRequest) GetCaller() *Caller {
@@ -8654,7 +8715,7 @@ type FailoverResponse struct {
 
 func (x *FailoverResponse) Reset() {
 	*x = FailoverResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8666,7 +8727,7 @@ func (x *FailoverResponse) String() string {
 func (*FailoverResponse) ProtoMessage() {}
 
 func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[105]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8679,7 +8740,7 @@ func (x *FailoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailoverResponse.ProtoReflect.Descriptor instead.
 func (*FailoverResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{105}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *FailoverResponse) GetNext() string {
@@ -8698,7 +8759,7 @@ type ResolveStoreRequest struct {
 
 func (x *ResolveStoreRequest) Reset() {
 	*x = ResolveStoreRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8710,7 +8771,7 @@ func (x *ResolveStoreRequest) String() string {
 func (*ResolveStoreRequest) ProtoMessage() {}
 
 func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[106]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8723,7 +8784,7 @@ func (x *ResolveStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreRequest.ProtoReflect.Descriptor instead.
 func (*ResolveStoreRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{106}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ResolveStoreRequest) GetCaller() *Caller {
@@ -8742,7 +8803,7 @@ type ResolveStoreResponse struct {
 
 func (x *ResolveStoreResponse) Reset() {
 	*x = ResolveStoreResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8754,7 +8815,7 @@ func (x *ResolveStoreResponse) String() string {
 func (*ResolveStoreResponse) ProtoMessage() {}
 
 func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[107]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8767,7 +8828,7 @@ func (x *ResolveStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveStoreResponse.ProtoReflect.Descriptor instead.
 func (*ResolveStoreResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{107}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ResolveStoreResponse) GetResolved() bool {
@@ -8787,7 +8848,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8799,7 +8860,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[108]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8812,7 +8873,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{108}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *BackupRequest) GetCaller() *Caller {
@@ -8851,7 +8912,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8863,7 +8924,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[109]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8876,7 +8937,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{109}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *BackupResponse) GetName() string {
@@ -8980,7 +9041,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8992,7 +9053,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[110]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9005,7 +9066,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{110}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CarryRequest) GetCalls() []*CarriedCall {
@@ -9034,7 +9095,7 @@ type CarriedCall struct {
 
 func (x *CarriedCall) Reset() {
 	*x = CarriedCall{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9046,7 +9107,7 @@ func (x *CarriedCall) String() string {
 func (*CarriedCall) ProtoMessage() {}
 
 func (x *CarriedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[111]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9059,7 +9120,7 @@ func (x *CarriedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedCall.ProtoReflect.Descriptor instead.
 func (*CarriedCall) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{111}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CarriedCall) GetId() uint64 {
@@ -9099,7 +9160,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9111,7 +9172,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[112]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9124,7 +9185,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{112}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CarryResponse) GetAnswers() []*CarriedAnswer {
@@ -9148,7 +9209,7 @@ type CarriedAnswer struct {
 
 func (x *CarriedAnswer) Reset() {
 	*x = CarriedAnswer{}
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9160,7 +9221,7 @@ func (x *CarriedAnswer) String() string {
 func (*CarriedAnswer) ProtoMessage() {}
 
 func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_leasefs_v1_leasefs_proto_msgTypes[113]
+	mi := &file_leasefs_v1_leasefs_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9173,7 +9234,7 @@ func (x *CarriedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedAnswer.ProtoReflect.Descriptor instead.
 func (*CarriedAnswer) Descriptor() ([]byte, []int) {
-	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{113}
+	return file_leasefs_v1_leasefs_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *CarriedAnswer) GetId() uint64 {
@@ -9542,7 +9603,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\vfirst_inode\x18\n" +
 	" \x01(\x04R\n" +
 	"firstInode\x12\x16\n" +
-	"\x06inodes\x18\v \x01(\rR\x06inodes\"\xa6\x04\n" +
+	"\x06inodes\x18\v \x01(\rR\x06inodes\"\xbc\x04\n" +
 	"\rAppendRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -9561,7 +9622,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06writer\x18\x0e \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x123\n" +
 	"\x16expected_mtime_unix_ms\x18\x0f \x01(\x03R\x13expectedMtimeUnixMs\x12\x14\n" +
 	"\x05again\x18\x10 \x01(\bR\x05again\x12\x19\n" +
-	"\x05umask\x18\x11 \x01(\rH\x00R\x05umask\x88\x01\x01B\b\n" +
+	"\x05umask\x18\x11 \x01(\rH\x00R\x05umask\x88\x01\x01\x12\x14\n" +
+	"\x05lease\x18\x12 \x01(\x04R\x05leaseB\b\n" +
 	"\x06_umask\"\xba\x01\n" +
 	"\x11AppendTailRequest\x12,\n" +
 	"\x06writer\x18\x01 \x01(\v2\x14.leasefs.v1.WriterIdR\x06writer\x12\x16\n" +
@@ -9763,7 +9825,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x04what\"3\n" +
 	"\aTxXattr\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"\xa5\x03\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"\xd5\x03\n" +
 	"\x04TxOp\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12,\n" +
 	"\x06create\x18\x02 \x01(\v2\x12.leasefs.v1.TxFileH\x00R\x06create\x12*\n" +
@@ -9773,7 +9835,8 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06delete\x18\x06 \x01(\v2\x14.leasefs.v1.TxDeleteH\x00R\x06delete\x12\x18\n" +
 	"\x06attach\x18\a \x01(\x04H\x00R\x06attach\x122\n" +
 	"\tset_xattr\x18\b \x01(\v2\x13.leasefs.v1.TxXattrH\x00R\bsetXattr\x12#\n" +
-	"\fremove_xattr\x18\t \x01(\tH\x00R\vremoveXattr\x12+\n" +
+	"\fremove_xattr\x18\t \x01(\tH\x00R\vremoveXattr\x12.\n" +
+	"\x06detach\x18\v \x01(\v2\x14.leasefs.v1.TxDetachH\x00R\x06detach\x12+\n" +
 	"\x06xattrs\x18\n" +
 	" \x03(\v2\x13.leasefs.v1.TxXattrR\x06xattrsB\x04\n" +
 	"\x02op\"\xc1\x01\n" +
@@ -9795,7 +9858,9 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x1c\n" +
 	"\toverwrite\x18\x02 \x01(\bR\toverwrite\"\n" +
 	"\n" +
-	"\bTxDelete\"\xe1\x01\n" +
+	"\bTxDelete\"\n" +
+	"\n" +
+	"\bTxDetach\"\xe1\x01\n" +
 	"\x0fSetXattrRequest\x12&\n" +
 	"\x04call\x18\x01 \x01(\v2\x12.leasefs.v1.CallIdR\x04call\x12*\n" +
 	"\x06caller\x18\x02 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\x12\x1f\n" +
@@ -10052,7 +10117,7 @@ func file_leasefs_v1_leasefs_proto_rawDescGZIP() []byte {
 }
 
 var file_leasefs_v1_leasefs_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
+var file_leasefs_v1_leasefs_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
 var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(RefHow)(0),                     // 0: leasefs.v1.RefHow
 	(FileType)(0),                   // 1: leasefs.v1.FileType
@@ -10148,41 +10213,42 @@ var file_leasefs_v1_leasefs_proto_goTypes = []any{
 	(*TxDir)(nil),                   // 91: leasefs.v1.TxDir
 	(*TxRename)(nil),                // 92: leasefs.v1.TxRename
 	(*TxDelete)(nil),                // 93: leasefs.v1.TxDelete
-	(*SetXattrRequest)(nil),         // 94: leasefs.v1.SetXattrRequest
-	(*SymlinkRequest)(nil),          // 95: leasefs.v1.SymlinkRequest
-	(*TruncateRequest)(nil),         // 96: leasefs.v1.TruncateRequest
-	(*ConcatRequest)(nil),           // 97: leasefs.v1.ConcatRequest
-	(*StatusRequest)(nil),           // 98: leasefs.v1.StatusRequest
-	(*StatusResponse)(nil),          // 99: leasefs.v1.StatusResponse
-	(*ClockSkew)(nil),               // 100: leasefs.v1.ClockSkew
-	(*CheckpointRequest)(nil),       // 101: leasefs.v1.CheckpointRequest
-	(*CheckpointResponse)(nil),      // 102: leasefs.v1.CheckpointResponse
-	(*SafeModeRequest)(nil),         // 103: leasefs.v1.SafeModeRequest
-	(*SafeModeResponse)(nil),        // 104: leasefs.v1.SafeModeResponse
-	(*FsckRequest)(nil),             // 105: leasefs.v1.FsckRequest
-	(*FsckResponse)(nil),            // 106: leasefs.v1.FsckResponse
-	(*FsckSummary)(nil),             // 107: leasefs.v1.FsckSummary
-	(*CollectRequest)(nil),          // 108: leasefs.v1.CollectRequest
-	(*CollectResponse)(nil),         // 109: leasefs.v1.CollectResponse
-	(*FailoverRequest)(nil),         // 110: leasefs.v1.FailoverRequest
-	(*FailoverResponse)(nil),        // 111: leasefs.v1.FailoverResponse
-	(*ResolveStoreRequest)(nil),     // 112: leasefs.v1.ResolveStoreRequest
-	(*ResolveStoreResponse)(nil),    // 113: leasefs.v1.ResolveStoreResponse
-	(*BackupRequest)(nil),           // 114: leasefs.v1.BackupRequest
-	(*BackupResponse)(nil),          // 115: leasefs.v1.BackupResponse
-	(*CarryRequest)(nil),            // 116: leasefs.v1.CarryRequest
-	(*CarriedCall)(nil),             // 117: leasefs.v1.CarriedCall
-	(*CarryResponse)(nil),           // 118: leasefs.v1.CarryResponse
-	(*CarriedAnswer)(nil),           // 119: leasefs.v1.CarriedAnswer
-	nil,                             // 120: leasefs.v1.Block.HeadersEntry
-	nil,                             // 121: leasefs.v1.BlockTarget.HeadersEntry
-	nil,                             // 122: leasefs.v1.BackupResponse.HeadersEntry
+	(*TxDetach)(nil),                // 94: leasefs.v1.TxDetach
+	(*SetXattrRequest)(nil),         // 95: leasefs.v1.SetXattrRequest
+	(*SymlinkRequest)(nil),          // 96: leasefs.v1.SymlinkRequest
+	(*TruncateRequest)(nil),         // 97: leasefs.v1.TruncateRequest
+	(*ConcatRequest)(nil),           // 98: leasefs.v1.ConcatRequest
+	(*StatusRequest)(nil),           // 99: leasefs.v1.StatusRequest
+	(*StatusResponse)(nil),          // 100: leasefs.v1.StatusResponse
+	(*ClockSkew)(nil),               // 101: leasefs.v1.ClockSkew
+	(*CheckpointRequest)(nil),       // 102: leasefs.v1.CheckpointRequest
+	(*CheckpointResponse)(nil),      // 103: leasefs.v1.CheckpointResponse
+	(*SafeModeRequest)(nil),         // 104: leasefs.v1.SafeModeRequest
+	(*SafeModeResponse)(nil),        // 105: leasefs.v1.SafeModeResponse
+	(*FsckRequest)(nil),             // 106: leasefs.v1.FsckRequest
+	(*FsckResponse)(nil),            // 107: leasefs.v1.FsckResponse
+	(*FsckSummary)(nil),             // 108: leasefs.v1.FsckSummary
+	(*CollectRequest)(nil),          // 109: leasefs.v1.CollectRequest
+	(*CollectResponse)(nil),         // 110: leasefs.v1.CollectResponse
+	(*FailoverRequest)(nil),         // 111: leasefs.v1.FailoverRequest
+	(*FailoverResponse)(nil),        // 112: leasefs.v1.FailoverResponse
+	(*ResolveStoreRequest)(nil),     // 113: leasefs.v1.ResolveStoreRequest
+	(*ResolveStoreResponse)(nil),    // 114: leasefs.v1.ResolveStoreResponse
+	(*BackupRequest)(nil),           // 115: leasefs.v1.BackupRequest
+	(*BackupResponse)(nil),          // 116: leasefs.v1.BackupResponse
+	(*CarryRequest)(nil),            // 117: leasefs.v1.CarryRequest
+	(*CarriedCall)(nil),             // 118: leasefs.v1.CarriedCall
+	(*CarryResponse)(nil),           // 119: leasefs.v1.CarryResponse
+	(*CarriedAnswer)(nil),           // 120: leasefs.v1.CarriedAnswer
+	nil,                             // 121: leasefs.v1.Block.HeadersEntry
+	nil,                             // 122: leasefs.v1.BlockTarget.HeadersEntry
+	nil,                             // 123: leasefs.v1.BackupResponse.HeadersEntry
 }
 var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	1,   // 0: leasefs.v1.Attr.type:type_name -> leasefs.v1.FileType
 	11,  // 1: leasefs.v1.Attr.open:type_name -> leasefs.v1.OpenState
 	12,  // 2: leasefs.v1.OpenState.holder:type_name -> leasefs.v1.HolderInfo
-	120, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
+	121, // 3: leasefs.v1.Block.headers:type_name -> leasefs.v1.Block.HeadersEntry
 	12,  // 4: leasefs.v1.ErrorDetail.holder:type_name -> leasefs.v1.HolderInfo
 	7,   // 5: leasefs.v1.Hello.caller:type_name -> leasefs.v1.Caller
 	15,  // 6: leasefs.v1.SessionRequest.hello:type_name -> leasefs.v1.Hello
@@ -10245,7 +10311,7 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	9,   // 63: leasefs.v1.AllocateBlockRequest.writer:type_name -> leasefs.v1.WriterId
 	57,  // 64: leasefs.v1.AllocateBlockRequest.blocks:type_name -> leasefs.v1.BlockIntent
 	59,  // 65: leasefs.v1.AllocateBlockResponse.targets:type_name -> leasefs.v1.BlockTarget
-	121, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
+	122, // 66: leasefs.v1.BlockTarget.headers:type_name -> leasefs.v1.BlockTarget.HeadersEntry
 	9,   // 67: leasefs.v1.CommitRequest.writer:type_name -> leasefs.v1.WriterId
 	13,  // 68: leasefs.v1.CommitRequest.block:type_name -> leasefs.v1.Block
 	6,   // 69: leasefs.v1.CloseRequest.call:type_name -> leasefs.v1.CallId
@@ -10310,126 +10376,127 @@ var file_leasefs_v1_leasefs_proto_depIdxs = []int32{
 	92,  // 128: leasefs.v1.TxOp.rename:type_name -> leasefs.v1.TxRename
 	93,  // 129: leasefs.v1.TxOp.delete:type_name -> leasefs.v1.TxDelete
 	88,  // 130: leasefs.v1.TxOp.set_xattr:type_name -> leasefs.v1.TxXattr
-	88,  // 131: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
-	6,   // 132: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 133: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 134: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
-	4,   // 135: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
-	6,   // 136: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 137: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 138: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
-	51,  // 139: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
-	6,   // 140: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 141: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 142: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
-	6,   // 143: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
-	7,   // 144: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
-	8,   // 145: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
-	8,   // 146: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
-	7,   // 147: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
-	100, // 148: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
-	7,   // 149: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 150: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
-	5,   // 151: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
-	7,   // 152: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
-	107, // 153: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
-	7,   // 154: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 155: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 156: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
-	7,   // 157: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
-	122, // 158: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
-	117, // 159: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
-	119, // 160: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
-	14,  // 161: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
-	17,  // 162: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
-	26,  // 163: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
-	30,  // 164: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
-	34,  // 165: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
-	36,  // 166: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
-	38,  // 167: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
-	40,  // 168: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
-	43,  // 169: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
-	45,  // 170: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
-	46,  // 171: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
-	47,  // 172: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
-	50,  // 173: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
-	53,  // 174: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
-	54,  // 175: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
-	56,  // 176: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
-	60,  // 177: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
-	62,  // 178: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
-	64,  // 179: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
-	65,  // 180: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
-	67,  // 181: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
-	69,  // 182: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
-	72,  // 183: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
-	75,  // 184: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
-	77,  // 185: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
-	81,  // 186: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
-	82,  // 187: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
-	84,  // 188: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
-	85,  // 189: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
-	95,  // 190: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
-	94,  // 191: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
-	96,  // 192: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
-	97,  // 193: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
-	86,  // 194: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
-	98,  // 195: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
-	101, // 196: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
-	103, // 197: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
-	105, // 198: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
-	108, // 199: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
-	114, // 200: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
-	110, // 201: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
-	112, // 202: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
-	116, // 203: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
-	18,  // 204: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
-	28,  // 205: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
-	31,  // 206: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
-	35,  // 207: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
-	37,  // 208: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
-	39,  // 209: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
-	41,  // 210: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
-	44,  // 211: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
-	80,  // 212: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
-	80,  // 213: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
-	48,  // 214: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
-	52,  // 215: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
-	52,  // 216: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
-	55,  // 217: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
-	58,  // 218: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
-	61,  // 219: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
-	63,  // 220: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
-	63,  // 221: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
-	66,  // 222: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
-	68,  // 223: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
-	70,  // 224: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
-	73,  // 225: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
-	76,  // 226: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
-	78,  // 227: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
-	80,  // 228: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
-	80,  // 229: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
-	80,  // 230: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
-	80,  // 231: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
-	80,  // 232: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
-	80,  // 233: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
-	80,  // 234: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
-	80,  // 235: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
-	80,  // 236: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
-	99,  // 237: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
-	102, // 238: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
-	104, // 239: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
-	106, // 240: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
-	109, // 241: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
-	115, // 242: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
-	111, // 243: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
-	113, // 244: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
-	118, // 245: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
-	204, // [204:246] is the sub-list for method output_type
-	162, // [162:204] is the sub-list for method input_type
-	162, // [162:162] is the sub-list for extension type_name
-	162, // [162:162] is the sub-list for extension extendee
-	0,   // [0:162] is the sub-list for field type_name
+	94,  // 131: leasefs.v1.TxOp.detach:type_name -> leasefs.v1.TxDetach
+	88,  // 132: leasefs.v1.TxOp.xattrs:type_name -> leasefs.v1.TxXattr
+	6,   // 133: leasefs.v1.SetXattrRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 134: leasefs.v1.SetXattrRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 135: leasefs.v1.SetXattrRequest.at:type_name -> leasefs.v1.Ref
+	4,   // 136: leasefs.v1.SetXattrRequest.action:type_name -> leasefs.v1.XattrAction
+	6,   // 137: leasefs.v1.SymlinkRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 138: leasefs.v1.SymlinkRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 139: leasefs.v1.SymlinkRequest.at:type_name -> leasefs.v1.Ref
+	51,  // 140: leasefs.v1.SymlinkRequest.owner:type_name -> leasefs.v1.Owner
+	6,   // 141: leasefs.v1.TruncateRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 142: leasefs.v1.TruncateRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 143: leasefs.v1.TruncateRequest.at:type_name -> leasefs.v1.Ref
+	6,   // 144: leasefs.v1.ConcatRequest.call:type_name -> leasefs.v1.CallId
+	7,   // 145: leasefs.v1.ConcatRequest.caller:type_name -> leasefs.v1.Caller
+	8,   // 146: leasefs.v1.ConcatRequest.target:type_name -> leasefs.v1.Ref
+	8,   // 147: leasefs.v1.ConcatRequest.sources:type_name -> leasefs.v1.Ref
+	7,   // 148: leasefs.v1.StatusRequest.caller:type_name -> leasefs.v1.Caller
+	101, // 149: leasefs.v1.StatusResponse.clocks:type_name -> leasefs.v1.ClockSkew
+	7,   // 150: leasefs.v1.CheckpointRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 151: leasefs.v1.SafeModeRequest.caller:type_name -> leasefs.v1.Caller
+	5,   // 152: leasefs.v1.SafeModeRequest.action:type_name -> leasefs.v1.SafeModeRequest.Action
+	7,   // 153: leasefs.v1.FsckRequest.caller:type_name -> leasefs.v1.Caller
+	108, // 154: leasefs.v1.FsckResponse.summary:type_name -> leasefs.v1.FsckSummary
+	7,   // 155: leasefs.v1.CollectRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 156: leasefs.v1.FailoverRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 157: leasefs.v1.ResolveStoreRequest.caller:type_name -> leasefs.v1.Caller
+	7,   // 158: leasefs.v1.BackupRequest.caller:type_name -> leasefs.v1.Caller
+	123, // 159: leasefs.v1.BackupResponse.headers:type_name -> leasefs.v1.BackupResponse.HeadersEntry
+	118, // 160: leasefs.v1.CarryRequest.calls:type_name -> leasefs.v1.CarriedCall
+	120, // 161: leasefs.v1.CarryResponse.answers:type_name -> leasefs.v1.CarriedAnswer
+	14,  // 162: leasefs.v1.CarriedAnswer.detail:type_name -> leasefs.v1.ErrorDetail
+	17,  // 163: leasefs.v1.Namenode.Session:input_type -> leasefs.v1.SessionRequest
+	26,  // 164: leasefs.v1.Namenode.RenewLease:input_type -> leasefs.v1.RenewLeaseRequest
+	30,  // 165: leasefs.v1.Namenode.ListLeases:input_type -> leasefs.v1.ListLeasesRequest
+	34,  // 166: leasefs.v1.Namenode.Recover:input_type -> leasefs.v1.RecoverRequest
+	36,  // 167: leasefs.v1.Namenode.GrantLease:input_type -> leasefs.v1.GrantLeaseRequest
+	38,  // 168: leasefs.v1.Namenode.RevokeLease:input_type -> leasefs.v1.RevokeLeaseRequest
+	40,  // 169: leasefs.v1.Namenode.KeepAlive:input_type -> leasefs.v1.KeepAliveRequest
+	43,  // 170: leasefs.v1.Namenode.LeaseTimeToLive:input_type -> leasefs.v1.LeaseTimeToLiveRequest
+	45,  // 171: leasefs.v1.Namenode.AttachLease:input_type -> leasefs.v1.AttachLeaseRequest
+	46,  // 172: leasefs.v1.Namenode.DetachLease:input_type -> leasefs.v1.DetachLeaseRequest
+	47,  // 173: leasefs.v1.Namenode.Watch:input_type -> leasefs.v1.WatchRequest
+	50,  // 174: leasefs.v1.Namenode.Create:input_type -> leasefs.v1.CreateRequest
+	53,  // 175: leasefs.v1.Namenode.Append:input_type -> leasefs.v1.AppendRequest
+	54,  // 176: leasefs.v1.Namenode.AppendTail:input_type -> leasefs.v1.AppendTailRequest
+	56,  // 177: leasefs.v1.Namenode.AllocateBlock:input_type -> leasefs.v1.AllocateBlockRequest
+	60,  // 178: leasefs.v1.Namenode.Commit:input_type -> leasefs.v1.CommitRequest
+	62,  // 179: leasefs.v1.Namenode.Close:input_type -> leasefs.v1.CloseRequest
+	64,  // 180: leasefs.v1.Namenode.CloseAbandoned:input_type -> leasefs.v1.CloseAbandonedRequest
+	65,  // 181: leasefs.v1.Namenode.GetFile:input_type -> leasefs.v1.GetFileRequest
+	67,  // 182: leasefs.v1.Namenode.Stat:input_type -> leasefs.v1.StatRequest
+	69,  // 183: leasefs.v1.Namenode.Xattrs:input_type -> leasefs.v1.XattrsRequest
+	72,  // 184: leasefs.v1.Namenode.List:input_type -> leasefs.v1.ListRequest
+	75,  // 185: leasefs.v1.Namenode.Summary:input_type -> leasefs.v1.SummaryRequest
+	77,  // 186: leasefs.v1.Namenode.Find:input_type -> leasefs.v1.FindRequest
+	81,  // 187: leasefs.v1.Namenode.Mkdir:input_type -> leasefs.v1.MkdirRequest
+	82,  // 188: leasefs.v1.Namenode.Rename:input_type -> leasefs.v1.RenameRequest
+	84,  // 189: leasefs.v1.Namenode.Delete:input_type -> leasefs.v1.DeleteRequest
+	85,  // 190: leasefs.v1.Namenode.SetAttr:input_type -> leasefs.v1.SetAttrRequest
+	96,  // 191: leasefs.v1.Namenode.Symlink:input_type -> leasefs.v1.SymlinkRequest
+	95,  // 192: leasefs.v1.Namenode.SetXattr:input_type -> leasefs.v1.SetXattrRequest
+	97,  // 193: leasefs.v1.Namenode.Truncate:input_type -> leasefs.v1.TruncateRequest
+	98,  // 194: leasefs.v1.Namenode.Concat:input_type -> leasefs.v1.ConcatRequest
+	86,  // 195: leasefs.v1.Namenode.Transact:input_type -> leasefs.v1.TransactRequest
+	99,  // 196: leasefs.v1.Admin.Status:input_type -> leasefs.v1.StatusRequest
+	102, // 197: leasefs.v1.Admin.Checkpoint:input_type -> leasefs.v1.CheckpointRequest
+	104, // 198: leasefs.v1.Admin.SafeMode:input_type -> leasefs.v1.SafeModeRequest
+	106, // 199: leasefs.v1.Admin.Fsck:input_type -> leasefs.v1.FsckRequest
+	109, // 200: leasefs.v1.Admin.Collect:input_type -> leasefs.v1.CollectRequest
+	115, // 201: leasefs.v1.Admin.Backup:input_type -> leasefs.v1.BackupRequest
+	111, // 202: leasefs.v1.Admin.Failover:input_type -> leasefs.v1.FailoverRequest
+	113, // 203: leasefs.v1.Admin.ResolveStore:input_type -> leasefs.v1.ResolveStoreRequest
+	117, // 204: leasefs.v1.Calls.Carry:input_type -> leasefs.v1.CarryRequest
+	18,  // 205: leasefs.v1.Namenode.Session:output_type -> leasefs.v1.SessionResponse
+	28,  // 206: leasefs.v1.Namenode.RenewLease:output_type -> leasefs.v1.RenewLeaseResponse
+	31,  // 207: leasefs.v1.Namenode.ListLeases:output_type -> leasefs.v1.ListLeasesResponse
+	35,  // 208: leasefs.v1.Namenode.Recover:output_type -> leasefs.v1.RecoverResponse
+	37,  // 209: leasefs.v1.Namenode.GrantLease:output_type -> leasefs.v1.GrantLeaseResponse
+	39,  // 210: leasefs.v1.Namenode.RevokeLease:output_type -> leasefs.v1.RevokeLeaseResponse
+	41,  // 211: leasefs.v1.Namenode.KeepAlive:output_type -> leasefs.v1.KeepAliveResponse
+	44,  // 212: leasefs.v1.Namenode.LeaseTimeToLive:output_type -> leasefs.v1.LeaseTimeToLiveResponse
+	80,  // 213: leasefs.v1.Namenode.AttachLease:output_type -> leasefs.v1.MutateResponse
+	80,  // 214: leasefs.v1.Namenode.DetachLease:output_type -> leasefs.v1.MutateResponse
+	48,  // 215: leasefs.v1.Namenode.Watch:output_type -> leasefs.v1.WatchResponse
+	52,  // 216: leasefs.v1.Namenode.Create:output_type -> leasefs.v1.OpenResponse
+	52,  // 217: leasefs.v1.Namenode.Append:output_type -> leasefs.v1.OpenResponse
+	55,  // 218: leasefs.v1.Namenode.AppendTail:output_type -> leasefs.v1.AppendTailResponse
+	58,  // 219: leasefs.v1.Namenode.AllocateBlock:output_type -> leasefs.v1.AllocateBlockResponse
+	61,  // 220: leasefs.v1.Namenode.Commit:output_type -> leasefs.v1.CommitResponse
+	63,  // 221: leasefs.v1.Namenode.Close:output_type -> leasefs.v1.CloseResponse
+	63,  // 222: leasefs.v1.Namenode.CloseAbandoned:output_type -> leasefs.v1.CloseResponse
+	66,  // 223: leasefs.v1.Namenode.GetFile:output_type -> leasefs.v1.GetFileResponse
+	68,  // 224: leasefs.v1.Namenode.Stat:output_type -> leasefs.v1.StatResponse
+	70,  // 225: leasefs.v1.Namenode.Xattrs:output_type -> leasefs.v1.XattrsResponse
+	73,  // 226: leasefs.v1.Namenode.List:output_type -> leasefs.v1.ListResponse
+	76,  // 227: leasefs.v1.Namenode.Summary:output_type -> leasefs.v1.SummaryResponse
+	78,  // 228: leasefs.v1.Namenode.Find:output_type -> leasefs.v1.FindResponse
+	80,  // 229: leasefs.v1.Namenode.Mkdir:output_type -> leasefs.v1.MutateResponse
+	80,  // 230: leasefs.v1.Namenode.Rename:output_type -> leasefs.v1.MutateResponse
+	80,  // 231: leasefs.v1.Namenode.Delete:output_type -> leasefs.v1.MutateResponse
+	80,  // 232: leasefs.v1.Namenode.SetAttr:output_type -> leasefs.v1.MutateResponse
+	80,  // 233: leasefs.v1.Namenode.Symlink:output_type -> leasefs.v1.MutateResponse
+	80,  // 234: leasefs.v1.Namenode.SetXattr:output_type -> leasefs.v1.MutateResponse
+	80,  // 235: leasefs.v1.Namenode.Truncate:output_type -> leasefs.v1.MutateResponse
+	80,  // 236: leasefs.v1.Namenode.Concat:output_type -> leasefs.v1.MutateResponse
+	80,  // 237: leasefs.v1.Namenode.Transact:output_type -> leasefs.v1.MutateResponse
+	100, // 238: leasefs.v1.Admin.Status:output_type -> leasefs.v1.StatusResponse
+	103, // 239: leasefs.v1.Admin.Checkpoint:output_type -> leasefs.v1.CheckpointResponse
+	105, // 240: leasefs.v1.Admin.SafeMode:output_type -> leasefs.v1.SafeModeResponse
+	107, // 241: leasefs.v1.Admin.Fsck:output_type -> leasefs.v1.FsckResponse
+	110, // 242: leasefs.v1.Admin.Collect:output_type -> leasefs.v1.CollectResponse
+	116, // 243: leasefs.v1.Admin.Backup:output_type -> leasefs.v1.BackupResponse
+	112, // 244: leasefs.v1.Admin.Failover:output_type -> leasefs.v1.FailoverResponse
+	114, // 245: leasefs.v1.Admin.ResolveStore:output_type -> leasefs.v1.ResolveStoreResponse
+	119, // 246: leasefs.v1.Calls.Carry:output_type -> leasefs.v1.CarryResponse
+	205, // [205:247] is the sub-list for method output_type
+	163, // [163:205] is the sub-list for method input_type
+	163, // [163:163] is the sub-list for extension type_name
+	163, // [163:163] is the sub-list for extension extendee
+	0,   // [0:163] is the sub-list for field type_name
 }
 
 func init() { file_leasefs_v1_leasefs_proto_init() }
@@ -10469,6 +10536,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 		(*TxOp_Attach)(nil),
 		(*TxOp_SetXattr)(nil),
 		(*TxOp_RemoveXattr)(nil),
+		(*TxOp_Detach)(nil),
 	}
 	file_leasefs_v1_leasefs_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
@@ -10477,7 +10545,7 @@ func file_leasefs_v1_leasefs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_leasefs_v1_leasefs_proto_rawDesc), len(file_leasefs_v1_leasefs_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   117,
+			NumMessages:   118,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
