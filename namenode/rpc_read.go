@@ -67,24 +67,31 @@ func (s *tree) List(ctx context.Context, r *pb.ListRequest) (*pb.ListResponse, e
 	c.Collect = r.GetCache()
 	var dir namespace.Attr
 	var entries []namespace.Attr
-	var more bool
+	var next string
 	var keys []*pb.CacheKey
 	var keep []bool
 	var txid uint64
-	err = s.engine.ViewAnswer(ctx, c, func(tx *engine.Tx) (err error) {
+	after := r.GetAfter()
+	list := func(tx *engine.Tx) (err error) {
+		c.Looks = c.Looks[:0]
 		txid = tx.ListedTo()
-		dir, entries, more, err = tx.Tree.List(c, ref(r.GetAt()), r.GetAfter(), limit)
+		dir, entries, next, err = tx.Tree.List(c, ref(r.GetAt()), after, limit)
 		if err == nil {
 			if keep = tx.LendEntries(c, r.GetCaller().GetSession(), dir, entries); keep != nil {
 				keys = wireKeys(c.Looks)
 			}
 		}
 		return err
-	})
+	}
+	for err = s.engine.ViewAnswer(ctx, c, list); err == nil && len(entries) == 0 && next != ""; err = s.engine.ViewAnswer(ctx, c, list) {
+		if after = next; ctx.Err() != nil {
+			return nil, fserror.Ended(ctx, "", "")
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	resp := &pb.ListResponse{Directory: s.attr(dir), More: more, Entries: make([]*pb.Entry, 0, len(entries)), Keys: keys, Txid: txid}
+	resp := &pb.ListResponse{Directory: s.attr(dir), More: next != "", Entries: make([]*pb.Entry, 0, len(entries)), Keys: keys, Txid: txid}
 	size := 0
 	for i, a := range entries {
 		if size += len(a.Name) + len(a.LinkTarget) + len(a.User) + len(a.Group) + 80; size > maxListBytes && len(resp.Entries) > 0 {

@@ -266,14 +266,14 @@ func (s *script) show() string {
 		}
 		b.WriteString(line(s.path(0), a))
 	case "ls":
-		_, entries, more, err := s.tree.List(s.call(), Follow(s.path(0)), s.value("after", ""), int(s.number("limit", 0)))
+		_, entries, next, err := s.tree.List(s.call(), Follow(s.path(0)), s.value("after", ""), int(s.number("limit", 0)))
 		if err != nil {
 			return say(err)
 		}
 		for _, a := range entries {
 			b.WriteString(line(a.Name, a))
 		}
-		if more {
+		if next != "" {
 			b.WriteString("more\n")
 		}
 	case "cat":

@@ -30,6 +30,8 @@ func (v view) deepens(dir *inode, to place) bool {
 		n := v.next(l)
 		if n == nil {
 			stack = stack[:len(stack)-1]
+		}
+		if n == nil || v.isDead(n) {
 			continue
 		}
 		path := l.path + 1 + int(n.nameLen)

@@ -134,11 +134,11 @@ func (t *inodes) openAmong(tops []*inode, isTop func(*inode) bool) []*inode {
 	return found
 }
 
-// next returns the next entry of a directory, nil at its end.
+// next returns the next entry of a directory, be it a dead one, and nil at its end.
 func (t *inodes) next(l *level) *inode {
 	if len(l.batch) == 0 && !l.done {
 		l.batch = l.batch[:0]
-		t.children(l.id, l.after, func(n *inode) bool {
+		t.everyChild(l.id, l.after, func(n *inode) bool {
 			l.batch = append(l.batch, n)
 			return len(l.batch) < walkBatch
 		})

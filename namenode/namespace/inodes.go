@@ -158,13 +158,8 @@ func (t *inodes) named(dir InodeID, name string) *inode {
 	return n
 }
 
-// children calls fn for the entries of a directory that live, whose names are greater
-// than after, in the order of names, until it returns false.
-func (t *inodes) children(dir InodeID, after string, fn func(*inode) bool) {
-	t.everyChild(dir, after, func(n *inode) bool { return t.isDead(n) || fn(n) })
-}
-
-// everyChild is children, but with dead entries, too.
+// everyChild calls fn for the entries of a directory, the dead ones included, whose names
+// are greater than after, in the order of names, until it returns false.
 func (t *inodes) everyChild(dir InodeID, after string, fn func(*inode) bool) {
 	p := newProbe(dir, after)
 	defer p.free()

@@ -723,6 +723,22 @@ func TestEvents(t *testing.T) {
 	want(&OpSafeMode{}, "")
 }
 
+// A listing looks at a limited number of entries that went with a lease.
+func TestListAmidTheDead(t *testing.T) {
+	r := leaseRig(t)
+	r.attachMany(t, 1, "/d", 2*maxDeadLook+10)
+	r.create(t, "/d/stays", "")
+	r.must(t, &OpEnd{ID: 1, Reason: LeaseExpired})
+	var after string
+	for _, want := range []int{0, 0, 1} {
+		_, entries, next, err := r.tree.List(nil, At("/d"), after, 0)
+		if err != nil || len(entries) != want || want == 0 && next <= after || want > 0 && next != "" {
+			t.Fatalf("after %q: %d entries, then those after %q, %v", after, len(entries), next, err)
+		}
+		after = next
+	}
+}
+
 // A lease ends in one step: from the record of its end on nothing that was attached
 // is found, however many files that are, and readers give up three things.
 func TestLeaseEndsInOneStep(t *testing.T) {

@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/leasefs/leasefs/internal/fserror"
@@ -9,6 +10,9 @@ import (
 
 // DefaultList is how many entries List returns if it is not told.
 const DefaultList = 1000
+
+// maxDeadLook is how many dead entries a call of List looks at.
+const maxDeadLook = 10_000
 
 // attr is the public form of an inode.
 func (t *Tree) attr(n *inode) Attr {
@@ -83,41 +87,45 @@ func inodeName(id InodeID) string { return fmt.Sprintf("inode %d", uint64(id)) }
 
 // List returns a directory's attributes and those of up to limit of its
 // entries (0: DefaultList), in the order of the bytes of their names, whose
-// names are greater than after, and whether there are more. It takes permission
-// to read the directory.
+// names are greater than after. Unless that were all, next is the name after which to
+// continue; then there may be no entries at all, since the call looks at a limited number
+// of those that went with an ended lease. It takes permission to read the directory.
 // Of what the call collects, the first DirLooks are of the directory itself.
 // A file is an error of kind NotDirectory.
-func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries []Attr, more bool, err error) {
+func (t *Tree) List(c *Call, r Ref, after string, limit int) (dir Attr, entries []Attr, next string, err error) {
 	v := view{t, c, "ls"}
 	at, err := v.find(r)
 	if err != nil {
-		return Attr{}, nil, false, err
+		return Attr{}, nil, "", err
 	}
 	n := at.node
 	v.lookShown(n)
 	if n.typ != TypeDir {
-		return t.attr(n), nil, false, v.notDirectory(n, at.path)
+		return t.attr(n), nil, "", v.notDirectory(n, at.path)
 	}
 	if err := v.require(n, mayRead, at.path); err != nil {
-		return Attr{}, nil, false, err
+		return Attr{}, nil, "", err
 	}
-	if limit <= 0 {
-		limit = DefaultList
-	}
+	limit = cmp.Or(max(limit, 0), DefaultList)
 	entries = make([]Attr, 0, min(int64(limit), n.entries()))
 	if c != nil {
 		c.DirLooks = len(c.Looks)
 	}
-	t.children(n.id, after, func(e *inode) bool {
-		if len(entries) == limit {
-			more = true
+	last, dead := (*inode)(nil), 0
+	t.everyChild(n.id, after, func(e *inode) bool {
+		if len(entries) == limit || dead == maxDeadLook {
+			next = last.nameString()
 			return false
+		}
+		if last = e; t.isDead(e) {
+			dead++
+			return true
 		}
 		v.lookShown(e)
 		entries = append(entries, t.attr(e))
 		return true
 	})
-	return t.attr(n), entries, more, nil
+	return t.attr(n), entries, next, nil
 }
 
 // File returns attributes, blocks and tail of a file as one state. It takes

@@ -53,6 +53,8 @@ func (t *Tree) Walk(root InodeID, fn func(path []byte, a Attr) error) error {
 		n := t.next(l)
 		if n == nil {
 			stack = stack[:len(stack)-1]
+		}
+		if n == nil || t.isDead(n) {
 			continue
 		}
 		if path = path[:l.path]; l.path > 1 { // not the root

@@ -173,6 +173,24 @@ func stored(t *testing.T, fs *client.FS) int {
 	return int(st[0].Files) //nolint:gosec // small
 }
 
+// A page of a listing has what lives, though more went with a lease, and is still in
+// memory, than one look at the directory passes over.
+func TestScenario08ListedAmidTheDead(t *testing.T) {
+	t.Parallel()
+	n, _ := frozen(t, func(c *namenode.Config) { c.ReapRate = 10 }) // by a clock that stands still
+	ctx := t.Context()
+	a := n.Client(t, env.Named("A"))
+	must(t, a.Mkdir(ctx, "/d", 0o755))
+	l := grant(t, a, time.Minute)
+	attachMany(t, a, "/d", "f", 10_100, l)
+	must(t, a.WriteFile(ctx, "/d/zz", nil))
+	must(t, a.Leases().Revoke(ctx, l))
+	listed, more, err := a.List(ctx, "/d", "", 0)
+	if err != nil || more || len(listed) != 1 || listed[0].Name() != "zz" || stored(t, a) < 10_050 {
+		t.Fatalf("%d entries of %d files in memory, more: %v, %v", len(listed), stored(t, a), more, err)
+	}
+}
+
 // In safe mode nothing ends, by itself or by a call, and nothing is removed; the
 // time to live counts from its end.
 func TestScenario08SafeMode(t *testing.T) {
