@@ -113,7 +113,7 @@ func askStatus(ctx context.Context, ep *namecall.Node, caller *pb.Caller) Nameno
 	out.Term, out.TxID, out.DurableTxID, out.ImageTxID = r.GetTerm(), r.GetTxid(), r.GetDurableTxid(), r.GetImageTxid()
 	out.Inodes, out.Files, out.Directories = r.GetInodes(), r.GetFiles(), r.GetDirectories()
 	out.Blocks, out.GarbageBlocks, out.GarbageBytes = r.GetBlocks(), r.GetGarbageBlocks(), r.GetGarbageBytes()
-	out.Leases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetSessions(), r.GetOpenFiles()
+	out.Leases, out.GrantedLeases, out.Sessions, out.OpenFiles = r.GetLeases(), r.GetGrantedLeases(), r.GetSessions(), r.GetOpenFiles()
 	out.Uptime, out.OldestOverdue = ms(r.GetUptimeMs()), ms(r.GetOldestOverdueMs())
 	out.SafeMode, out.SafeModeWhy, out.StoreConflict = r.GetSafeMode(), r.GetSafeModeWhy(), r.GetStoreConflict()
 	out.Short, out.DiskError = r.GetShort(), r.GetDiskError()

@@ -240,7 +240,8 @@ type NamespaceStatus struct {
 	Directories   uint64
 	Blocks        uint64
 	GarbageBlocks uint64
-	Leases        uint64
+	Leases        uint64 // of writers; 0 of a standby
+	GrantedLeases uint64
 	Sessions      uint64
 	OpenFiles     uint64
 }

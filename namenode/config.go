@@ -26,6 +26,7 @@ import (
 	"github.com/leasefs/leasefs/namenode/groups"
 	"github.com/leasefs/leasefs/namenode/loops"
 	"github.com/leasefs/leasefs/namenode/marker"
+	"github.com/leasefs/leasefs/namenode/namespace/tables"
 	"github.com/leasefs/leasefs/namenode/offline"
 	"github.com/leasefs/leasefs/namenode/serve"
 )
@@ -311,6 +312,8 @@ func (c *Config) check() error {
 		return fserror.New(fserror.Internal, "", "", "several namenodes need a block store that all of them reach: s3://BUCKET/PREFIX or file:///SHARED/FOLDER").Because(fserror.ReasonBlocks)
 	case c.HardLimit < c.SoftLimit:
 		return fmt.Errorf("hard limit %s is below the soft limit %s", c.HardLimit, c.SoftLimit)
+	case c.MinLeaseTTL > tables.MaxLeaseTTL*time.Millisecond:
+		return fserror.New(fserror.InvalidArgument, "", "", "a least time to live of granted leases of %s is more than a lease can have, 365 days", c.MinLeaseTTL).Because(fserror.ReasonMinLeaseTTL)
 	case c.BlockSize < blockstore.ChunkSize || c.BlockSize > blockstore.MaxBlockSize:
 		return fmt.Errorf("block size %d is not within %d and %d bytes", c.BlockSize, blockstore.ChunkSize, blockstore.MaxBlockSize)
 	case c.MaxTail < 4096 || int64(c.MaxTail) > c.BlockSize || c.MaxTail > serve.MaxMessage/2:

@@ -48,6 +48,7 @@ func TestStartRefusals(t *testing.T) {
 		{"folder locked", func(c *namenode.Config) { c.Data = running }, "in use by another namenode"},
 		{"URL life too short", func(c *namenode.Config) { c.URLLife = 4999 * time.Millisecond }, "URL life 4.999s"},
 		{"soft limit too short", func(c *namenode.Config) { c.SoftLimit = time.Millisecond }, "soft limit 1ms"},
+		{"least time to live too long", func(c *namenode.Config) { c.MinLeaseTTL = 9000 * time.Hour }, "more than a lease can have, 365 days"},
 		{"hard below soft", func(c *namenode.Config) { c.HardLimit = time.Second }, "below the soft limit"},
 		{"block size", func(c *namenode.Config) { c.BlockSize = 5 }, "block size 5"},
 	} {

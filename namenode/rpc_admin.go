@@ -39,6 +39,7 @@ func (s *operators) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.Status
 	resp.Short, resp.DiskError = s.shortOf(role), role.DiskError
 	resp.Inodes, resp.Files, resp.Directories, resp.Blocks = uint64(n.Inodes), uint64(n.Files), uint64(n.Dirs), uint64(n.Blocks)
 	resp.OpenFiles, resp.Leases, resp.Sessions = uint64(n.Open), uint64(ls.Leases), uint64(ls.Connected)
+	resp.GrantedLeases = uint64(n.Leases)
 	resp.UptimeMs = (s.cfg.Clock.Mono() - s.started).Milliseconds()
 	resp.NamespaceId = hex.EncodeToString(s.dir.ID[:])
 	resp.TailBytes, resp.StoredBytes, resp.GarbageBlocks, resp.GarbageBytes = n.TailBytes, n.StoredBytes, uint64(n.Garbage), n.GarbageBytes

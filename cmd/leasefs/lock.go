@@ -94,7 +94,7 @@ const giveUpGrace = 2 * time.Second
 // runWhile runs a command while a claim is held for it, gives the claim back with giveUp,
 // and closes the client.
 func (e *invocation) runWhile(command *runner.Command, held runner.Claim, giveUp func(context.Context) error) error {
-	command.Stdin, command.Stdout, command.Stderr = e.stdin, e.Stdout, e.Stderr
+	command.Stdin, command.Stdout, command.Stderr, command.Note = e.stdin, e.Stdout, e.Stderr, e.Note
 	err := command.Run(e.ctx, e.signals, held)
 	// If the claim may be another's already, or a person waits for the end, do not wait
 	// long for a namenode that does not answer.

@@ -52,6 +52,9 @@ func register(e *invocation) error {
 	if err != nil {
 		return err
 	}
+	if path == "/" {
+		return argv.Usagef(e.op, "the root directory cannot be registered; name a path below it")
+	}
 	command, err := runner.Find(e.op, e.args[1:])
 	if err != nil {
 		return err
@@ -90,12 +93,12 @@ func (e *invocation) registered(says string) ([]byte, error) {
 	}
 	f, err := os.Open(name) //nolint:gosec // the user's own
 	if err != nil {
-		return nil, transfer.LocalError(e.op, name, err)
+		return nil, transfer.LocalError("read --data of "+e.op, name, err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	data, err := io.ReadAll(io.LimitReader(f, mostRegistered+1))
 	if err != nil {
-		return nil, transfer.LocalError(e.op, name, err)
+		return nil, transfer.LocalError("read --data of "+e.op, name, err)
 	}
 	if len(data) > mostRegistered {
 		return nil, argv.Usagef(e.op, "--data: %s has more than %d bytes; register where the data is instead", name, mostRegistered)

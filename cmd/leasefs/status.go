@@ -73,6 +73,7 @@ type countsJSON struct {
 	Directories   *uint64 `json:"directories"`
 	Sessions      *uint64 `json:"sessions"`
 	GarbageBlocks *uint64 `json:"garbage_blocks"`
+	GrantedLeases *uint64 `json:"granted_leases"`
 }
 
 // clocksJSON is how its clock stands with those of others.
@@ -129,7 +130,7 @@ func statusToJSON(s *client.NamenodeStatus) statusJSON {
 	}
 	uptime, overdue := s.Uptime.Milliseconds(), s.OldestOverdue.Milliseconds()
 	j.Term, j.TxID, j.DurableTxID, j.ImageTxID, j.UptimeMS = &s.Term, &s.TxID, &s.DurableTxID, screen.OrNull(s.ImageTxID), &uptime
-	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles
+	j.Inodes, j.Files, j.Directories, j.Blocks, j.GarbageBlocks, j.OpenFiles, j.GrantedLeases = &s.Inodes, &s.Files, &s.Directories, &s.Blocks, &s.GarbageBlocks, &s.OpenFiles, &s.GrantedLeases
 	j.SafeMode, j.SafeModeWhy, j.Namespace = &s.SafeMode, screen.OrNull(s.SafeModeWhy), screen.OrNull(s.NamespaceID)
 	j.StoreConflict, j.Short, j.DiskError = screen.OrNull(s.StoreConflict), screen.OrNull(s.Short), screen.OrNull(s.DiskError)
 	j.TailBytes, j.StoredBytes, j.GarbageBytes, j.JournalBytes, j.HeapBytes = &s.TailBytes, &s.StoredBytes, &s.GarbageBytes, &s.JournalBytes, &s.HeapBytes
@@ -172,15 +173,15 @@ func skewText(s *clock.Skew, than string) string {
 
 func (p *program) statusTable(list []client.NamenodeStatus) error {
 	w := p.Table()
-	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tGARBAGE\tLEASES\tOPEN\tUPTIME\tVERSION")
+	fmt.Fprintln(w, "ADDRESS\tROLE\tTERM\tTXID\tLAG\tINODES\tBLOCKS\tGARBAGE\tLEASES\tGRANTED\tOPEN\tUPTIME\tVERSION")
 	for i := range list {
 		s := &list[i]
 		if s.Err != nil {
-			fmt.Fprintf(w, "%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
+			fmt.Fprintf(w, "%s\tunreachable\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\n", s.Address)
 			continue
 		}
 		if s.Role == "starting" {
-			fmt.Fprintf(w, "%s\tstarting\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", s.Address, screen.OrDash(s.Version))
+			fmt.Fprintf(w, "%s\tstarting\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%s\n", s.Address, screen.OrDash(s.Version))
 			continue
 		}
 		leases := strconv.FormatUint(s.Leases, 10)
@@ -201,8 +202,8 @@ func (p *program) statusTable(list []client.NamenodeStatus) error {
 			role += " (disk error)"
 		}
 		role += skewText(s.ZooKeeperClock, "ZooKeeper") + skewText(s.StoreClock, "the store")
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
-			s.Inodes, s.Blocks, screen.Size(s.GarbageBytes, true), leases, s.OpenFiles, fserror.Round(s.Uptime), screen.OrDash(s.Version))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%d\t%d\t%s\t%s\n", s.Address, role, s.Term, s.TxID, max(s.TxID, s.DurableTxID)-min(s.TxID, s.DurableTxID),
+			s.Inodes, s.Blocks, screen.Size(s.GarbageBytes, true), leases, s.GrantedLeases, s.OpenFiles, fserror.Round(s.Uptime), screen.OrDash(s.Version))
 	}
 	return w.Flush()
 }

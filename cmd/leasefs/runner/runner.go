@@ -74,6 +74,7 @@ type Command struct {
 	Op                    string // the command of leasefs that runs it, for errors
 	Env                   []string
 	Stdin, Stdout, Stderr *os.File
+	Note                  func(format string, args ...any) // tells a person something that is no failure
 
 	program string
 	args    []string
@@ -121,7 +122,9 @@ func (c *Claim) lost(op string) error {
 
 // Run runs the command and ends it before the claim can be another's: SIGTERM when
 // that is in jeopardy, SIGKILL when it is lost or about to be. The signal that ended
-// the context is passed on; a second one kills. It returns nil, an Exit, a CannotRun,
+// the context is passed on; a second one kills. In the foreground of a terminal, a command
+// that is suspended (Ctrl-Z) continues: the shell would wait for this process, which has
+// to run for as long as the claim is held. It returns nil, an Exit, a CannotRun,
 // or why the claim was lost.
 func (c *Command) Run(ctx context.Context, signals *Signals, claim Claim) error {
 	// The kernel kills the command when the thread that started it ends.
@@ -137,7 +140,10 @@ func (c *Command) Run(ctx context.Context, signals *Signals, claim Claim) error 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	suspensions := make(chan os.Signal, 1)
 	if inForeground(c.Stdin) {
+		signal.Notify(suspensions, syscall.SIGCHLD)
+		defer signal.Stop(suspensions)
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(c.Stdin.Fd())
 		defer retakeTerminal(c.Stdin)
 	}
@@ -166,6 +172,11 @@ func (c *Command) Run(ctx context.Context, signals *Signals, claim Claim) error 
 			kill(SignalOf(ctx))
 		case <-again:
 			kill(syscall.SIGKILL)
+		case <-suspensions:
+			if isSuspended(cmd.Process.Pid) {
+				kill(syscall.SIGCONT)
+				c.Note("%s %s: the command cannot be suspended while it holds that; Ctrl-C ends it", c.Op, claim.Path)
+			}
 		case <-jeopardy:
 			jeopardy = nil
 			why = fserror.New(fserror.LeaseLost, c.Op, claim.Path, "%s", claim.Late)
@@ -184,6 +195,14 @@ func (c *Command) Run(ctx context.Context, signals *Signals, claim Claim) error 
 			why = claim.lost(c.Op)
 		}
 	}
+}
+
+// isSuspended reports whether a child has stopped since this was last asked.
+func isSuspended(child int) bool {
+	const stopped = 5 // CLD_STOPPED, see sigaction(2)
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, child, &info, unix.WSTOPPED|unix.WNOHANG, nil)
+	return err == nil && info.Signo != 0 && info.Code == stopped
 }
 
 // inForeground reports whether the terminal is this process's to hand on: a job in the

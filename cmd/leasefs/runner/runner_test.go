@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,23 +153,7 @@ func TestCannotRun(t *testing.T) {
 // A terminal that is not the program's to hand on, as that of a job in the background,
 // stays with whom it belongs to.
 func TestTerminalOfAnother(t *testing.T) {
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer master.Close()
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer terminal.Close()
+	_, terminal := newTerminal(t)
 	c, err := Find("lock", []string{"sh", "-c", "exit 7"})
 	if err != nil {
 		t.Fatal(err)
@@ -176,4 +162,54 @@ func TestTerminalOfAnother(t *testing.T) {
 	if err := c.Run(t.Context(), NewSignals(), hold(t, time.Hour).Claim); !errors.Is(err, Exit(7)) {
 		t.Error(err)
 	}
+}
+
+// A command that is suspended continues: nobody could resume it. The test runs itself in a
+// terminal of its own.
+func TestSuspended(t *testing.T) {
+	const inside = "LEASEFS_TEST_IN_TERMINAL"
+	if os.Getenv(inside) == "" {
+		outside, terminal := newTerminal(t)
+		go func() { _, _ = io.Copy(io.Discard, outside) }()
+		self := exec.Command(os.Args[0], "-test.run=^TestSuspended$", "-test.timeout=2m") //nolint:gosec // this program
+		self.Env = append(os.Environ(), inside+"=1")
+		self.Stdin, self.Stdout, self.Stderr = terminal, terminal, terminal
+		self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := self.Run(); err != nil {
+			t.Errorf("in a terminal: %v", err)
+		}
+		return
+	}
+	c, err := Find("lock", []string{"sh", "-c", "kill -TSTP $$; exit 7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := 0
+	c.Stdin, c.Stdout, c.Stderr, c.Note = os.Stdin, os.Stdout, os.Stderr, func(string, ...any) { notes++ }
+	if err := c.Run(t.Context(), NewSignals(), hold(t, time.Hour).Claim); !errors.Is(err, Exit(7)) || notes != 1 {
+		t.Errorf("%v, %d notes", err, notes)
+	}
+}
+
+// newTerminal returns both ends of a terminal that nobody has.
+func newTerminal(t *testing.T) (master, terminal *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = terminal.Close() })
+	return master, terminal
 }

@@ -7767,7 +7767,7 @@ type StatusResponse struct {
 	DurableTxid     uint64                 `protobuf:"varint,5,opt,name=durable_txid,json=durableTxid,proto3" json:"durable_txid,omitempty"`
 	Inodes          uint64                 `protobuf:"varint,6,opt,name=inodes,proto3" json:"inodes,omitempty"`
 	Blocks          uint64                 `protobuf:"varint,7,opt,name=blocks,proto3" json:"blocks,omitempty"`
-	Leases          uint64                 `protobuf:"varint,8,opt,name=leases,proto3" json:"leases,omitempty"`
+	Leases          uint64                 `protobuf:"varint,8,opt,name=leases,proto3" json:"leases,omitempty"` // of writers
 	OpenFiles       uint64                 `protobuf:"varint,9,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`
 	UptimeMs        int64                  `protobuf:"varint,10,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
 	SafeMode        bool                   `protobuf:"varint,11,opt,name=safe_mode,json=safeMode,proto3" json:"safe_mode,omitempty"`
@@ -7789,11 +7789,12 @@ type StatusResponse struct {
 	ZookeeperBytes  int64                  `protobuf:"varint,30,opt,name=zookeeper_bytes,json=zookeeperBytes,proto3" json:"zookeeper_bytes,omitempty"` // of each ZooKeeper server's memory, that the journal takes
 	ZookeeperNodes  int64                  `protobuf:"varint,31,opt,name=zookeeper_nodes,json=zookeeperNodes,proto3" json:"zookeeper_nodes,omitempty"` // in which it is
 	GarbageBytes    int64                  `protobuf:"varint,32,opt,name=garbage_bytes,json=garbageBytes,proto3" json:"garbage_bytes,omitempty"`       // of blocks that wait to be deleted
-	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"`     // why nothing is deleted from the block store; empty: there is no conflict
-	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                          // why it refuses what needs room, or would if it were active; empty: there is room
-	DiskError       string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`                 // why it is not known whether one of several has room; empty: it is
-	ActiveAddress   string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"`     // of a standby: where the active namenode is, for clients; empty: not known
-	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                        // what this machine's clock was compared with
+	GrantedLeases   uint64                 `protobuf:"varint,33,opt,name=granted_leases,json=grantedLeases,proto3" json:"granted_leases,omitempty"`
+	StoreConflict   string                 `protobuf:"bytes,40,opt,name=store_conflict,json=storeConflict,proto3" json:"store_conflict,omitempty"` // why nothing is deleted from the block store; empty: there is no conflict
+	Short           string                 `protobuf:"bytes,41,opt,name=short,proto3" json:"short,omitempty"`                                      // why it refuses what needs room, or would if it were active; empty: there is room
+	DiskError       string                 `protobuf:"bytes,42,opt,name=disk_error,json=diskError,proto3" json:"disk_error,omitempty"`             // why it is not known whether one of several has room; empty: it is
+	ActiveAddress   string                 `protobuf:"bytes,50,opt,name=active_address,json=activeAddress,proto3" json:"active_address,omitempty"` // of a standby: where the active namenode is, for clients; empty: not known
+	Clocks          []*ClockSkew           `protobuf:"bytes,51,rep,name=clocks,proto3" json:"clocks,omitempty"`                                    // what this machine's clock was compared with
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -8027,6 +8028,13 @@ func (x *StatusResponse) GetZookeeperNodes() int64 {
 func (x *StatusResponse) GetGarbageBytes() int64 {
 	if x != nil {
 		return x.GarbageBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetGrantedLeases() uint64 {
+	if x != nil {
+		return x.GrantedLeases
 	}
 	return 0
 }
@@ -9887,7 +9895,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x06target\x18\x03 \x01(\v2\x0f.leasefs.v1.RefR\x06target\x12)\n" +
 	"\asources\x18\x04 \x03(\v2\x0f.leasefs.v1.RefR\asources\";\n" +
 	"\rStatusRequest\x12*\n" +
-	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xbc\b\n" +
+	"\x06caller\x18\x01 \x01(\v2\x12.leasefs.v1.CallerR\x06caller\"\xe3\b\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -9924,6 +9932,7 @@ const file_leasefs_v1_leasefs_proto_rawDesc = "" +
 	"\x0fzookeeper_bytes\x18\x1e \x01(\x03R\x0ezookeeperBytes\x12'\n" +
 	"\x0fzookeeper_nodes\x18\x1f \x01(\x03R\x0ezookeeperNodes\x12#\n" +
 	"\rgarbage_bytes\x18  \x01(\x03R\fgarbageBytes\x12%\n" +
+	"\x0egranted_leases\x18! \x01(\x04R\rgrantedLeases\x12%\n" +
 	"\x0estore_conflict\x18( \x01(\tR\rstoreConflict\x12\x14\n" +
 	"\x05short\x18) \x01(\tR\x05short\x12\x1d\n" +
 	"\n" +
