@@ -56,6 +56,46 @@ func TestBackupWhileWriting(t *testing.T) {
 	}
 }
 
+// While the files of a lease that has ended wait to be removed, nothing counts, lists or
+// copies them, nor does a namespace that is made of a backup of that moment.
+func TestBackupAmidTheEndOfALease(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t, time.Minute)
+	n := startNamenode(ctx, t, "--reap-rate", "1")
+	local := t.TempDir()
+	for i := range 300 {
+		if err := os.WriteFile(filepath.Join(local, fmt.Sprint(i)), []byte("attached"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.run(ctx, "lease", "grant", "--ttl", "1h", "--name", "worker")
+	n.run(ctx, "put", "-r", "--lease", "worker", local, "/run")
+	n.write(ctx, "stays", "create", "/run/stays")
+	used := n.run(ctx, "du", "-s", "/run")
+	n.run(ctx, "lease", "revoke", "worker")
+	dir := filepath.Join(t.TempDir(), "backup")
+	n.run(ctx, "admin", "backup", dir)
+	b := newNamenode(t, dir, "--reap-rate", "1")
+	b.start(ctx)
+	for name, m := range map[string]*namenode{"the original": n, "its backup": b} {
+		if files := m.run(ctx, "find", "/run"); files != "/run\n/run/stays\n" {
+			t.Errorf("%s lists %q", name, files)
+		}
+		if now := m.run(ctx, "du", "-s", "/run"); now != "5\t/run\n" {
+			t.Errorf("%s has %q, before the end %q", name, now, used)
+		}
+		copied := filepath.Join(t.TempDir(), "out")
+		m.run(ctx, "get", "-r", "/run", copied)
+		if files, err := os.ReadDir(copied); err != nil || len(files) != 1 {
+			t.Errorf("%s: %d files were copied, %v", name, len(files), err)
+		}
+		m.fsck(ctx)
+	}
+	if st := n.run(ctx, "--json", "status"); !strings.Contains(st, `"granted_leases":1,`) {
+		t.Errorf("the test was too late, all was removed: %s", st)
+	}
+}
+
 func TestJournalFromOutside(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t, time.Minute)
