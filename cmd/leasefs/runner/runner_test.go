@@ -166,12 +166,12 @@ func TestTerminalOfAnother(t *testing.T) {
 
 // A command that is suspended continues: nobody could resume it. The test runs itself in a
 // terminal of its own.
-func TestSuspended(t *testing.T) {
+func TestSuspendedCommandContinues(t *testing.T) {
 	const inside = "LEASEFS_TEST_IN_TERMINAL"
 	if os.Getenv(inside) == "" {
 		outside, terminal := newTerminal(t)
 		go func() { _, _ = io.Copy(io.Discard, outside) }()
-		self := exec.Command(os.Args[0], "-test.run=^TestSuspended$", "-test.timeout=2m") //nolint:gosec // this program
+		self := exec.Command(os.Args[0], "-test.run=^TestSuspendedCommandContinues$", "-test.timeout=2m") //nolint:gosec // this program
 		self.Env = append(os.Environ(), inside+"=1")
 		self.Stdin, self.Stdout, self.Stderr = terminal, terminal, terminal
 		self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
