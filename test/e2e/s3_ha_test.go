@@ -106,6 +106,7 @@ func TestS3Ensemble(t *testing.T) {
 		{"ImagesInTheStore", haImages},
 		{"FilesOverFailovers", haFiles},
 		{"RollingRestart", haRollingRestart},
+		{"Metrics", haMetrics},
 		{"OnlyTheStoreIsLeft", haOnlyTheStore},
 	})
 }

@@ -1,0 +1,190 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/leasefs/leasefs/test/env/s3env"
+	"github.com/leasefs/leasefs/test/env/spawn"
+)
+
+// prometheus is a Prometheus that reads the metrics of namenodes.
+type prometheus struct {
+	t    *testing.T
+	addr string
+}
+
+// startPrometheus starts one with the rules of deploy/ and what its comments say to scrape.
+func startPrometheus(t *testing.T, namenodes []*namenode) prometheus {
+	t.Helper()
+	folder := func(name string) string {
+		path, err := filepath.Abs("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	program := folder(".cache/bin/prometheus")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%v: run make setup, which installs what the tests need", err)
+	}
+	var targets []string
+	for _, n := range namenodes {
+		targets = append(targets, n.http)
+	}
+	list, err := json.Marshal(targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := fmt.Sprintf(`{
+		"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+		"rule_files": [%q],
+		"scrape_configs": [{"job_name": "leasefs", "static_configs": [{"targets": %s}]}]}`, folder("deploy/prometheus-alerts.yml"), list)
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(folder(".cache/bin/promtool"), "check", "config", file).CombinedOutput(); err != nil {
+		t.Fatalf("promtool: %v\n%s", err, out)
+	}
+	p := prometheus{t, freePort(t)}
+	var log bytes.Buffer
+	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.addr)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	exited, err := spawn.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+		if t.Failed() {
+			t.Logf("prometheus:\n%s", tailOf(log.String()))
+		}
+	})
+	return p
+}
+
+// ask gets a page of the API into an answer.
+func (p prometheus) ask(ctx context.Context, page string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.addr+"/api/v1/"+page, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var body struct {
+		Status, Error string
+		Data          json.RawMessage
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		return err
+	}
+	if body.Status != "success" {
+		return fmt.Errorf("%s: %s", page, body.Error)
+	}
+	return json.Unmarshal(body.Data, answer)
+}
+
+// series is how many series an expression has now.
+func (p prometheus) series(ctx context.Context, expr string) (int, error) {
+	var answer struct{ Result []json.RawMessage }
+	err := p.ask(ctx, "query?query="+url.QueryEscape(expr), &answer)
+	return len(answer.Result), err
+}
+
+// panel is what the test reads of a panel of the dashboard.
+type panel struct {
+	Title, Type string
+	Targets     []struct{ Expr string }
+}
+
+// dashboard returns the panels of deploy/grafana-dashboard.json.
+func dashboard(t *testing.T) (panels []panel) {
+	t.Helper()
+	raw, err := os.ReadFile("../../deploy/grafana-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct{ Panels []panel }
+	if err := json.Unmarshal(raw, &all); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all.Panels, func(p panel) bool { return p.Type == "row" })
+}
+
+// haMetrics: a real Prometheus takes the rules, has data for each panel of the dashboard,
+// and sees an alarm coming when the standby is gone.
+func haMetrics(ctx context.Context, t *testing.T, e *ensemble, _ *s3env.Server) {
+	e.start(ctx)
+	p := startPrometheus(t, e.all)
+	variables := strings.NewReplacer("$job", "leasefs", "$__rate_interval", "20s")
+	missing := map[string]bool{}
+	for _, panel := range dashboard(t) {
+		missing[panel.Title] = true
+	}
+	if len(missing) < 30 {
+		t.Fatalf("the dashboard has %d panels", len(missing))
+	}
+	defer func() {
+		if len(missing) > 0 {
+			t.Logf("no data for %v", missing)
+		}
+	}()
+	work := 0
+	eventually(ctx, t, "each panel has data", func() bool {
+		work++
+		e.write(ctx, strings.Repeat("x", 1<<20), "create", "-p", fmt.Sprintf("/d/%d", work)) // so that rates have something to show
+		e.run(ctx, "cat", fmt.Sprintf("/d/%d", work))
+		e.fails(ctx, 3, "", "cat", "/nothing")
+		if work == 1 {
+			e.run(ctx, "admin", "checkpoint")
+		}
+		for _, panel := range dashboard(t) {
+			for _, target := range panel.Targets {
+				n, err := p.series(ctx, variables.Replace(target.Expr))
+				if err != nil {
+					t.Logf("%s: %v", panel.Title, err)
+				} else if n > 0 {
+					delete(missing, panel.Title)
+				}
+			}
+		}
+		return len(missing) == 0
+	})
+
+	standby := e.all[0]
+	if standby == e.active(ctx) {
+		standby = e.all[1]
+	}
+	standby.kill()
+	type rule struct{ Name, Health, LastError, State string }
+	var rules struct{ Groups []struct{ Rules []rule } }
+	eventually(ctx, t, "its absence is an alarm to be", func() bool {
+		err := p.ask(ctx, "rules", &rules)
+		return err == nil && slices.ContainsFunc(rules.Groups[0].Rules, func(r rule) bool { return r.Name == "LeasefsNamenodeDown" && r.State == "pending" })
+	})
+	for _, r := range rules.Groups[0].Rules {
+		if r.Health != "ok" {
+			t.Errorf("the rule %s is %s: %s", r.Name, r.Health, r.LastError)
+		}
+		if r.State == "firing" {
+			t.Errorf("%s fires", r.Name)
+		}
+	}
+}
