@@ -14,7 +14,7 @@ FUZZTIME  ?= 10
 # The tests of large sizes (LEASEFS_TEST_SIZE=full repeats others more often, too).
 FULL      ?= ^Test(TreesInAndOut|TreesOverAKilledNamenode|LargeFile|ManyAppends|ManySmallFiles|KilledWriterIsReplaced|HAStress|Soak)$$
 # The tests that take the longest, since they wait for sessions and terms of several namenodes: test-full runs them.
-LONG      ?= ^Test(HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages)$$
+LONG      ?= ^Test(DebianPackage|HALab|Soak|HATakeOverWithoutTheStore|HASecureZooKeeper|Scenario59OverFailovers|Scenario42PausedPastItsSession|Scenario43ZooKeeperDown|ZooKeeperPasswordRenewed|KilledWriterIsReplaced|DeposedPurgesImages)$$
 # The tests that stand on an S3 server: make test runs them on one of the servers, test-full on each (test/env/s3env).
 STORES    ?= ^Test(S3|S3Restore|S3Ensemble|S3Faults|S3LatePutAfterTakeOver|WrongScheme|DamagedSharedImage|ImageOfAnotherHistory|TakenOverStore|OneBackupOneStore|CopiedZooKeepers|Deposed.*|NamenodesWithDifferentStores)$$
 # The packages whose sweeps take a sample daily (test/env/size).
@@ -27,7 +27,7 @@ SEEDS     ?= 1000000
 SPARSE    ?=
 SEED      ?= $(shell date +%s)
 
-.PHONY: help setup build demo test test-full soak torture mutants race lint fuzz bench experiments generate clean
+.PHONY: help setup build deb demo test test-full soak torture mutants race lint fuzz bench experiments generate clean
 
 help: ## show this list
 	@echo "make TARGET, one of:"
@@ -40,6 +40,10 @@ setup: ## install what test, race and lint need (each target does so for itself,
 build: ## build bin/leasefs
 	@scripts/setup build
 	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/leasefs ./cmd/leasefs
+
+deb: ## make dist/leasefs_VERSION_ARCH.deb, for the architecture of GOARCH
+	@scripts/setup deb
+	@scripts/deb
 
 demo: build ## build, then show writer leases at work on this machine (10 s)
 	@scripts/demo
@@ -99,4 +103,4 @@ generate: ## generate Go from proto/**/*.proto
 		$$(find . -name '*.proto' -printf '%P\n' | LC_ALL=C sort)
 
 clean: ## remove what was built, the tools in .cache included
-	rm -rf bin .cache
+	rm -rf bin dist .cache

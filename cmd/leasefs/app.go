@@ -52,7 +52,7 @@ func (p *program) commands() []*cli.Command {
 		leaseCommand(p), lockCommand(p), registerCommand(p), watchCommand(p),
 		mountCommand(p),
 		statusCommand(p), adminCommand(p),
-		benchCommand(p), completionCommand(p), versionCommand(p),
+		benchCommand(p), completionCommand(p), manCommand(p), versionCommand(p),
 	}
 }
 

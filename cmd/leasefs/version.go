@@ -4,6 +4,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/leasefs/leasefs/cmd/leasefs/argv"
+	"github.com/leasefs/leasefs/cmd/leasefs/manual"
 )
 
 func versionCommand(p *program) *cli.Command {
@@ -14,6 +15,19 @@ func versionCommand(p *program) *cli.Command {
 		Description: "Prints the version of this program, as --version does. That of each namenode is in leasefs status.",
 		Action: p.action(operands{}, func(e *invocation) error {
 			return e.Result(map[string]any{"version": version}, "leasefs %s\n", version)
+		}),
+	}
+}
+
+func manCommand(p *program) *cli.Command {
+	return &cli.Command{
+		Name:        "man",
+		Usage:       "print the manual page",
+		UsageText:   "leasefs man\n\nExample:\n  leasefs man | man -l -",
+		Description: "Prints the page for man(1), with the help of all commands.",
+		Action: p.action(operands{local: true}, func(e *invocation) error {
+			e.Printf("%s", manual.Page(p.app()))
+			return nil
 		}),
 	}
 }
