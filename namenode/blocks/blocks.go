@@ -163,5 +163,8 @@ func (bs *Blocks) Fetch(ctx context.Context, b namespace.Block) ([]byte, error) 
 	case err != nil:
 		return nil, err
 	}
+	if n, _ := io.ReadFull(rc, make([]byte, 1)); n > 0 {
+		return nil, fserror.New(fserror.Damaged, "", "", "block %d/%d is longer than the %d bytes written", b.Key.Term, b.Key.Seq, b.Stored)
+	}
 	return object, blockstore.Verify(b.Key, object, b.CRC)
 }

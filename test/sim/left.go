@@ -98,11 +98,11 @@ func (now Used) Add(ctx context.Context, via http.RoundTripper, addr string) err
 	return nil
 }
 
-// await asks each second until done says nothing, and reports what it says after limit.
-func (w *Work) await(limit time.Duration, done func(context.Context) string) {
+// await asks at these intervals until done says nothing, and reports what it says after limit.
+func (w *Work) await(limit, every time.Duration, done func(context.Context) string) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+time.Minute)
 	defer cancel()
-	for began := time.Now(); ; <-time.After(time.Second) {
+	for began := time.Now(); ; <-time.After(every) {
 		what := done(ctx)
 		if what == "" {
 			return
@@ -116,7 +116,7 @@ func (w *Work) await(limit time.Duration, done func(context.Context) string) {
 
 // Base is what is used when all namenodes run, and nobody but the follower is there.
 func (w *Work) Base(used func(context.Context) (Used, error)) (before Used) {
-	w.await(2*w.with.Settled, func(ctx context.Context) string {
+	w.await(2*w.with.Settled, time.Second, func(ctx context.Context) string {
 		now, err := used(ctx)
 		if err != nil {
 			return err.Error()
@@ -148,7 +148,7 @@ func (w *World) checkLeft(before Used) {
 
 // CheckGone sees that what clients held who have left is given back within the limits.
 func (w *Work) CheckGone(before Used, used func(context.Context) (Used, error)) {
-	w.await(2*w.with.Hard+w.with.Settled, func(ctx context.Context) string {
+	w.await(2*w.with.Hard+w.with.Settled, time.Second, func(ctx context.Context) string {
 		now, err := used(ctx)
 		if err != nil {
 			return err.Error()
@@ -167,6 +167,9 @@ func (w *Work) CheckGone(before Used, used func(context.Context) (Used, error)) 
 // each of the two is looked for once a while.
 const orphansGone = latestPut + 2*(urlLife+time.Minute) + settled
 
+// orphansAsked is how often that is looked at: each look asks the store for all blocks.
+const orphansAsked = 15 * time.Second
+
 // checkOrphans sees that the store has just the blocks of files.
 func (w *World) checkOrphans() {
 	o := w.operator
@@ -177,7 +180,7 @@ func (w *World) checkOrphans() {
 		return
 	}
 	defer func() { o.end(); o.fs = nil }()
-	w.await(orphansGone, func(ctx context.Context) string {
+	w.await(orphansGone, orphansAsked, func(ctx context.Context) string {
 		if _, err := o.fs.Admin().Collect(ctx); err != nil {
 			return "gc: " + err.Error()
 		}
