@@ -15,8 +15,8 @@ const leafSize = 128 // entries that a leaf has at most
 type leaf struct {
 	gen  uint64
 	ids  []tables.InodeID
-	sums []uint16 // of their names, so that few names are looked at to find one
-	next int      // behind the entry that was added last
+	next int              // behind the entry that was added last
+	sums [leafSize]uint16 // of their names, so that few names are looked at to find one
 }
 
 // leafItem is a leaf with a bound: its entries are not before it, those of the leaves
@@ -136,7 +136,7 @@ func (t *Table[X]) leafFor(dir tables.InodeID, name string) (it leafItem) {
 // own makes a leaf one that may be changed.
 func (t *Table[X]) own(it leafItem) leafItem {
 	if l := it.leaf; l.gen != t.gen {
-		it.leaf = &leaf{gen: t.gen, ids: slices.Clone(l.ids), sums: slices.Clone(l.sums), next: l.next}
+		it.leaf = &leaf{gen: t.gen, ids: slices.Clone(l.ids), next: l.next, sums: l.sums}
 		t.leaves.ReplaceOrInsert(it)
 	}
 	return it
@@ -144,17 +144,16 @@ func (t *Table[X]) own(it leafItem) leafItem {
 
 // insert puts an entry at a position of a leaf that has room.
 func (l *leaf) insert(at int, id tables.InodeID, sum uint16) {
-	l.ids = slices.Insert(roomLeaf(l.ids), at, id)
-	l.sums = slices.Insert(roomLeaf(l.sums), at, sum)
+	l.ids = slices.Insert(room(l.ids, 8, leafSize), at, id)
+	copy(l.sums[at+1:], l.sums[at:])
+	l.sums[at] = sum
 	l.next = at + 1
 }
 
-// roomLeaf returns s with room for one more, and at most for leafSize.
-func roomLeaf[T any](s []T) []T {
-	if len(s) < cap(s) {
-		return s
-	}
-	return append(make([]T, 0, min(leafSize, max(8, 2*len(s)))), s...)
+// move puts entries of another leaf behind those of l.
+func (l *leaf) move(from *leaf, at int) {
+	copy(l.sums[len(l.ids):], from.sums[at:len(from.ids)])
+	l.ids = append(slices.Clip(l.ids), from.ids[at:]...)
 }
 
 // Link makes an inode that was put the entry of its directory and name. Nothing else
@@ -171,13 +170,14 @@ func (t *Table[X]) Link(dir tables.InodeID, name string, id tables.InodeID) {
 		if pos == l.next {
 			at = max(at, pos)
 		}
-		right := leafItem{leaf: &leaf{gen: t.gen, ids: slices.Clone(l.ids[at:]), sums: slices.Clone(l.sums[at:])}}
+		right := leafItem{leaf: &leaf{gen: t.gen}}
+		right.move(l, at)
 		if at < leafSize {
 			right.dir, right.name = t.nameOf(l.ids[at])
 		} else {
 			right.dir, right.name = dir, strings.Clone(name)
 		}
-		l.ids, l.sums = l.ids[:at], l.sums[:at]
+		l.ids = l.ids[:at]
 		t.leaves.ReplaceOrInsert(right)
 		if pos > at || at == leafSize {
 			l, pos = right.leaf, pos-at
@@ -199,8 +199,8 @@ func (t *Table[X]) linkLast(id tables.InodeID, n *Node, x *X) {
 		dir, name := t.nameOf(id)
 		t.leaves.ReplaceOrInsert(leafItem{dir, name, t.end})
 	}
-	if t.first == pageSize && t.end.ids == nil {
-		t.end.ids, t.end.sums = make([]tables.InodeID, 0, leafSize), make([]uint16, 0, leafSize)
+	if t.end.ids == nil && t.first == pageSize {
+		t.end.ids = make([]tables.InodeID, 0, leafSize)
 	}
 	t.end.insert(len(t.end.ids), id, k.sum())
 	t.entries++
@@ -217,7 +217,8 @@ func (t *Table[X]) Unlink(dir tables.InodeID, name string, id tables.InodeID) bo
 	}
 	it = t.own(it)
 	l := it.leaf
-	l.ids, l.sums, l.next = slices.Delete(l.ids, at, at+1), slices.Delete(l.sums, at, at+1), at
+	copy(l.sums[at:], l.sums[at+1:])
+	l.ids, l.next = slices.Delete(l.ids, at, at+1), at
 	t.entries--
 	if len(l.ids) <= leafSize/4 {
 		t.join(it)
@@ -242,19 +243,18 @@ func (t *Table[X]) join(it leafItem) {
 		if two[0].leaf == two[1].leaf || len(it.ids) > 0 && len(two[0].ids)+len(two[1].ids) > leafSize/2 {
 			continue
 		}
-		l := t.own(two[0]).leaf
-		l.ids, l.sums = slices.Concat(l.ids, two[1].ids), slices.Concat(l.sums, two[1].sums)
+		t.own(two[0]).move(two[1].leaf, 0)
 		t.leaves.Delete(two[1])
 		return
 	}
-	it.ids, it.sums = fit(it.ids), fit(it.sums)
+	it.ids = fit(it.ids)
 }
 
 // Find returns the number of the entry that has a name in a directory, 0 if none has.
 func (t *Table[X]) Find(dir tables.InodeID, name string) tables.InodeID {
 	k := newKey(dir, name)
 	l, want := t.leafFor(dir, name).leaf, k.sum()
-	for i, sum := range l.sums {
+	for i, sum := range l.sums[:len(l.ids)] {
 		if sum == want && t.has(l.ids[i], &k) {
 			return l.ids[i]
 		}

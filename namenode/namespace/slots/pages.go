@@ -53,12 +53,12 @@ func place(bitmap uint64, id tables.InodeID) (int, bool) {
 	return bits.OnesCount64(bitmap & (bit - 1)), bitmap&bit != 0
 }
 
-// room returns s with room for one more, at least first and at most pageSize.
-func room[T any](s []T, first int) []T {
+// room returns s with room for one more; if it grows, for at least first and at most most.
+func room[T any](s []T, first, most int) []T {
 	if len(s) < cap(s) {
 		return s
 	}
-	return append(make([]T, 0, min(pageSize, max(first, 2*len(s)))), s...)
+	return append(make([]T, 0, min(most, max(first, 2*len(s)))), s...)
 }
 
 // fit returns s in less memory if half of what it takes is free.
@@ -87,7 +87,7 @@ func (p *page[X]) put(id tables.InodeID, n *Node, x *X, first int) bool {
 	if had {
 		p.nodes[i] = *n
 	} else {
-		p.nodes = slices.Insert(room(p.nodes, first), i, *n)
+		p.nodes = slices.Insert(room(p.nodes, first, pageSize), i, *n)
 		p.used |= 1 << (id % pageSize)
 	}
 	j, ok := place(p.extra, id)
@@ -98,7 +98,7 @@ func (p *page[X]) put(id tables.InodeID, n *Node, x *X, first int) bool {
 		p.extras = fit(slices.Delete(p.extras, j, j+1))
 		p.extra &^= 1 << (id % pageSize)
 	case x != nil:
-		p.extras = slices.Insert(room(p.extras, 1), j, x)
+		p.extras = slices.Insert(room(p.extras, 1, pageSize), j, x)
 		p.extra |= 1 << (id % pageSize)
 	}
 	return !had

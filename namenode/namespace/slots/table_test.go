@@ -218,7 +218,7 @@ func memory(tab *Table[extra]) (bytes, leaves int) {
 	walk(tab.root)
 	tab.leaves.Ascend(func(it leafItem) bool {
 		leaves++
-		bytes += int(unsafe.Sizeof(it)+unsafe.Sizeof(*it.leaf)) + len(it.name) + cap(it.ids)*8 + cap(it.sums)*2
+		bytes += int(unsafe.Sizeof(it)+unsafe.Sizeof(*it.leaf)) + len(it.name) + cap(it.ids)*8
 		return true
 	})
 	return bytes, leaves
