@@ -255,6 +255,21 @@ func BenchmarkRename(b *testing.B) {
 	}
 }
 
+// BenchmarkTxn makes two files and moves one over the other, in one record.
+func BenchmarkTxn(b *testing.B) {
+	r := benchRig(b)
+	a, _ := r.tree.Stat(nil, At("/dir0000003"))
+	for b.Loop() {
+		next := r.tree.nextInode
+		r.applyDirect(b, &OpTxn{Parts: []Op{
+			&OpCreate{Parent: a.ID, Name: "one", Mode: 0o644, User: "alice", Group: "staff", Closed: true},
+			&OpCreate{Parent: a.ID, Name: "two", Mode: 0o644, User: "alice", Group: "staff", Closed: true},
+			&OpRename{FromParent: a.ID, FromName: "one", ToParent: a.ID, ToName: "two", Replace: next + 1},
+		}})
+		r.applyDirect(b, &OpDelete{Parent: a.ID, Name: "two", Inode: next})
+	}
+}
+
 func BenchmarkAppendTail(b *testing.B) {
 	r := benchRig(b)
 	a, _ := r.tree.Stat(nil, At("/dir0000002/file000002002"))

@@ -42,8 +42,10 @@ func (t *Table[X]) Clone() Table[X] {
 	return c
 }
 
-// Len is how many inodes there are, Entries how many of them are entries.
-func (t *Table[X]) Len() int     { return t.nodes }
+// Len is how many inodes there are.
+func (t *Table[X]) Len() int { return t.nodes }
+
+// Entries is how many of them are entries of directories.
 func (t *Table[X]) Entries() int { return t.entries }
 
 // Get returns an inode, nil if there is none of that number. What it points to is good
